@@ -1,0 +1,108 @@
+"""The seam between your code and the tests: each function calls what you wrote and returns what it gives.
+
+The tests know these names and nothing else of yours, so you may lay out your own code as you like.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.func import functional_call
+
+
+def run_softmax(in_features: Float[Tensor, " ..."], dim: int) -> Float[Tensor, " ..."]:
+    """softmax of `in_features` along `dim`."""
+    # BEGIN SOLUTION
+    from cs336_basics.nn.functional import softmax
+
+    return softmax(in_features, dim)
+    # END SOLUTION
+
+
+def run_scaled_dot_product_attention(
+    Q: Float[Tensor, " ... queries d_k"],
+    K: Float[Tensor, " ... keys d_k"],
+    V: Float[Tensor, " ... keys d_v"],
+    mask: Bool[Tensor, " ... #queries #keys"] | None = None,
+) -> Float[Tensor, " ... queries d_v"]:
+    """Attention of `Q` on `K` and `V`; where `mask` is True a query may attend to a key."""
+    # BEGIN SOLUTION
+    from cs336_basics.nn.functional import scaled_dot_product_attention
+
+    return scaled_dot_product_attention(Q, K, V, mask)
+    # END SOLUTION
+
+
+def run_linear(
+    d_in: int, d_out: int, weights: Float[Tensor, " d_out d_in"], in_features: Float[Tensor, " ... d_in"]
+) -> Float[Tensor, " ... d_out"]:
+    """Your linear layer with these `weights`, applied to `in_features`."""
+    # BEGIN SOLUTION
+    from cs336_basics.nn.linear import Linear
+
+    return functional_call(Linear(d_in, d_out), {"weight": weights}, in_features)
+    # END SOLUTION
+
+
+def run_rope(
+    d_k: int,
+    theta: float,
+    max_seq_len: int,
+    in_query_or_key: Float[Tensor, " ... sequence d_k"],
+    token_positions: Int[Tensor, " ... sequence"],
+) -> Float[Tensor, " ... sequence d_k"]:
+    """Rotary position embedding of `in_query_or_key` at `token_positions`."""
+    # BEGIN SOLUTION
+    from cs336_basics.nn.rope import RotaryPositionalEmbedding
+
+    dtype = torch.promote_types(in_query_or_key.dtype, torch.float32)
+    return RotaryPositionalEmbedding(theta, d_k, max_seq_len, dtype=dtype)(in_query_or_key, token_positions)
+    # END SOLUTION
+
+
+def run_multihead_self_attention(
+    d_model: int,
+    num_heads: int,
+    q_proj_weight: Float[Tensor, " d_model d_model"],
+    k_proj_weight: Float[Tensor, " d_model d_model"],
+    v_proj_weight: Float[Tensor, " d_model d_model"],
+    o_proj_weight: Float[Tensor, " d_model d_model"],
+    in_features: Float[Tensor, " ... sequence d_model"],
+) -> Float[Tensor, " ... sequence d_model"]:
+    """Your causal multi-head self-attention with these weights and no position embedding.
+
+    Rows [i · d_head, (i + 1) · d_head) of the query, key and value weights belong to head i.
+    """
+    # BEGIN SOLUTION
+    from cs336_basics.nn.attention import CausalMultiHeadSelfAttention
+
+    attention = CausalMultiHeadSelfAttention(d_model, num_heads)
+    qkv_proj_weight = torch.cat((q_proj_weight, k_proj_weight, v_proj_weight))
+    weights = {"qkv_proj.weight": qkv_proj_weight, "output_proj.weight": o_proj_weight}
+    return functional_call(attention, weights, in_features)
+    # END SOLUTION
+
+
+def run_multihead_self_attention_with_rope(
+    d_model: int,
+    num_heads: int,
+    max_seq_len: int,
+    theta: float,
+    q_proj_weight: Float[Tensor, " d_model d_model"],
+    k_proj_weight: Float[Tensor, " d_model d_model"],
+    v_proj_weight: Float[Tensor, " d_model d_model"],
+    o_proj_weight: Float[Tensor, " d_model d_model"],
+    in_features: Float[Tensor, " ... sequence d_model"],
+    token_positions: Int[Tensor, " ... sequence"] | None = None,
+) -> Float[Tensor, " ... sequence d_model"]:
+    """The same with RoPE on the queries and keys of each head; positions count from 0 when they are not given."""
+    # BEGIN SOLUTION
+    from cs336_basics.nn.attention import CausalMultiHeadSelfAttention
+    from cs336_basics.nn.rope import RotaryPositionalEmbedding
+
+    dtype = torch.promote_types(in_features.dtype, torch.float32)
+    rope = RotaryPositionalEmbedding(theta, d_model // num_heads, max_seq_len, dtype=dtype)
+    attention = CausalMultiHeadSelfAttention(d_model, num_heads, rope)
+    qkv_proj_weight = torch.cat((q_proj_weight, k_proj_weight, v_proj_weight))
+    weights = {"qkv_proj.weight": qkv_proj_weight, "output_proj.weight": o_proj_weight}
+    return functional_call(attention, weights, (in_features, token_positions))
+    # END SOLUTION
