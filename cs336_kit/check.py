@@ -15,25 +15,31 @@ class SuiteError(Exception):
     """The suite could not be run at all; the message says why."""
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C; `verdicts` are those so far."""
+
+    def __init__(self, verdicts: list[Verdict]) -> None:
+        self.verdicts = verdicts
+
+
 def run_public_suite(root: Path, tests: Collection[str]) -> list[Verdict]:
-    """Run the named test functions, until Ctrl-C at the latest, and return a verdict for each planned test.
+    """Run the named test functions and return a verdict for each planned test.
 
     Raises:
         SuiteError: nothing was planned, for example since `adapters.py` does not parse.
+        Stopped: the user pressed Ctrl-C.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "verdicts"
-        command = [sys.executable, "-m", "pytest", "--quiet", f"--verdicts={path}", "-k", " or ".join(tests)]
+        command = [sys.executable, "-m", "pytest", "--quiet", f"--verdicts={path}", "tests", "-k", " or ".join(tests)]
         try:
             process = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
         except KeyboardInterrupt:
-            ending, output = "you pressed Ctrl-C during this test: is there an endless loop in your code?", ""
-        else:
-            ending = f"the process ended during this test, with exit status {process.returncode}"
-            output = (process.stdout + process.stderr).strip()
-        verdicts = read_verdicts(path, ending)
+            ending = "you pressed Ctrl-C during this test: is there an endless loop in your code?"
+            raise Stopped(read_verdicts(path, ending)) from None
+        verdicts = read_verdicts(path, f"the process ended during this test, with exit status {process.returncode}")
     if not verdicts:
-        raise SuiteError(output or "you pressed Ctrl-C before the first test")
+        raise SuiteError((process.stdout + process.stderr).strip())
     return verdicts
 
 

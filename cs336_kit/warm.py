@@ -114,7 +114,7 @@ def main() -> None:
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
     lines = forks(commands, replies) if sys.argv[1] == "fork" else once(commands)
-    options = ["--quiet", "--tb=no", "-p", "no:cacheprovider", "-p", "no:logging"]
+    options = ["--quiet", "--tb=no", "-p", "no:cacheprovider", "-p", "no:logging", "tests"]
     sys.exit(pytest.main(options, plugins=[Warm(lines)]))
 
 
