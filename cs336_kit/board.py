@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import indent
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -19,12 +21,14 @@ class Verdict:
         case: what it ran on, or "" for a test without cases.
         passed: whether it passed.
         message: the headline of the failure.
+        details: the lines below it.
     """
 
     test: str
     case: str
     passed: bool
     message: str = ""
+    details: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def score(problems: Iterable[Problem], verdicts: Iterable[Verdict]) -> list[Scor
 
 def render(scores: list[Score]) -> Group:
     """The board as rich prints it."""
-    table = Table(title="Public tests")
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
     table.add_column("Problem")
     table.add_column("State")
     table.add_column("Tests", justify="right")
@@ -95,6 +99,9 @@ def _next_step(scores: list[Score]) -> Iterable[Text]:
     for result in scores:
         if failure := result.first_failure:
             where = f"{failure.test}[{failure.case}]" if failure.case else failure.test
-            yield Text.assemble("\nNext: ", (result.problem.id, "bold"), f", {where}\n  {failure.message}")
+            yield Text.assemble("\nNext: ", (where, "bold"))
+            yield Text(indent(failure.message, "  "), "red")
+            if failure.details:
+                yield Text(indent(failure.details, "    "))
             yield Text(f"  uv run pytest -x -k {failure.test}", "cyan")
             return

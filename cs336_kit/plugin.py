@@ -75,7 +75,11 @@ class VerdictWriter:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if isinstance(report.longrepr, Failure):
-            self._write(broken=str(report.longrepr))
+            self.broken(report.longrepr)
+
+    def broken(self, failure: Failure) -> None:
+        """Nothing can be run, since the student's files cannot be imported."""
+        self._write(broken=str(failure))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
@@ -84,8 +88,10 @@ class VerdictWriter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.failed:
-            message = report.longrepr.headline if isinstance(report.longrepr, Failure) else ""
-            self._write(ran=report.nodeid, passed=report.passed, message=message)
+            failure = report.longrepr if isinstance(report.longrepr, Failure) else None
+            message = failure.headline if failure else ""
+            details = "\n".join(failure.details) if failure else ""
+            self._write(ran=report.nodeid, passed=report.passed, message=message, details=details)
 
 
 def _fixtures(config: pytest.Config) -> Path:

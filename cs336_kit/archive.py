@@ -1,0 +1,96 @@
+"""Zip archives with a manifest: the same content gives the same bytes, and reading one trusts nothing.
+
+The manifest is a JSON object; its "files" gives the sha256 of each file, and the archive holds these and no others.
+"""
+
+import json
+import os
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 64 * 2**20  # of all files together, unpacked
+
+# Names that mean the same file on every system: no "..", no drive, no "~1", no end in a full stop, plain letters.
+NAME = re.compile(r"(?!.*\.(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+
+
+class ArchiveError(Exception):
+    """An archive cannot be read or written; the message says why."""
+
+
+def write_archive(path: Path, manifest_name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Write `files` and the manifest, with "files" added to it; `path` is replaced as a whole or not at all.
+
+    Raises:
+        ArchiveError: a name that not every system can store, or a disk that is full or read-only.
+    """
+    _check_names(list(files))
+    manifest = {**manifest, "files": {name: sha256(files[name]).hexdigest() for name in sorted(files)}}
+    entries = {manifest_name: (json.dumps(manifest, indent=2) + "\n").encode(), **files}
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            unfinished = Path(folder) / path.name
+            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as archive:  # zlib's versions differ in bytes
+                for name in sorted(entries):
+                    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+                    entry.create_system = 3  # Unix, also when Windows writes
+                    entry.external_attr = 0o100644 << 16
+                    archive.writestr(entry, entries[name])
+            os.replace(unfinished, path)
+    except OSError as error:
+        raise ArchiveError(f"cannot write {path}: {error.strerror}") from None
+
+
+def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the files.
+
+    Raises:
+        ArchiveError: not a zip, damaged, too large, unsafe names, or not what the manifest says.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if sum(entry.file_size for entry in entries) > MAX_BYTES:
+                raise ArchiveError(f"{path} holds more than {MAX_BYTES >> 20} MiB")
+            _check_names([entry.filename for entry in entries])
+            if odd := [entry.filename for entry in entries if entry.external_attr >> 28 not in (0, 0o10)]:
+                raise ArchiveError(f"{path} holds {odd[0]}, which is not a plain file")
+            files = {entry.filename: archive.read(entry) for entry in entries}
+    except OSError as error:
+        raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise ArchiveError(f"{path} is no zip, or a damaged one: {error}") from None
+    return _check_manifest(path, manifest_name, files)
+
+
+def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    try:
+        manifest = json.loads(files.pop(name))
+        digests = dict(manifest["files"])
+    except KeyError as error:
+        raise ArchiveError(f"{path} lacks {error}; is it the right zip?") from None
+    except (ValueError, TypeError, RecursionError):
+        raise ArchiveError(f"the {name} of {path} cannot be read; is it the right zip?") from None
+    for file in sorted(digests.keys() | files.keys()):
+        if file not in digests:
+            raise ArchiveError(f"{path} holds {file}, which its {name} does not list")
+        if file not in files:
+            raise ArchiveError(f"{path} lacks {file}, which its {name} lists")
+        if sha256(files[file]).hexdigest() != digests[file]:
+            raise ArchiveError(f"{file} in {path} is not the file that its {name} lists")
+    return manifest, files
+
+
+def _check_names(names: list[str]) -> None:
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ArchiveError(f"{name!r} is no name for a file in an archive: use letters, digits, _ - . and /")
+    folded = [name.casefold() for name in names]
+    if twice := [name for name in names if folded.count(name.casefold()) > 1]:
+        raise ArchiveError(f"{twice[0]} is there twice, if capital letters make no difference")

@@ -1,0 +1,48 @@
+"""Keys from the terminal, each as soon as it is pressed."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+if sys.platform == "win32":
+    import msvcrt
+
+    @contextmanager
+    def keys(press: Callable[[str], None]) -> Iterator[None]:
+        """Have `press` called, from another thread, with each key."""
+
+        def read() -> None:
+            while True:
+                key = msvcrt.getwch()
+                if key in "\0\xe0":  # the first half of an arrow or a function key
+                    msvcrt.getwch()
+                else:
+                    press(key)
+
+        threading.Thread(target=read, daemon=True).start()
+        yield
+
+else:
+    import termios
+    import tty
+
+    @contextmanager
+    def keys(press: Callable[[str], None]) -> Iterator[None]:
+        """Have `press` called, from another thread, with each key; the terminal is left as it was."""
+        terminal = sys.stdin.fileno()
+
+        def read() -> None:
+            while typed := os.read(terminal, 64):
+                if not typed.startswith(b"\x1b"):  # an arrow or a function key
+                    for key in typed.decode(errors="ignore"):
+                        press(key)
+
+        before = termios.tcgetattr(terminal)
+        tty.setcbreak(terminal)
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            yield
+        finally:
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
