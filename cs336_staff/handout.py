@@ -34,7 +34,6 @@ WITHHELD = {".ci", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md",
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
 
-# Shorter lines of a solution, such as `return x`, may stand in other code too.
 TELLING_LENGTH = 25
 
 MANIFEST = "handout.json"
@@ -71,7 +70,7 @@ def make_handout(root: Path, version: str) -> Handout:
         if is_students(Path(name)) and name.endswith(".py"):
             stub, solution = cut_solution(name, content.decode())
             content = _formatted(stub).encode()
-            secrets |= {line.strip() for line in solution if len(line.strip()) >= TELLING_LENGTH}
+            secrets |= {line.strip() for line in solution if _tells(line.strip())}
         files[name] = content
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
@@ -113,8 +112,8 @@ def cut_solution(name: str, source: str) -> tuple[str, list[str]]:
     Raises:
         HandoutError: the markers do not pair.
     """
-    bodies = [
-        range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+    functions = [
+        range(node.lineno, (node.end_lineno or 0) + 1)
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef)
     ]
@@ -129,7 +128,7 @@ def cut_solution(name: str, source: str) -> tuple[str, list[str]]:
                 raise HandoutError(f"{name}:{number}: {marker} without its partner")
             case marker if marker == BEGIN:
                 begun = number
-                if any(number in body for body in bodies):
+                if any(number in function for function in functions):
                     kept.append(line.replace(BEGIN, "raise NotImplementedError"))
             case _:
                 begun = 0
@@ -169,6 +168,11 @@ def _without_staff_lines(name: str, content: bytes) -> bytes:
     if inside:
         raise HandoutError(f"{name}: staff-only markers that do not pair")
     return b"".join(kept)
+
+
+def _tells(line: str) -> bool:
+    """Whether a line gives a solution away wherever it stands; imports are given, and `return x` is anyone's."""
+    return len(line) >= TELLING_LENGTH and not line.startswith(("import ", "from "))
 
 
 def _refuse_leftovers(name: str, content: bytes, secrets: set[str]) -> None:

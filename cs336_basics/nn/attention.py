@@ -28,7 +28,9 @@ class CausalMultiHeadSelfAttention(nn.Module):
         Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
     """
 
+    # BEGIN SOLUTION
     causal_mask: Tensor  # (longest sequence so far, longest sequence so far)
+    # END SOLUTION
 
     def __init__(
         self,

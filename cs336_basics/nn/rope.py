@@ -24,8 +24,10 @@ class RotaryPositionalEmbedding(nn.Module):
         Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding (2021), section 3.2.2.
     """
 
+    # BEGIN SOLUTION
     cos: Tensor  # (position, pair)
     sin: Tensor
+    # END SOLUTION
 
     def __init__(
         self,
