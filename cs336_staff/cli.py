@@ -41,7 +41,7 @@ def handout(out: Path, since: Path | None) -> None:
     """
     from cs336_kit.archive import ArchiveError, read_archive
     from cs336_staff.handout import MANIFEST, HandoutError, make_handout, write_handout
-    from cs336_staff.rehearsal import RehearsalError, rehearse
+    from cs336_staff.tryout import TryoutError, try_out
 
     root = find_root(Path.cwd())
     try:
@@ -49,7 +49,7 @@ def handout(out: Path, since: Path | None) -> None:
         release = make_handout(root, version("cs336_basics"))
         write_handout(release, out, previous)
         click.echo(f"{len(release.files)} files written to {out}")
-        for step in rehearse(root, out):
+        for step in try_out(root, out):
             click.echo(f"tried: {step}")
-    except (ArchiveError, HandoutError, RehearsalError) as error:
+    except (ArchiveError, HandoutError, TryoutError) as error:
         raise click.ClickException(str(error)) from None

@@ -41,13 +41,13 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text('a = [\n    "for all",\n    "for staff", # staff-only\n]\n')
     (tmp_path / "cs336_staff").mkdir()
     (tmp_path / "cs336_staff/secret.py").touch()
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    add(tmp_path)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
     return tmp_path
 
 
-def add(tree: Path) -> None:
-    subprocess.run(["git", "add", "--all"], cwd=tree, check=True)
+def git(tree: Path, *command: str) -> str:
+    return subprocess.run(["git", *command], cwd=tree, capture_output=True, text=True, check=True).stdout  # noqa: S603, S607
 
 
 def test_solutions_and_staff_lines_are_cut_out(tree: Path) -> None:
@@ -86,7 +86,7 @@ def test_markers_that_do_not_pair(source: str, message: str) -> None:
 def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str, message: str) -> None:
     (tree / name).parent.mkdir(exist_ok=True)
     (tree / name).write_text(text)
-    add(tree)
+    git(tree, "add", "--all")
     with pytest.raises(HandoutError, match=message):
         make_handout(tree, "1")
 
@@ -99,7 +99,7 @@ def test_a_file_that_git_does_not_know(tree: Path) -> None:
 
 def test_a_link(tree: Path) -> None:
     (tree / "docs").symlink_to("cs336_staff")
-    add(tree)
+    git(tree, "add", "--all")
     with pytest.raises(HandoutError, match="docs: not a plain file"):
         make_handout(tree, "1")
 
@@ -117,12 +117,10 @@ def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
     digests = []
     for out in (tmp_path / "one", tmp_path / "two"):
         write_handout(make_handout(ROOT, "1"), out, {"tests/test_gone.py": b"", "adapters.py": b""})
-        commits = subprocess.run(
-            ["git", "log", "--format=%H"], cwd=out / "tree", capture_output=True, check=True
-        ).stdout
+        commits = git(out / "tree", "log", "--format=%H")
         digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("*.zip")))))
     assert digests[0] == digests[1]
-    assert digests[0][0].count(b"\n") == 1
+    assert digests[0][0].count("\n") == 1
     assert "uv.lock" in read_archive(tmp_path / "one/handout-1.zip", MANIFEST)[1]
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from cs336_kit.assignment import STUDENT_FILES, load_problems
 
 
-class RehearsalError(Exception):
+class TryoutError(Exception):
     """A handout does not work; the message says what was tried and what came."""
 
 
-def rehearse(root: Path, out: Path) -> Iterator[str]:
+def try_out(root: Path, out: Path) -> Iterator[str]:
     """Go through a student's term with a clone of the handout, and say after each step what was tried.
 
     Args:
@@ -23,7 +23,7 @@ def rehearse(root: Path, out: Path) -> Iterator[str]:
         out: what `write_handout` wrote.
 
     Raises:
-        RehearsalError: a step fails.
+        TryoutError: a step fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "assignment"
@@ -33,7 +33,7 @@ def rehearse(root: Path, out: Path) -> Iterator[str]:
 
         verdicts = _verdicts(clone)
         if odd := [v for v in verdicts if v["passed"] or not v["message"].startswith("not implemented yet")]:
-            raise RehearsalError(f"{odd[0]['ran']} should be not implemented yet, it is: {odd[0]}")
+            raise TryoutError(f"{odd[0]['ran']} should be not implemented yet, it is: {odd[0]}")
         yield f"as handed out, each of {len(verdicts)} public tests is not implemented yet"
 
         for name in STUDENT_FILES:
@@ -43,7 +43,7 @@ def rehearse(root: Path, out: Path) -> Iterator[str]:
             copy(root / name, target)
         verdicts = _verdicts(clone)
         if wrong := [v for v in verdicts if not v["passed"]]:
-            raise RehearsalError(f"{wrong[0]['ran']} should pass with the solution, it says: {wrong[0]['message']}")
+            raise TryoutError(f"{wrong[0]['ran']} should pass with the solution, it says: {wrong[0]['message']}")
         yield f"with the solution laid over it, all {len(verdicts)} pass"
 
         problem = next(iter(load_problems(root)))
@@ -63,7 +63,7 @@ def _verdicts(tree: Path) -> list[dict[str, Any]]:
     ran = {line["ran"]: line for line in lines if "ran" in line}
     planned = [line["planned"] for line in lines if "planned" in line]
     if not planned or set(planned) != set(ran):
-        raise RehearsalError(f"{len(planned)} public tests were planned and {len(ran)} ran")
+        raise TryoutError(f"{len(planned)} public tests were planned and {len(ran)} ran")
     return list(ran.values())
 
 
@@ -72,4 +72,4 @@ def _run(folder: Path, expected: int | None, *command: str) -> None:
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
     if expected is not None and process.returncode != expected:
         output = (process.stdout + process.stderr).strip()
-        raise RehearsalError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")
+        raise TryoutError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")
