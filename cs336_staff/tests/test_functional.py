@@ -225,6 +225,12 @@ def test_wrong_arguments_are_named(arguments: tuple[Tensor, ...], error: type[Ex
         scaled_dot_product_attention(*arguments)
 
 
+@pytest.mark.usefixtures("without_types")
+def test_attention_weights_name_a_wrong_mask() -> None:
+    with pytest.raises(TypeError, match="expected a boolean mask"):
+        attention_weights(Q23, K43, torch.ones(2, 4))
+
+
 def test_types_refuse_what_does_not_fit() -> None:
     with pytest.raises(jaxtyping.TypeCheckError, match="K"):
         scaled_dot_product_attention(Q23, torch.zeros(4, 2), V45)
