@@ -136,6 +136,7 @@ class WatchedBoard:
                 self.problems = self._load_problems()
             self.run()
         elif self.running and self._seconds() > LOOK_EVERY:
+            self.when = ""
             self._read_verdicts(f"has been running for {self._seconds():.0f} s: is there an endless loop in your code?")
 
     def end(self, verdicts: Path, status: int) -> None:
