@@ -57,6 +57,7 @@ def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> Non
     board = rows(process.stdout)
     assert board["linear"][0] == "passed"
     assert board["rope"] == ["failing", "0/12", "0.0/2"]
+    assert board["multihead_self_attention"][0] == "not run"
     assert "the process ended during this test, with exit status 7" in process.stdout
 
 

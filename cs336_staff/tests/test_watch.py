@@ -91,6 +91,14 @@ def test_an_endless_loop_is_named_and_ends_with_the_next_save(student: Student, 
     wait_until_nothing_runs_in(student.folder)
 
 
+def test_an_endless_loop_at_the_top_of_a_file(student: Student) -> None:
+    with watching(student, "linear") as terminal:
+        student.replace("adapters.py", "import torch\n", "import torch\nwhile True: pass\n")
+        terminal.shows("Importing torch and your files, 2 s so far.", "is there an endless loop at the top of a file?")
+        student.replace("adapters.py", "while True: pass\n", "")
+        terminal.shows("4/4", "h hint")
+
+
 @in_both_ways
 def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tuple[str, ...]) -> None:
     student.replace(LINEAR, RIGHT, ENDLESS)
