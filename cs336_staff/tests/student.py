@@ -1,5 +1,6 @@
 """A copy of what a student works in, to be broken by a test."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -34,7 +35,13 @@ class Student:
         (self.folder / file).write_text(SOLUTION.sub(r"\1raise NotImplementedError\n", text))
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a module, `pytest` or `cs336_kit`, in the folder."""
+        """Run a module, `pytest` or `cs336_kit`, in the folder, on a terminal of 80 columns."""
         return subprocess.run(  # noqa: S603
-            [sys.executable, "-m", *command], cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env=os.environ | {"COLUMNS": "80"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )

@@ -129,9 +129,9 @@ def test_leading_dimensions_broadcast(
     Q, K, V = drawn(*q_batch, 5, 11), drawn(*kv_batch, 7, 11, seed=1), drawn(*kv_batch, 7, 13, seed=2)
     mask = drawn(*mask_shape, seed=3) > -1
     batch = torch.broadcast_shapes(q_batch, kv_batch, mask_shape[:-2])
-    whole = [x.expand(*batch, *x.shape[-2:]).clone() for x in (Q, K, V)]
     answer = scaled_dot_product_attention(Q, K, V, mask)
-    torch.testing.assert_close(answer, scaled_dot_product_attention(*whole, mask.expand(*batch, 5, 7)))
+    Q, K, V = (x.expand(*batch, *x.shape[-2:]).clone() for x in (Q, K, V))
+    torch.testing.assert_close(answer, scaled_dot_product_attention(Q, K, V, mask.expand(*batch, 5, 7)))
 
 
 def test_probabilities_are_zero_where_masked_and_sum_to_one_elsewhere() -> None:

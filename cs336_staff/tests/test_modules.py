@@ -73,15 +73,25 @@ def test_rope_in_half_precision_is_computed_in_float32(dtype: torch.dtype) -> No
 
 
 def test_rope_tables_are_not_saved_and_exact_at_large_positions() -> None:
-    rope = RotaryPositionalEmbedding(10000.0, 4, 100_001)
+    rope = RotaryPositionalEmbedding(10000.0, 6, 100_001)
     assert rope.state_dict() == {}
-    assert float(rope.cos[100_000, 0]) == pytest.approx(math.cos(100_000), abs=1e-7)
+    for pair in range(3):
+        angle = 100_000 * 10000 ** (-2 * pair / 6)
+        assert float(rope.cos[100_000, pair]) == pytest.approx(math.cos(angle), abs=1e-7)
+        assert float(rope.sin[100_000, pair]) == pytest.approx(math.sin(angle), abs=1e-7)
 
 
-@pytest.mark.parametrize(("positions", "came"), [([0, 10], "from 0 to 10"), ([-1, 3], "from -1 to 3")])
+def test_rope_tables_take_device_and_dtype() -> None:
+    rope = RotaryPositionalEmbedding(10000.0, 6, 10, device="meta", dtype=torch.float64)
+    assert {(x.device.type, x.dtype) for x in (rope.cos, rope.sin)} == {("meta", torch.float64)}
+
+
+@pytest.mark.parametrize(
+    ("positions", "came"), [([0, 10], "from 0 to 10"), ([-1, 3], "from -1 to 3"), ([10], "from 10 to 10")]
+)
 def test_rope_refuses_positions_outside_the_table(positions: list[int], came: str) -> None:
     with pytest.raises(ValueError, match=rf"from 0 to max_seq_len - 1 = 9, got positions {came}"):
-        RotaryPositionalEmbedding(10000.0, 4, 10)(drawn(2, 4), torch.tensor(positions))
+        RotaryPositionalEmbedding(10000.0, 4, 10)(drawn(len(positions), 4), torch.tensor(positions))
 
 
 def test_rope_takes_no_positions_at_all() -> None:
@@ -127,7 +137,7 @@ def test_the_causal_mask_is_built_once_for_the_longest_sequence() -> None:
 def test_multihead_attention_takes_device_and_dtype() -> None:
     attention = CausalMultiHeadSelfAttention(4, 2, device="meta", dtype=torch.bfloat16)
     assert {(x.device.type, x.dtype) for x in attention.parameters()} == {("meta", torch.bfloat16)}
-    assert attention.causal_mask.device.type == "meta"
+    assert attention(torch.zeros(2, 3, 4, device="meta", dtype=torch.bfloat16)).device.type == "meta"
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4), (0, 3, 4), (1, 4)])
