@@ -30,7 +30,7 @@ def write_archive(path: Path, manifest_name: str, manifest: Mapping[str, Any], f
     Raises:
         ArchiveError: a name that not every system can store, or a disk that is full or read-only.
     """
-    _check_names(list(files))
+    check_names(list(files))
     manifest = {**manifest, "files": {name: sha256(files[name]).hexdigest() for name in sorted(files)}}
     entries = {manifest_name: (json.dumps(manifest, indent=2) + "\n").encode(), **files}
     try:
@@ -58,7 +58,7 @@ def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[s
             entries = archive.infolist()
             if sum(entry.file_size for entry in entries) > MAX_BYTES:
                 raise ArchiveError(f"{path} holds more than {MAX_BYTES >> 20} MiB")
-            _check_names([entry.filename for entry in entries])
+            check_names([entry.filename for entry in entries])
             if odd := [entry.filename for entry in entries if entry.external_attr >> 28 not in (0, 0o10)]:
                 raise ArchiveError(f"{path} holds {odd[0]}, which is not a plain file")
             files = {entry.filename: archive.read(entry) for entry in entries}
@@ -67,6 +67,16 @@ def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[s
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise ArchiveError(f"{path} is no zip, or a damaged one: {error}") from None
     return _check_manifest(path, manifest_name, files)
+
+
+def check_names(names: list[str]) -> None:
+    """Raise `ArchiveError` unless every system can store files of these names side by side."""
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ArchiveError(f"{name!r} is no name for a file in an archive: use letters, digits, _ - . and /")
+    folded = [name.casefold() for name in names]
+    if twice := [name for name in names if folded.count(name.casefold()) > 1]:
+        raise ArchiveError(f"{twice[0]} is there twice, if capital letters make no difference")
 
 
 def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -85,12 +95,3 @@ def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dic
         if sha256(files[file]).hexdigest() != digests[file]:
             raise ArchiveError(f"{file} in {path} is not the file that its {name} lists")
     return manifest, files
-
-
-def _check_names(names: list[str]) -> None:
-    for name in names:
-        if not NAME.fullmatch(name):
-            raise ArchiveError(f"{name!r} is no name for a file in an archive: use letters, digits, _ - . and /")
-    folded = [name.casefold() for name in names]
-    if twice := [name for name in names if folded.count(name.casefold()) > 1]:
-        raise ArchiveError(f"{twice[0]} is there twice, if capital letters make no difference")

@@ -11,6 +11,9 @@ from rich.text import Text
 
 from cs336_kit.assignment import Problem
 
+# The message of a test that was planned after the one during which the process ended.
+NOT_RUN = "did not run"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -58,7 +61,7 @@ class Score:
     @property
     def state(self) -> str:
         failure = self.first_failure
-        if not self.verdicts:
+        if all(verdict.message == NOT_RUN for verdict in self.verdicts):
             return "not run"
         if failure is None:
             return "passed"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from cs336_kit.board import Verdict
+from cs336_kit.board import NOT_RUN, Verdict
 
 
 class SuiteError(Exception):
@@ -67,4 +67,4 @@ def _verdicts(planned: list[dict[str, Any]], ran: dict[str, dict[str, Any]], end
             yield Verdict(line["test"], line["case"], result["passed"], result["message"], result["details"])
         else:
             yield Verdict(line["test"], line["case"], False, ending)
-            ending = "did not run"
+            ending = NOT_RUN

@@ -66,7 +66,9 @@ def check(problem: tuple[str, ...], watch: bool, poll: bool, spare: bool) -> Non
         verdicts = _run_public_suite(root, chosen, console)
     except Stopped as stopped:
         if not stopped.verdicts:
-            raise click.ClickException("you pressed Ctrl-C before the first test") from None
+            raise click.ClickException(
+                "you pressed Ctrl-C before the first test: is there an endless loop at the top of a file?"
+            ) from None
         verdicts = stopped.verdicts
     scores = score(chosen, verdicts)
     console.print(render(scores))
@@ -145,9 +147,9 @@ def update(archive: Path) -> None:
     for change in changes:
         lines = " +{} -{}".format(*change.lines) if change.lines else ""
         click.echo(f"{change.kind:<8} {change.name}{lines}")
-    click.echo(f"{len(changes)} files changed; this is release {new.version}")
+    click.echo(f"Files changed: {len(changes)}; this is release {new.version}")
     if any(change.kind != "new" for change in changes):
-        click.echo(f"what was there before is in {copies.name}/")
+        click.echo(f"What was there before is in {copies.name}/")
 
 
 def _find_problem(problems: dict[str, Problem], name: str) -> Problem:

@@ -25,8 +25,12 @@ if sys.platform == "win32":
         yield
 
 else:
+    import re
     import termios
     import tty
+
+    # What an arrow or a function key sends; it ends in a letter that nobody pressed.
+    ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;]*|O)?.?")
 
     @contextmanager
     def keys(press: Callable[[str], None]) -> Iterator[None]:
@@ -35,9 +39,8 @@ else:
 
         def read() -> None:
             while typed := os.read(terminal, 64):
-                if not typed.startswith(b"\x1b"):  # an arrow or a function key
-                    for key in typed.decode(errors="ignore"):
-                        press(key)
+                for key in ESCAPE_SEQUENCE.sub("", typed.decode(errors="ignore")):
+                    press(key)
 
         before = termios.tcgetattr(terminal)
         tty.setcbreak(terminal)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from cs336_kit.archive import ArchiveError, read_archive, write_archive
+from cs336_kit.archive import ArchiveError, check_names, read_archive, write_archive
 from cs336_kit.assignment import STUDENT_FILES, Problem
 from cs336_kit.board import Score
 
@@ -23,6 +23,7 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
     Raises:
         SubmissionError: a file that the problems name is missing, one cannot be parsed, or one imports a module that
             would stay behind.
+        ArchiveError: a name that not every system can store.
     """
     for problem in problems.values():
         for name in ("adapters.py", *problem.files):
@@ -30,6 +31,7 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
                 raise SubmissionError(f"{name} is missing; put it back, even if nothing is in it")
     paths = [path for path in _student_paths(root) if path.suffix == ".py"]
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    check_names(list(files))
     for name, source in files.items():
         for module in _imports(name, source):
             beside = (root / module).is_dir() or (root / f"{module}.py").is_file()

@@ -136,6 +136,7 @@ class WatchedBoard:
                 self.problems = self._load_problems()
             self.run()
         elif self.running and self._seconds() > LOOK_EVERY:
+            self.when = ""
             self._read_verdicts(f"has been running for {self._seconds():.0f} s: is there an endless loop in your code?")
 
     def end(self, verdicts: Path, status: int) -> None:
@@ -182,7 +183,10 @@ class WatchedBoard:
                 self.scores |= {result.problem.id: result for result in scores}
                 self.body = render(scores)
             elif self.running:
-                self.body = f"Importing torch and your files, {self._seconds():.0f} s so far"
+                self.body = (
+                    f"Importing torch and your files, {self._seconds():.0f} s so far.\n"
+                    "If it never ends: is there an endless loop at the top of a file?"
+                )
             else:
                 self.body = "The tests could not start; uv run pytest says why"
         self.show()

@@ -1,10 +1,12 @@
 """`cs336 check` shows the board whatever student code does."""
 
 import re
+import time
 
 import pytest
 
 from cs336_staff.tests.student import Student
+from cs336_staff.tests.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +57,7 @@ def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> Non
     board = rows(process.stdout)
     assert board["linear"][0] == "passed"
     assert board["rope"] == ["failing", "0/12", "0.0/2"]
+    assert board["multihead_self_attention"][0] == "not run"
     assert "the process ended during this test, with exit status 7" in process.stdout
 
 
@@ -89,3 +92,27 @@ def test_from_a_folder_below(student: Student) -> None:
     student.folder = student.folder / "cs336_basics" / "nn"
     process = student.run("cs336_kit", "check", "linear")
     assert process.returncode == 0, process.stderr
+
+
+def test_ctrl_c_shows_the_board_so_far(student: Student) -> None:
+    endless = "open('running', 'w').close()\n        while True: pass\n        return einsum("
+    student.replace("cs336_basics/nn/linear.py", "return einsum(", endless)
+    terminal = Terminal(student.folder, "check", "softmax", "linear")
+    while not (student.folder / "running").exists():
+        time.sleep(0.1)
+    terminal.sendintr()
+    terminal.shows(
+        "16/16", "0/4", "Next: test_linear[2d]", "you pressed Ctrl-C during this test: is there an endless loop"
+    )
+    assert terminal.end() == 1
+
+
+def test_ctrl_c_while_the_files_are_imported(student: Student) -> None:
+    endless = "import torch\nopen('running', 'w').close()\nwhile True: pass\n"
+    student.replace("adapters.py", "import torch\n", endless)
+    terminal = Terminal(student.folder, "check")
+    while not (student.folder / "running").exists():
+        time.sleep(0.1)
+    terminal.sendintr()
+    terminal.shows("Error: you pressed Ctrl-C before the first test: is there an endless loop at the top of a file?")
+    assert terminal.end() == 1

@@ -1,0 +1,49 @@
+"""`cs336 hint` says more with each step."""
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cs336_kit.cli import cs336
+from cs336_staff.tests.student import Student
+
+
+@pytest.fixture
+def hint(student: Student, monkeypatch: pytest.MonkeyPatch):
+    """Run the command in the student's folder."""
+    monkeypatch.chdir(student.folder / "cs336_basics")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cs336, ["hint", *arguments])
+
+    return run
+
+
+def test_the_first_step_is_a_question(hint) -> None:
+    result = hint("linear")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0] == "Hints for linear, 1 of 2"
+    assert " 1. The weight has shape (d_out, d_in)." in result.output
+    assert " 2. " not in result.output
+    assert result.output.endswith("\nuv run cs336 hint linear --step 2 says more\n")
+
+
+def test_the_last_step_points_to_the_handout(hint) -> None:
+    result = hint("linear", "--step", "2")
+    assert result.exit_code == 0
+    assert " 1. The weight" in result.output
+    assert " 2. Read docs/assignment.md, section 4." in result.output
+    assert "says more" not in result.output
+
+
+@pytest.mark.parametrize("step", ["0", "3", "-1"])
+def test_a_step_that_is_not_there(hint, step: str) -> None:
+    result = hint("linear", "--step", step)
+    assert result.exit_code == 1
+    assert result.output == f"Error: linear has hints 1 to 2, not {step}\n"
+
+
+def test_an_unknown_problem(hint) -> None:
+    result = hint("lineal")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no problem is called lineal; the problems are softmax, ")
+    assert result.output.count("\n") == 1

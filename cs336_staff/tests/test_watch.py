@@ -1,0 +1,231 @@
+"""`cs336 check --watch` in a real terminal: keys, saves, and student code that does its worst."""
+
+import mmap
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cs336_staff.tests.student import Student
+from cs336_staff.tests.terminal import ENDED, Terminal, watching
+
+pytestmark = pytest.mark.slow
+
+LINEAR = "cs336_basics/nn/linear.py"
+RIGHT = "return einsum("
+WRONG = "return 2 * einsum("
+ENDLESS = "while True: pass\n        return einsum("
+
+in_both_ways = pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The command lines of what runs in a folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(folder):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended, or is not ours
+            continue
+    return found
+
+
+def wait_until_nothing_runs_in(folder: Path) -> None:
+    """Fail if something still runs after ten seconds: as long as a process that imports torch may take to notice."""
+    deadline = time.monotonic() + 10
+    while running := processes_in(folder):
+        assert time.monotonic() < deadline, running
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", [(), ("--spare",), ("--poll",)], ids=["fork", "spare", "poll"])
+def test_a_save_shows_the_board_again(student: Student, how: tuple[str, ...]) -> None:
+    with watching(student, "linear", *how) as terminal:
+        student.replace(LINEAR, RIGHT, WRONG)
+        terminal.shows("0/4", "Next: test_linear[2d]", "the answer is wrong", "h hint")
+        student.replace(LINEAR, WRONG, RIGHT)
+        terminal.shows("4/4", "h hint")
+
+
+def test_an_editor_that_saves_by_renaming(student: Student) -> None:
+    file = student.folder / LINEAR
+    with watching(student, "linear") as terminal:
+        for old, new, tests in ((RIGHT, WRONG, "0/4"), (WRONG, RIGHT, "4/4")):
+            copy = file.with_suffix(".tmp")
+            copy.write_text(file.read_text().replace(old, new))
+            copy.replace(file)
+            terminal.shows(tests, "h hint")
+
+
+def test_a_save_that_the_file_system_does_not_report(student: Student) -> None:
+    """Writing through a map of the file gives no event on Linux, like a save on the other side of a shared folder."""
+    with watching(student, "linear") as terminal, (student.folder / LINEAR).open("r+b") as file:
+        with mmap.mmap(file.fileno(), 0) as text:
+            place = text.find(b'd_out")')
+            text[place : place + 5] = b"d_ouT"
+        terminal.shows("0/4", "h hint")
+
+
+def test_two_saves_of_one_size_in_one_second(student: Student) -> None:
+    """Python's own cache would take the second for the first."""
+    with watching(student, "linear") as terminal:
+        for factor, tests in ((2, "0/4"), (1, "4/4"), (3, "0/4"), (1, "4/4")):
+            text = (student.folder / LINEAR).read_text()
+            (student.folder / LINEAR).write_text(
+                text[: text.index("return ")]
+                + f"return {factor} * einsum(\n"
+                + '            x, self.weight, "... d_in, d_out d_in -> ... d_out"\n        )\n'
+            )
+            terminal.shows(tests, "h hint")
+
+
+@in_both_ways
+def test_an_endless_loop_is_named_and_ends_with_the_next_save(student: Student, how: tuple[str, ...]) -> None:
+    with watching(student, "linear", *how) as terminal:
+        student.replace(LINEAR, RIGHT, ENDLESS)
+        terminal.shows("Next: test_linear[2d]", "has been running for 2 s: is there an endless loop in your code?")
+        student.replace(LINEAR, ENDLESS, RIGHT)
+        terminal.shows("4/4", "h hint")
+    wait_until_nothing_runs_in(student.folder)
+
+
+def test_an_endless_loop_at_the_top_of_a_file(student: Student) -> None:
+    with watching(student, "linear") as terminal:
+        student.replace("adapters.py", "import torch\n", "import torch\nwhile True: pass\n")
+        terminal.shows("Importing torch and your files, 2 s so far.", "is there an endless loop at the top of a file?")
+        student.replace("adapters.py", "while True: pass\n", "")
+        terminal.shows("4/4", "h hint")
+
+
+@in_both_ways
+def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tuple[str, ...]) -> None:
+    student.replace(LINEAR, RIGHT, ENDLESS)
+    terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
+    terminal.shows("has been running for")
+    terminal.kill(signal.SIGKILL)
+    wait_until_nothing_runs_in(student.folder)
+
+
+@in_both_ways
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import os; os._exit(3)", "the process ended during this test, with exit status 3"),
+        ("import ctypes; ctypes.string_at(0)", "the process ended during this test, with exit status -11"),
+        ("exit()", "SystemExit"),
+        ("input()", "OSError: pytest: reading from stdin while output is captured"),
+    ],
+    ids=["os._exit", "segmentation fault", "exit", "input"],
+)
+def test_student_code_cannot_hurt_the_loop(student: Student, how: tuple[str, ...], code: str, words: str) -> None:
+    with watching(student, "linear", *how) as terminal:
+        student.replace(LINEAR, RIGHT, f"{code}\n        {RIGHT}")
+        terminal.shows("0/4", words)
+        student.replace(LINEAR, f"{code}\n        {RIGHT}", RIGHT)
+        terminal.shows("4/4", "h hint")
+
+
+def test_student_code_that_kills_the_process_it_was_forked_from(student: Student) -> None:
+    code = f"import os; os.kill(os.getppid(), 9); os._exit(3)\n        {RIGHT}"
+    with watching(student, "linear") as terminal:
+        student.replace(LINEAR, RIGHT, code)
+        terminal.shows("0/4", "with exit status -9")
+        student.replace(LINEAR, code, RIGHT)
+        terminal.shows("4/4", "h hint")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def broken(:", "SyntaxError: invalid syntax"),
+        ("exit()", "SystemExit"),
+        ("import nothing", "ModuleNotFoundError"),
+    ],
+)
+def test_files_that_cannot_be_imported(student: Student, code: str, words: str) -> None:
+    with watching(student, "linear") as terminal:
+        student.replace("adapters.py", "import torch\n", f"import torch\n{code}\n")
+        terminal.shows("The tests could not start", words, "h hint")
+        student.replace("adapters.py", f"import torch\n{code}\n", "import torch\n")
+        terminal.shows("4/4", "h hint")
+
+
+def test_types_are_checked_as_in_a_plain_check(student: Student) -> None:
+    """The annotations of the student's files, which the fork imports after the tests."""
+    student.replace(
+        "cs336_basics/nn/functional.py", "return softmax(scores, dim=-1)", "return softmax(scores, dim=-1).mT"
+    )
+    process = student.run("cs336_kit", "check", "scaled_dot_product_attention")
+    headline = process.stdout.partition("Next: ")[2].splitlines()[1].strip()
+    assert "TypeCheckError" in headline
+    with watching(student, "scaled_dot_product_attention") as terminal:
+        student.replace("adapters.py", "import torch\n", "import torch\n\n")
+        terminal.shows(headline[:70], "h hint")
+
+
+def test_keys(student: Student) -> None:
+    student.replace(LINEAR, RIGHT, WRONG)
+    with watching(student) as terminal:
+        terminal.send("\x1b[A")  # an arrow, which ends in the letter A
+        terminal.send("h")
+        terminal.shows("Hints for linear, 1 of 2", " 1. The weight has shape (d_out, d_in).", "h hint")
+        terminal.send("hh")
+        terminal.shows("Hints for linear, 2 of 2", "section 4")
+        terminal.send("n")
+        terminal.shows("0 of 4 public tests passed", "h hint")
+        terminal.send("n")
+        terminal.shows(" multihead_self_attention", "0 of 19 public tests passed", "h hint")
+        terminal.send("a")
+        terminal.shows(" softmax", "public tests passed", "h hint")
+        terminal.send("x")
+
+
+def test_the_course_changes_its_tests(student: Student) -> None:
+    with watching(student, "linear") as terminal:
+        student.replace("tests/test_3_linear.py", "case.check(\n        adapters", "case.check(\n        2 * adapters")
+        terminal.shows("0/4", "h hint")
+
+
+def test_an_assignment_that_cannot_be_read(student: Student) -> None:
+    terminal = Terminal(student.folder, "check", "--watch", "linear")
+    terminal.expect(ENDED)
+    student.replace("assignment.toml", "test_linear = 1", "test_linear = ")
+    terminal.shows("Error: ", "assignment.toml is not TOML")
+    assert terminal.end() == 1
+    wait_until_nothing_runs_in(student.folder)
+
+
+def test_fixtures_that_cannot_be_collected(student: Student) -> None:
+    for file in (student.folder / "fixtures" / "linear").iterdir():
+        file.unlink()
+    with watching(student, "linear") as terminal:
+        student.replace("adapters.py", "import torch\n", "import torch\n\n")
+        terminal.shows("The tests could not start; uv run pytest says why", "h hint")
+
+
+def test_from_a_folder_below(student: Student) -> None:
+    root = student.folder
+    student.folder = root / "cs336_basics"
+    with watching(student, "linear") as terminal:
+        student.folder = root
+        student.replace(LINEAR, RIGHT, WRONG)
+        terminal.shows("0/4", "h hint")
+
+
+@pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
+def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how: tuple[str, ...]) -> None:
+    terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
+    terminal.expect(ENDED)
+    assert not terminal.getecho()
+    terminal.sendintr()
+    terminal.expect("\r\n$")
+    assert terminal.end() == 0
+    wait_until_nothing_runs_in(student.folder)
+
+
+def test_poll_and_spare_belong_to_watch(student: Student) -> None:
+    process = student.run("cs336_kit", "check", "--poll")
+    assert process.returncode == 1
+    assert process.stderr == "Error: --poll and --spare go with --watch\n"
