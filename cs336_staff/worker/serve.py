@@ -90,7 +90,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
             return {"gradients": _append(out, gradients)}
     out.extend(outputs)
     changed = [None if _same(before, after) else after for before, after in zip(sent, given, strict=True)]
-    return {"value": encoded, "changed": _append(out, changed)}
+    return {"value": encoded, "outputs": len(outputs), "changed": _append(out, changed)}
 
 
 def _adapter(adapters: Any, name: str) -> Any:

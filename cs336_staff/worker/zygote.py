@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from cs336_staff.worker import frames
+from cs336_staff.worker.forbidden import Watch
 from cs336_staff.worker.lock_in import Filter, hide_memory, lock_in
 from cs336_staff.worker.serve import send, serve
 
@@ -63,7 +64,8 @@ def _warm_up() -> None:
         except ImportError:
             pass
     x = torch.ones(2, 2, requires_grad=True)
-    torch.einsum("ij,jk->ik", x, x).exp().sum().backward()
+    with Watch().watching():  # the modes import parts of torch that would fail where nothing is writable
+        torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     gc.collect()
     gc.freeze()
 
