@@ -44,8 +44,9 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is not None and report.failed:
         place = (item.location[0], (item.location[1] or 0) + 1)
-        case = getattr(item, "funcargs", {}).get("case")
-        report.longrepr = describe(call.excinfo.value, case, item.config.rootpath, place)
+        error = call.excinfo.value
+        case = getattr(error, "case", getattr(item, "funcargs", {}).get("case"))
+        report.longrepr = describe(error, case, item.config.rootpath, place)
     return report
 
 
