@@ -1,6 +1,7 @@
 """The gradebook: every grading and its verdicts in one SQLite file that survives being killed at any moment."""
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -103,11 +104,11 @@ class Grading:
 
     @property
     def points(self) -> float:
-        return sum(row.points for row in self.rows)
+        return math.fsum(row.points for row in self.rows)
 
     @property
     def maximum(self) -> float:
-        return sum(row.maximum for row in self.rows)
+        return math.fsum(row.maximum for row in self.rows)
 
 
 class Gradebook:

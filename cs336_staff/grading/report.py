@@ -1,6 +1,7 @@
 """What comes out of a grading: `results.json` in Gradescope's format, and feedback in Markdown."""
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -66,7 +67,7 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
     lines += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
     for problem in problems.values():
         rows = [row for row in grading.rows if row.problem == problem.id]
-        earned, passed = sum(row.points for row in rows), sum(row.outcome == "passed" for row in rows)
+        earned, passed = math.fsum(row.points for row in rows), sum(row.outcome == "passed" for row in rows)
         lines.append(f"| {problem.title} | {earned:.1f} / {problem.points:g} | {passed} / {len(rows)} |")
     for problem in problems.values():
         failed = [row for row in grading.rows if row.problem == problem.id and row.outcome != "passed"]
@@ -88,8 +89,8 @@ def _remarks(grading: Grading) -> Iterable[str]:
     about = grading.about
     if refused := about.get("refused"):
         yield f"The submission was not run: {refused}"
-    for line in about.get("forbidden", ()):
-        yield f"You must write this yourself: {line}"
+    for calls in about.get("forbidden", {}).values():
+        yield "Write this yourself, without:\n" + "\n".join(calls)
     if missing := about.get("missing"):
         yield (
             f"Your code imports {', '.join(missing)}, which the grader does not have. The import gives a placeholder that "

@@ -220,7 +220,9 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
             "worker": folder,
             "packages": packages,
             "confined": layer != "none",
-            "readable": ["/"] if layer == "bubblewrap" else [*filter(os.path.exists, (*visible, *_libraries(), *DEVICES))],
+            "readable": ["/"]
+            if layer == "bubblewrap"
+            else [*filter(os.path.exists, (*visible, *_libraries(), *DEVICES))],
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         interpreter = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", MAIN]

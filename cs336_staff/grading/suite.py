@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import torch
 
 from cs336_kit.assignment import load_problems
 from cs336_staff.grading.client import Worker
-from cs336_staff.grading.plan import SuiteError, plan, with_hidden_tests
+from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
 from cs336_staff.grading.proxy import Adapters
 from cs336_staff.grading.session import KeepErrors, run
 from cs336_staff.grading.verdict import Verdict
@@ -40,19 +40,20 @@ class Suite:
         # Public tests first: what a submission prints before it meets a hidden input may be shown to its student.
         number = {test: i for i, problem in enumerate(self.problems.values()) for test in problem.tests}
         items = [item for item in session.items if isinstance(item, pytest.Function)]
-        self._items = sorted(items, key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
-        self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in self._items])
-        for item in self._items:
+        items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
+        self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
+        self._items = {item.name: item for item in items}
+        for item in items:
             if item.module.adapters is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {item.module.adapters}, expected the proxy")
             if examples := getattr(item.function, "cases", None):
                 examples()  # drawn here, once, and not in every fork
 
-    def run(self, worker: Worker, names: set[str] | None = None) -> Iterator[Verdict]:
-        """A verdict for each planned test, or for those in `names`."""
+    def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
+        """A verdict for each of `tests`, which are some of the planned ones."""
         self._adapters.worker = worker
-        items = [item for item in self._items if names is None or item.name in names]
-        return run(items, {test.name for test in self.planned if test.hidden}, worker)
+        for test in tests:
+            yield test, run(self._items[test.name], test.hidden, worker.submission)
 
 
 def with_suite(root: Path, use: Callable[[Suite], None]) -> None:
