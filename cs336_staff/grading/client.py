@@ -72,7 +72,7 @@ class StudentError(Exception):
 
     def __init__(self, failure: Any) -> None:
         self.failure = failure
-        where = "".join(f'\n  {line.file}:{line.number} in {line.function}: {line.source}' for line in failure.lines)
+        where = "".join(f"\n  {line.file}:{line.number} in {line.function}: {line.source}" for line in failure.lines)
         super().__init__(f"{failure.type}: {failure.message}{where}")
 
 
@@ -228,7 +228,9 @@ class Worker:
             return False
         header_bytes, body_bytes = PREFIX.unpack_from(reply)
         if header_bytes > MAX_HEADER_BYTES or body_bytes > self.limits.reply_bytes:
-            raise LimitExceeded(f"{what}: a reply of {header_bytes + body_bytes} bytes, allowed are {self.limits.reply_bytes}")
+            raise LimitExceeded(
+                f"{what}: a reply of {header_bytes + body_bytes} bytes, allowed are {self.limits.reply_bytes}"
+            )
         excess = len(reply) - PREFIX.size - header_bytes - body_bytes
         if excess > 0:
             raise ProtocolViolation(f"{what}: {excess} bytes after the reply")
@@ -252,8 +254,10 @@ class Worker:
         self._cpu_seconds += cpu - self._cpu_seen
         self._cpu_seen = cpu
         if self._cpu_seconds > cpu_deadline:
-            raise TimedOut(f"{what}: more processor time than {self.limits.call_cpu_seconds:.1f} s a call or "
-                           f"{self.limits.cpu_seconds:.1f} s altogether")
+            raise TimedOut(
+                f"{what}: more processor time than {self.limits.call_cpu_seconds:.1f} s a call or "
+                f"{self.limits.cpu_seconds:.1f} s altogether"
+            )
         if threads > self.limits.threads:
             raise LimitExceeded(f"{what}: {threads} threads, allowed are {self.limits.threads}")
         if resident > self.limits.memory_bytes:

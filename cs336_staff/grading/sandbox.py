@@ -42,6 +42,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TORCH_COMPILE_DISABLE": "1",  # it runs compilers; without it the decorated function is called as it is
+    "TORCHINDUCTOR_CACHE_DIR": "/",  # torch insists on a folder, and writes nothing into it
     "JAXTYPING_DISABLE": "1",  # a student's own wrong annotation costs no points
 }
 MAIN = (
@@ -220,7 +221,9 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
             "worker": folder,
             "packages": packages,
             "confined": layer != "none",
-            "readable": ["/"] if layer == "bubblewrap" else [*filter(os.path.exists, (*visible, *_libraries(), *DEVICES))],
+            "readable": ["/"]
+            if layer == "bubblewrap"
+            else [*filter(os.path.exists, (*visible, *_libraries(), *DEVICES))],
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         interpreter = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", MAIN]

@@ -136,7 +136,9 @@ def _in_archive(path: Path) -> dict[str, bytes]:
     except Refused:
         raise
     except Exception as error:  # zipfile raises a dozen kinds on a crafted file
-        raise Refused(f"expected a zip archive that can be read, got {type(error).__name__}: {_shown(str(error))}") from None
+        raise Refused(
+            f"expected a zip archive that can be read, got {type(error).__name__}: {_shown(str(error))}"
+        ) from None
 
 
 def _entries(archive: zipfile.ZipFile, archive_bytes: int) -> list[Entry]:

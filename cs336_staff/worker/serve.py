@@ -112,7 +112,9 @@ def _gradients(outputs: list[Tensor], cotangents: list[Tensor | None], given: li
     """The transposed Jacobian of `outputs` by each tensor in `given`, times the cotangents; None where there is none."""
     if len(outputs) != len(cotangents):
         raise ValueError(f"expected {len(cotangents)} tensors, as the same call returned before, got {len(outputs)}")
-    pairs = [(output, by) for output, by in zip(outputs, cotangents, strict=True) if output.requires_grad and by is not None]
+    pairs = [
+        (output, by) for output, by in zip(outputs, cotangents, strict=True) if output.requires_grad and by is not None
+    ]
     if not pairs:
         return [None] * len(given)
     differentiable, by = zip(*pairs, strict=True)
