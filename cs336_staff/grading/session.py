@@ -31,17 +31,17 @@ class KeepErrors:
         return report
 
 
-def run(item: pytest.Function, hidden: bool, submission: Submission) -> Verdict:
+def run(item: pytest.Function, following: pytest.Function | None, hidden: bool, submission: Submission) -> Verdict:
     """Run one test; the adapters must be calling a worker of `submission`.
 
     Args:
         item: the test, collected in a session that has the plugin `KeepErrors`.
+        following: the test after it, which may share what is set up for a module.
         hidden: whether students must not learn its inputs.
         submission: what is tested.
     """
     started = time.monotonic()
-    # Without a next item everything is torn down: the order of the tests is the caller's.
-    reports = runtestprotocol(item, log=False, nextitem=None)
+    reports = runtestprotocol(item, log=False, nextitem=following)
     seconds = time.monotonic() - started
     broken = next((report for report in reports if not report.passed), None)
     if broken is None:

@@ -52,8 +52,10 @@ class Suite:
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
         """A verdict for each of `tests`, which are some of the planned ones."""
         self._adapters.worker = worker
-        for test in tests:
-            yield test, run(self._items[test.name], test.hidden, worker.submission)
+        tests = list(tests)
+        items = [self._items[test.name] for test in tests]
+        for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
+            yield test, run(item, following, test.hidden, worker.submission)
 
 
 def with_suite(root: Path, use: Callable[[Suite], None]) -> None:

@@ -8,6 +8,8 @@ from cs336_staff.cases import CaseSpec
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
+POSITIONS = ("in order", "offset", "permuted", "spaced", "per batch")
+
 sizes = st.integers(1, 5)
 batches = st.lists(st.integers(1, 3), max_size=3)
 
@@ -47,9 +49,7 @@ def linears(draw: st.DrawFn) -> CaseSpec:
 
 
 @st.composite
-def ropes(
-    draw: st.DrawFn, positions: tuple[str, ...] = ("in order", "offset", "permuted", "spaced", "per batch")
-) -> CaseSpec:
+def ropes(draw: st.DrawFn, positions: tuple[str, ...] = POSITIONS) -> CaseSpec:
     drawing = cases.rope(
         *draw(batches),
         positions=draw(st.sampled_from(positions)),
@@ -61,22 +61,20 @@ def ropes(
 
 
 @st.composite
-def multiheads(draw: st.DrawFn, batch: st.SearchStrategy[list[int]] = batches, min_sequence: int = 1) -> CaseSpec:
+def multiheads(draw: st.DrawFn, min_sequence: int = 1) -> CaseSpec:
     heads = draw(st.integers(1, 4))
     drawing = cases.multihead(
-        *draw(batch), sequence=draw(st.integers(min_sequence, 5)), d_model=heads * draw(sizes), num_heads=heads
+        *draw(batches), sequence=draw(st.integers(min_sequence, 5)), d_model=heads * draw(sizes), num_heads=heads
     )
     return CaseSpec("multihead", "run_multihead_self_attention", drawing)
 
 
 @st.composite
-def multiheads_with_rope(
-    draw: st.DrawFn, positions: tuple[str, ...] = ("not given", "in order", "offset", "permuted", "spaced", "per batch")
-) -> CaseSpec:
+def multiheads_with_rope(draw: st.DrawFn) -> CaseSpec:
     heads = draw(st.integers(1, 4))
     drawing = cases.multihead(
         *draw(batches),
-        positions=draw(st.sampled_from(positions)),
+        positions=draw(st.sampled_from(("not given", *POSITIONS))),
         sequence=draw(sizes),
         d_model=2 * heads * draw(st.integers(1, 3)),
         num_heads=heads,

@@ -88,7 +88,7 @@ def test_attention_gradients_of_any_shape(case):
     case.check_gradients(answer_of(case))
 
 
-@drawn(attentions(masks=("full",)))
+@pytest.mark.cases("attention/3d-mask-per-batch")
 def test_attention_has_no_side_effects(case):
     before = {name: tensor.clone() for name, tensor in case.inputs.items()}
     answer = answer_of(case)
