@@ -4,6 +4,7 @@ Best effort: a submission can hide from it, since it runs in the same process.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,7 @@ FORBIDDEN: dict[str, Callable[..., Any]] = {
 }
 OPERATORS = ("aten._softmax.", "aten._log_softmax.", "aten._scaled_dot_product_", "aten._native_multi_head_attention.")
 MAX_CALLS = 20
+WATCHED_CALLS = 8  # of each adapter
 
 
 class Watch:
@@ -42,9 +44,15 @@ class Watch:
 
     def __init__(self) -> None:
         self.calls: dict[str, tuple[str, int]] = {}
+        self._watched: Counter[str] = Counter()
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self, adapter: str) -> Iterator[None]:
+        """Watch a call of `adapter`, if it is one of the first: under the watch a call takes four times as long."""
+        self._watched[adapter] += 1
+        if self._watched[adapter] > WATCHED_CALLS:
+            yield
+            return
         with _Functions(self), _Operators(self):
             yield
 

@@ -80,7 +80,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
     sent = frames.unpack(header["tensors"], body)
     given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
-    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching():
+    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(header["call"]):
         value = _adapter(adapters, header["call"])(*arguments)
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)

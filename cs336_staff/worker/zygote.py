@@ -64,7 +64,7 @@ def _warm_up() -> None:
         except ImportError:
             pass
     x = torch.ones(2, 2, requires_grad=True)
-    with Watch().watching():  # imports torch._dynamo, as the first dispatch mode does
+    with Watch().watching("warm-up"):  # imports torch._dynamo, as the first dispatch mode does
         torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     gc.collect()
     gc.freeze()
