@@ -1,5 +1,8 @@
 """The commands under `cs336 staff`."""
 
+import os
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -30,3 +33,37 @@ def fixtures(check: bool) -> None:
     if complaints:
         raise click.ClickException("\n".join(complaints))
     click.echo(f"{len(PUBLIC)} public and {len(HIDDEN)} hidden cases are what the references give")
+
+
+@staff.command()
+@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
+@click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "process", "none"]), default="auto")
+@click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
+@click.option("--rerun", is_flag=True, help="Grade again what is graded already.")
+@click.option("--attempt", type=click.Choice(["latest", "best"]), default="latest", show_default=True)
+@click.option("--due", type=click.DateTime(), help="The deadline in UTC, for the column of late days.")
+@click.option("--groups", type=click.Path(exists=True, path_type=Path), help="The groups, as Canvas exports them.")
+@click.option("--roster", type=click.Path(exists=True, path_type=Path), help="The gradebook, as Canvas exports it.")
+@click.option("--column", default="Attention", show_default=True, help="The assignment's column in the roster.")
+def grade(
+    submission: tuple[Path, ...],
+    out: Path,
+    sandbox: str,
+    jobs: int | None,
+    rerun: bool,
+    attempt: str,
+    due: datetime | None,
+    groups: Path | None,
+    roster: Path | None,
+    column: str,
+) -> None:
+    """Grade each SUBMISSION, a folder, a zip archive or a Python file, in a sandbox.
+
+    Run the same command again after an interruption: what is graded is not graded twice. The exit status is 3 when a
+    submission could not be graded for a reason of ours.
+    """
+    from cs336_staff.grading import command
+
+    course = command.Class(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
+    sys.exit(command.grade(submission, out, sandbox, jobs or os.cpu_count() or 1, rerun, course))

@@ -24,7 +24,7 @@ from cs336_staff.grading.client import Limits, Worker
 from cs336_staff.grading.explain import forbidden_calls
 from cs336_staff.grading.plan import Planned
 from cs336_staff.grading.report import safe_name, write_reports
-from cs336_staff.grading.sandbox import Sandbox, SandboxError
+from cs336_staff.grading.sandbox import Sandbox
 from cs336_staff.grading.submission import Refused, Submission, take_in
 from cs336_staff.grading.suite import Suite
 from cs336_staff.grading.verdict import Verdict
@@ -50,7 +50,7 @@ class Progress:
     """How far a batch is.
 
     Attributes:
-        total: submissions of the batch.
+        names: the submissions of the batch.
         done: graded now or before.
         already: of these, graded before.
         running: being graded.
@@ -58,12 +58,16 @@ class Progress:
         faults: those that are no grade.
     """
 
-    total: int
+    names: tuple[str, ...]
     done: int = 0
     already: int = 0
     running: int = 0
     failed: int = 0
     faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return len(self.names)
 
 
 @dataclass
@@ -119,15 +123,16 @@ class _Batch:
         self.running: dict[int, _Running] = {}
 
     def run(self, names: dict[str, Path], jobs: int, rerun: bool, show: Callable[[Progress], None]) -> Progress:
-        self.progress = Progress(total=len(names))
+        self.progress = Progress(tuple(names))
         self.waiting.extend((name, path, 1) for name, path in names.items())
         try:
             while self.waiting or self.running:
-                while self.waiting and len(self.running) < jobs:
+                if self.waiting and len(self.running) < jobs:
                     self._start(*self.waiting.popleft(), rerun)
+                else:
+                    self._listen()
                 self.progress.running = len(self.running)
                 show(self.progress)
-                self._listen()
         finally:
             for running in self.running.values():
                 os.kill(running.pid, signal.SIGKILL)
@@ -160,8 +165,6 @@ class _Batch:
 
     def _listen(self) -> None:
         """Wait until a fork says something or ends."""
-        if not self.running:
-            return
         for pipe in select.select(list(self.running), [], [])[0]:
             running = self.running[pipe]
             data = os.read(pipe, CHUNK)
