@@ -122,6 +122,9 @@ class Worker:
             WorkerStopped: there is no usable reply.
             SandboxError: the sandbox has stopped working.
         """
+        if self._seconds >= self.limits.seconds or self._cpu_seconds >= self.limits.cpu_seconds:
+            limits = f"{self.limits.seconds:.1f} s, or the {self.limits.cpu_seconds:.1f} s of processor time"
+            raise TimedOut(f"the submission has used its {limits}, for all calls together")
         if self._process is None:
             self._start()
         return self._request(header, tensors)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -81,7 +82,8 @@ class Process:
 
     def kill(self) -> None:
         """Kill it, and return when nothing of it is left."""
-        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         select.select([self.pidfd], [], [], FORK_SECONDS)
         self.channel.close()
         for descriptor in (self.stdout, self.stderr, self.pidfd):
