@@ -4,10 +4,15 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from cs336_kit.assignment import find_root
+
+if TYPE_CHECKING:
+    from cs336_staff.grades import Attempt
+    from cs336_staff.grading.sandbox import Layer
 
 
 @click.group()
@@ -49,10 +54,10 @@ def fixtures(check: bool) -> None:
 def grade(
     submission: tuple[Path, ...],
     out: Path,
-    sandbox: str,
+    sandbox: "Layer | Literal['auto']",
     jobs: int | None,
     rerun: bool,
-    attempt: str,
+    attempt: "Attempt",
     due: datetime | None,
     groups: Path | None,
     roster: Path | None,

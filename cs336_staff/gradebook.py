@@ -151,13 +151,13 @@ class Gradebook:
         with self._transaction() as execute:
             execute("DELETE FROM grading WHERE submission = ? AND content = ? AND suite = ?", key)
             values = (
-                *(grading.submission, grading.path, grading.content, grading.suite, grading.seed, grading.layer),
-                *(grading.started.isoformat(), grading.seconds, json.dumps(grading.about)),
+                *(None, grading.submission, grading.path, grading.content, grading.suite, grading.seed),
+                *(grading.layer, grading.started.isoformat(), grading.seconds, json.dumps(grading.about)),
             )
-            cursor = execute(f"INSERT INTO grading VALUES (NULL{', ?' * len(values)})", values)
+            inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
             for number, row in enumerate(grading.rows, start=1):
-                values = (cursor.lastrowid, number, *asdict(row).values())
-                execute(f"INSERT INTO verdict VALUES (?{', ?' * (len(values) - 1)})", values)
+                values = (inserted, number, *asdict(row).values())
+                execute("INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def find(self, submission: str, content: str, suite: str) -> Grading | None:
         """The grading of this content by this suite, if there is one."""
@@ -171,12 +171,12 @@ class Gradebook:
     def _select(self, condition: str, parameters: tuple[Any, ...]) -> Iterator[Grading]:
         query = f"SELECT * FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
         for id_, *columns, started, seconds, about in self._connection.execute(query, parameters).fetchall():
-            query = "SELECT * FROM verdict WHERE grading = ? ORDER BY number"
-            rows = [
-                Row(name, problem, bool(hidden), *rest)
-                for _, _, name, problem, hidden, *rest in self._connection.execute(query, (id_,))
-            ]
-            yield Grading(*columns, datetime.fromisoformat(started), seconds, json.loads(about), rows)
+            query = "SELECT name, problem, hidden, maximum, outcome, seconds, message, details FROM verdict"
+            verdicts = self._connection.execute(f"{query} WHERE grading = ? ORDER BY number", (id_,))
+            rows = [Row(name, problem, bool(hidden), *rest) for name, problem, hidden, *rest in verdicts]
+            submission, path, content, suite, seed, layer = columns
+            at = datetime.fromisoformat(started)
+            yield Grading(submission, path, content, suite, seed, layer, at, seconds, json.loads(about), rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

@@ -70,19 +70,25 @@ class Progress:
         return len(self.names)
 
 
-@dataclass
-class _Running:
-    """A fork that grades one submission."""
+@dataclass(frozen=True)
+class _Attempt:
+    """To grade one submission."""
 
-    path: Path
     name: str
+    path: Path
     content: str
-    attempt: int
-    pid: int
-    pipe: int
+    number: int
     started: datetime
     clock: float
-    said: bytearray
+
+
+@dataclass
+class _Fork:
+    """The process of an attempt, and what it has said so far."""
+
+    attempt: _Attempt
+    pid: int
+    said: bytearray = field(default_factory=bytearray)
 
 
 def grade(
@@ -120,105 +126,103 @@ class _Batch:
     def __init__(self, suite: Suite, sandbox: Sandbox, gradebook: Gradebook, out: Path, limits: Limits | None) -> None:
         self.suite, self.sandbox, self.gradebook, self.out, self.limits = suite, sandbox, gradebook, out, limits
         self.waiting: deque[tuple[str, Path, int]] = deque()
-        self.running: dict[int, _Running] = {}
+        self.forks: dict[int, _Fork] = {}  # by the pipe that each writes to
 
     def run(self, names: dict[str, Path], jobs: int, rerun: bool, show: Callable[[Progress], None]) -> Progress:
         self.progress = Progress(tuple(names))
         self.waiting.extend((name, path, 1) for name, path in names.items())
         try:
-            while self.waiting or self.running:
-                if self.waiting and len(self.running) < jobs:
+            while self.waiting or self.forks:
+                if self.waiting and len(self.forks) < jobs:
                     self._start(*self.waiting.popleft(), rerun)
                 else:
                     self._listen()
-                self.progress.running = len(self.running)
+                self.progress.running = len(self.forks)
                 show(self.progress)
         finally:
-            for running in self.running.values():
-                os.kill(running.pid, signal.SIGKILL)
-                os.waitpid(running.pid, 0)
+            for fork in self.forks.values():
+                os.kill(fork.pid, signal.SIGKILL)
+                os.waitpid(fork.pid, 0)
         return self.progress
 
-    def _start(self, name: str, path: Path, attempt: int, rerun: bool) -> None:
+    def _start(self, name: str, path: Path, number: int, rerun: bool) -> None:
         """Fork, unless the gradebook has it or it is refused."""
         started, clock = datetime.now(UTC), time.monotonic()
         try:
             submission: Submission | Refused = take_in(path)
+            content = submission.sha256
         except Refused as refused:
-            submission = refused
-        content = submission.sha256 if isinstance(submission, Submission) else _content_of_refused(path)
+            submission, content = refused, _content_of_refused(path)
+        attempt = _Attempt(name, path, content, number, started, clock)
         if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
             self.progress.already += 1
-            self._count(grading)
-            return
-        if isinstance(submission, Refused):
-            verdicts = [Verdict(test.name, "failed", 0.0, f"not run: {submission}") for test in self.suite.planned]
-            about = {"refused": str(submission)}
-            self._record(name, path, content, started, clock, verdicts, about)
-            return
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _grade_and_exit(self.suite, self.sandbox, submission, self.limits, write)
-        os.close(write)
-        self.running[read] = _Running(path, name, content, attempt, pid, read, started, clock, bytearray())
+            self._report(grading)
+        elif isinstance(submission, Refused):
+            message = f"not run: {submission}"
+            verdicts = [Verdict(test.name, "failed", 0.0, message) for test in self.suite.planned]
+            self._record(attempt, verdicts, {"refused": str(submission)})
+        else:
+            read, write = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _grade_and_exit(self.suite, self.sandbox, submission, self.limits, write)
+            os.close(write)
+            self.forks[read] = _Fork(attempt, pid)
 
     def _listen(self) -> None:
         """Wait until a fork says something or ends."""
-        for pipe in select.select(list(self.running), [], [])[0]:
-            running = self.running[pipe]
+        for pipe in select.select(list(self.forks), [], [])[0]:
             data = os.read(pipe, CHUNK)
-            running.said += data
+            self.forks[pipe].said += data
             if not data:
-                del self.running[pipe]
+                fork = self.forks.pop(pipe)
                 os.close(pipe)
-                _, status = os.waitpid(running.pid, 0)
-                self._finish(running, os.waitstatus_to_exitcode(status))
+                _, status = os.waitpid(fork.pid, 0)
+                self._finish(fork, os.waitstatus_to_exitcode(status))
 
-    def _finish(self, running: _Running, exit_status: int) -> None:
-        # The last line may be cut off, when the fork was killed.
-        lines = [json.loads(line) for line in bytes(running.said).split(b"\n")[:-1]]
+    def _finish(self, fork: _Fork, exit_status: int) -> None:
+        # The last line is cut off when the fork was killed.
+        lines = [json.loads(line) for line in bytes(fork.said).split(b"\n")[:-1]]
+        said = {key: value for line in lines for key, value in line.items() if key != "verdict"}
         verdicts = {line["verdict"]["name"]: Verdict(**line["verdict"]) for line in lines if "verdict" in line}
-        planned = [verdicts.get(test.name) for test in self.suite.planned]
-        about = next((line["about"] for line in lines if "about" in line), None)
-        fault = next((line["fault"] for line in lines if "fault" in line), None)
         if error := next((verdict for verdict in verdicts.values() if verdict.outcome == "error"), None):
             fault = f"{error.name}: {error.details}"
-        if fault is None and (about is None or None in planned):
-            fault = f"the grading process ended with exit status {exit_status}"
-        if fault is None:
-            whole = [verdict for verdict in planned if verdict is not None]
-            self._record(running.name, running.path, running.content, running.started, running.clock, whole, about)
-        elif running.attempt < ATTEMPTS:
-            self.waiting.append((running.name, running.path, running.attempt + 1))
+        elif "about" not in said:  # the last thing that is said
+            fault = said.get("fault", f"the grading process ended with exit status {exit_status}")
+        else:
+            self._record(fork.attempt, [verdicts[test.name] for test in self.suite.planned], said["about"])
+            return
+        attempt = fork.attempt
+        if attempt.number < ATTEMPTS:
+            self.waiting.append((attempt.name, attempt.path, attempt.number + 1))
         else:
             self.progress.done += 1
-            self.progress.faults.append(Fault(running.name, fault))
+            self.progress.faults.append(Fault(attempt.name, fault))
 
-    def _record(
-        self,
-        name: str,
-        path: Path,
-        content: str,
-        started: datetime,
-        clock: float,
-        verdicts: list[Verdict],
-        about: dict[str, Any] | None,
-    ) -> None:
-        about = about or {}
+    def _record(self, attempt: _Attempt, verdicts: list[Verdict], about: dict[str, Any]) -> None:
+        forbidden = about.get("forbidden", {})
         rows = [
-            _row(test, verdict, about.get("forbidden", {}).get(test.problem))
+            _row(test, verdict, forbidden.get(test.problem))
             for test, verdict in zip(self.suite.planned, verdicts, strict=True)
         ]
-        seconds = time.monotonic() - clock
-        layer = "+".join((self.sandbox.achieved.layer, *self.sandbox.achieved.parts))
-        suite = self.suite
-        grading = Grading(name, str(path), content, suite.sha256, suite.seed, layer, started, seconds, about, rows)
+        achieved = self.sandbox.achieved
+        grading = Grading(
+            submission=attempt.name,
+            path=str(attempt.path.resolve()),
+            content=attempt.content,
+            suite=self.suite.sha256,
+            seed=self.suite.seed,
+            layer="+".join((achieved.layer, *achieved.parts)),
+            started=attempt.started,
+            seconds=time.monotonic() - attempt.clock,
+            about=about,
+            rows=rows,
+        )
         self.gradebook.add(grading)
-        self._count(grading)
+        self._report(grading)
 
-    def _count(self, grading: Grading) -> None:
-        """The reports are written from the gradebook's entry, again if need be: the batch may have died between."""
+    def _report(self, grading: Grading) -> None:
+        """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         write_reports(self.out / grading.submission, grading, self.suite.problems)
         self.progress.done += 1
         self.progress.failed += any(row.outcome != "passed" for row in grading.rows)

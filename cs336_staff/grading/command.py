@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -31,7 +32,9 @@ class Class:
     column: str
 
 
-def grade(paths: Sequence[Path], out: Path, layer: Layer | str, jobs: int, rerun: bool, course: Class) -> int:
+def grade(
+    paths: Sequence[Path], out: Path, layer: Layer | Literal["auto"], jobs: int, rerun: bool, course: Class
+) -> int:
     """Grade, write every report, print the board; the exit status is 3 if something of ours went wrong."""
     console = Console()
     status = 0

@@ -93,8 +93,8 @@ def _remarks(grading: Grading) -> Iterable[str]:
         yield "Write this yourself, without:\n" + "\n".join(calls)
     if missing := about.get("missing"):
         yield (
-            f"Your code imports {', '.join(missing)}, which the grader does not have. The import gives a placeholder that "
-            "raises an error when it is used."
+            f"Your code imports {', '.join(missing)}, which the grader does not have. "
+            "The import gives a placeholder that raises an error when it is used."
         )
     for stream in ("stdout", "stderr"):
         if text := about.get(stream):

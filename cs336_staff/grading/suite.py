@@ -44,8 +44,8 @@ class Suite:
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
         self._items = {item.name: item for item in items}
         for item in items:
-            if item.module.adapters is not adapters:
-                raise SuiteError(f"{item.nodeid} calls {item.module.adapters}, expected the proxy")
+            if (called := getattr(item.module, "adapters", None)) is not adapters:
+                raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
             if examples := getattr(item.function, "cases", None):
                 examples()  # drawn here, once, and not in every fork
 

@@ -38,10 +38,12 @@ def drawn(specs: st.SearchStrategy[CaseSpec]) -> Callable[[Property], Callable[[
                 error.case = case  # type: ignore[attr-defined]
                 raise
 
+        examples = functools.cache(lambda: _examples(cases))
+
         # Without functools.wraps: pytest would take `case` for a fixture.
         def run() -> None:
             try:
-                for case in run.cases():
+                for case in examples():
                     attempt(case)
             except Exception as error:
                 # A submission that answers the same call now right, now wrong is not replayed; its first error stands.
@@ -49,7 +51,7 @@ def drawn(specs: st.SearchStrategy[CaseSpec]) -> Callable[[Property], Callable[[
                     _each(cases, attempt)
                 raise error from None
 
-        run.cases = functools.cache(lambda: _examples(cases))  # type: ignore[attr-defined]
+        run.cases = examples  # type: ignore[attr-defined]
         run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
         return run
 
