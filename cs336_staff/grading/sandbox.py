@@ -133,23 +133,32 @@ class Sandbox:
         channel, their_channel = socket.socketpair()
         stdout, their_stdout = os.pipe()
         stderr, their_stderr = os.pipe()
+        os.set_blocking(stdout, False)
+        os.set_blocking(stderr, False)
         limits = json.dumps({"cpu_seconds": cpu_seconds, "data_bytes": data_bytes}).encode()
+        theirs = [their_channel.fileno(), their_stdout, their_stderr]
         try:
-            socket.send_fds(self._control, [limits], [their_channel.fileno(), their_stdout, their_stderr])
-            their_channel.close()
-            os.close(their_stdout)
-            os.close(their_stderr)
+            try:
+                socket.send_fds(self._control, [limits], theirs)
+            finally:
+                their_channel.close()
+                os.close(their_stdout)
+                os.close(their_stderr)
             channel.settimeout(FORK_SECONDS)
             pidfd = socket.recv_fds(channel, 1, 1)[1][0]
             header_bytes, _ = frames.PREFIX.unpack(_read(channel, frames.PREFIX.size))
             layers = frames.parse_header(_read(channel, header_bytes))["layers"]
         except (OSError, IndexError) as error:
-            said = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2]
-            raise SandboxError(f"the sandbox gives no worker ({said or repr(error)}); start it again") from None
+            with suppress(BlockingIOError):
+                said = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2]
+                error = said or error
+            channel.close()
+            os.close(stdout)
+            os.close(stderr)
+            raise SandboxError(f"the sandbox gives no worker ({error}); start it again") from None
+        channel.setblocking(False)
         with open(f"/proc/self/fdinfo/{pidfd}") as info:
             pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
-        for descriptor in (channel.fileno(), stdout, stderr):
-            os.set_blocking(descriptor, False)
         return Process(channel, stdout, stderr, pidfd, pid), layers
 
 
@@ -234,7 +243,7 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
             command = [*_bubblewrap_command([*visible, folder]), *command]
         as_user: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         try:
-            process = subprocess.Popen(
+            process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  (our own command)
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

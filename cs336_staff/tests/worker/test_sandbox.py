@@ -114,7 +114,7 @@ def test_threads_work(run: Run) -> None:
 def test_nothing_of_ours_can_be_imported(run: Run) -> None:
     source = trying(
         "found = []\n"
-        "for name in ('cs336_staff.grading', 'cs336_staff.hidden', 'cs336_staff.references', 'cs336_kit', 'cs336_basics'):\n"
+        "for name in ('cs336_staff.grading', 'cs336_staff.references', 'cs336_kit', 'cs336_basics'):\n"
         "    try:\n"
         "        __import__(name)\n"
         "        found.append(name)\n"
@@ -126,11 +126,15 @@ def test_nothing_of_ours_can_be_imported(run: Run) -> None:
 
 
 def test_the_environment_says_nothing(run: Run) -> None:
-    os.environ["CS336_SECRET"] = "1"
+    os.environ["CS336_NOT_FOR_STUDENTS"] = "x"
     try:
-        assert set(run(trying("return list(os.environ)")).run_softmax(X, 0)) <= {*sandboxes.ENVIRONMENT, "PWD", "LC_CTYPE"}
+        assert set(run(trying("return list(os.environ)")).run_softmax(X, 0)) <= {
+            *sandboxes.ENVIRONMENT,
+            "PWD",
+            "LC_CTYPE",
+        }
     finally:
-        del os.environ["CS336_SECRET"]
+        del os.environ["CS336_NOT_FOR_STUDENTS"]
 
 
 def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
@@ -138,36 +142,37 @@ def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "loop", ["while True: pass", "sum(range(10**12))", "time.sleep(60)", "signal.signal(15, signal.SIG_IGN); time.sleep(60)"]
+    "loop",
+    ["while True: pass", "sum(range(10**12))", "time.sleep(60)", "signal.signal(15, signal.SIG_IGN); time.sleep(60)"],
 )
 def test_loops_are_ended(run: Run, loop: str) -> None:
-    adapters = run(trying(loop), call_seconds=0.3)
+    adapters = run(trying(loop), call_seconds=1.0)
     started = time.monotonic()
-    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 0.3 s"):
+    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 1\.0 s"):
         adapters.run_softmax(X, 0)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 5
 
 
 def test_a_loop_at_import_is_ended_once(run: Run) -> None:
     adapters = run("while True: pass", call_seconds=0.3)
     started = time.monotonic()
     for _ in range(5):
-        with pytest.raises(TimedOut, match=r"the import: no answer within 0.3 s"):
+        with pytest.raises(TimedOut, match=r"the import: no answer within 0\.3 s"):
             adapters.run_softmax(X, 0)
     assert time.monotonic() - started < 1.5
 
 
 def test_processor_time_is_limited(run: Run) -> None:
-    with pytest.raises(TimedOut, match="more processor time than 0.2 s a call"):
+    with pytest.raises(TimedOut, match=r"more processor time than 0\.2 s a call"):
         run(trying("while True: pass"), call_cpu_seconds=0.2).run_softmax(X, 0)
 
 
 def test_the_submission_as_a_whole_is_limited(run: Run) -> None:
-    adapters = run(trying("time.sleep(0.4)"), seconds=1.0)
+    adapters = run(trying("time.sleep(1.5)"), seconds=2.5)
+    adapters.run_softmax(X, 0)
     with pytest.raises(TimedOut, match="no answer within"):
-        for _ in range(4):
-            adapters.run_softmax(X, 0)
-    with pytest.raises(TimedOut, match="the submission has used its 1.0 s"):
+        adapters.run_softmax(X, 0)
+    with pytest.raises(TimedOut, match=r"the submission has used its 2\.5 s"):
         adapters.run_softmax(X, 0)
 
 
@@ -203,7 +208,9 @@ def test_a_large_reply_is_refused(run: Run) -> None:
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
-@pytest.mark.parametrize("end", ["os._exit(0)", "ctypes.string_at(0)", "os.closerange(0, 64); time.sleep(9)", "os.abort()"])
+@pytest.mark.parametrize(
+    "end", ["os._exit(0)", "ctypes.string_at(0)", "os.closerange(0, 64); time.sleep(9)", "os.abort()"]
+)
 def test_a_dead_worker_is_no_answer(run: Run, end: str) -> None:
     with pytest.raises(WorkerDied, match="run_softmax: the process ended or closed its channel"):
         run(trying(end)).run_softmax(X, 0)
@@ -214,7 +221,11 @@ FORGED = {
     "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of 10737418242 bytes"),
     "half": ("os.write(3, struct.pack('<IQ', 20, 0) + b'{}')\ntime.sleep(60)", TimedOut, "no answer"),
     "no JSON": ("os.write(3, struct.pack('<IQ', 2, 0) + b'{x')\ntime.sleep(60)", ProtocolViolation, "a JSON header"),
-    "nested": ("os.write(3, struct.pack('<IQ', 90000, 0) + b'[' * 90000)\ntime.sleep(9)", ProtocolViolation, "JSON header"),
+    "nested": (
+        "os.write(3, struct.pack('<IQ', 90000, 0) + b'[' * 90000)\ntime.sleep(9)",
+        ProtocolViolation,
+        "JSON header",
+    ),
     "list": ("os.write(3, struct.pack('<IQ', 2, 0) + b'[]')\ntime.sleep(60)", ProtocolViolation, "a JSON object"),
     "other call": (
         "os.write(3, struct.pack('<IQ', 16, 0) + b'{\"sequence\": 77}')\ntime.sleep(60)",
