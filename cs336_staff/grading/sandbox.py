@@ -20,7 +20,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -241,9 +241,8 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
         command = [*interpreter, str(theirs.fileno()), json.dumps(settings)]
         if layer == "bubblewrap":
             command = [*_bubblewrap_command([*visible, folder]), *command]
-        as_user: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         try:
-            process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  (our own command)
+            process = subprocess.Popen(  # noqa: S603  (our own command)
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -251,7 +250,9 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
                 env=ENVIRONMENT,
                 cwd="/",
                 pass_fds=[theirs.fileno()],
-                **as_user,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
             )
         except OSError as error:
             raise SandboxError(str(error)) from None

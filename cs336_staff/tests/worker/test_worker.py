@@ -194,8 +194,8 @@ LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
     "sys.path": (
         "tests.adapters",
         {
-            "tests/adapters.py": "import os, sys\nsys.path.append(os.path.join(os.path.dirname(__file__), '..', 'code'))\n"
-            "from model import run_softmax",
+            "tests/adapters.py": "import os, sys\nhere = os.path.dirname(__file__)\n"
+            "sys.path.append(os.path.join(here, '..', 'code'))\nfrom model import run_softmax",
             "code/model.py": SOFTMAX,
         },
     ),
