@@ -117,6 +117,10 @@ class Sandbox:
             raise SandboxError(f"expected a worker confined by {self._layers}, got {layers}; start the sandbox again")
         return process
 
+    def check(self) -> None:
+        """Raise SandboxError unless the sandbox still gives workers."""
+        self.fork(cpu_seconds=10, data_bytes=1 << 30).kill()
+
     def close(self) -> None:
         """End the zygote and all its workers."""
         self._control.shutdown(socket.SHUT_RDWR)

@@ -2,21 +2,26 @@
 
 import ctypes
 import os
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from cs336_staff.grading import client
 from cs336_staff.grading import sandbox as sandboxes
-from cs336_staff.grading.client import LimitExceeded, ProtocolViolation, StudentError, TimedOut, WorkerDied
+from cs336_staff.grading.client import LimitExceeded, ProtocolViolation, StudentError, TimedOut, Worker, WorkerDied
+from cs336_staff.grading.proxy import Adapters
 from cs336_staff.grading.sandbox import Sandbox, SandboxError
+from cs336_staff.grading.submission import Submission
 
 from .conftest import ROOT, Run, start
 
 X = torch.ones(2)
-CHANNEL = 3
 
 
 def trying(statements: str) -> str:
@@ -35,7 +40,7 @@ def test_layers(sandbox: Sandbox) -> None:
         assert {"uid", "landlock"} & set(achieved.parts)
 
 
-FORBIDDEN = {
+ATTEMPTS = {
     "fork": "os.fork()",
     "exec": "os.execv('/usr/bin/true', ['true'])",
     "subprocess": "subprocess.run(['true'])",
@@ -63,10 +68,10 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("attempt", FORBIDDEN)
+@pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_forbidden_system_calls(run: Run, attempt: str) -> None:
     with pytest.raises(StudentError) as caught:
-        run(trying(FORBIDDEN[attempt])).run_softmax(X, 0)
+        run(trying(ATTEMPTS[attempt])).run_softmax(X, 0)
     assert caught.value.failure.type in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
 
 
@@ -322,6 +327,44 @@ def test_a_sandbox_that_has_ended_says_so() -> None:
     sandbox.close()
     with pytest.raises(SandboxError, match="start it again"):
         sandbox.fork(1, 1 << 30)
+
+
+def test_a_sandbox_that_ends_during_a_call_is_not_the_submissions_fault() -> None:
+    with start("process") as sandbox:
+        adapters = Adapters(ROOT / "adapters.py")
+        adapters.worker = Worker(
+            sandbox, Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
+        )
+        threading.Timer(1, sandbox._process.kill).start()
+        with pytest.raises(SandboxError, match="start it again"):
+            adapters.run_softmax(X, 0)
+
+
+GRADER = """
+import sys, torch
+from pathlib import Path
+from cs336_staff.grading import client, proxy, sandbox, submission
+adapters = proxy.Adapters(Path("adapters.py"))
+loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
+with sandbox.start(sys.argv[1]) as started:
+    adapters.worker = client.Worker(started, loop, client.Limits(call_seconds=60, call_cpu_seconds=60))
+    print(started._process.pid, flush=True)
+    adapters.run_softmax(torch.ones(1), 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_grader_leaves_nothing_behind(sandbox: Sandbox) -> None:
+    command = [sys.executable, "-c", GRADER, sandbox.achieved.layer]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as grader:  # noqa: S603
+        assert grader.stdout is not None
+        zygote = int(grader.stdout.readline())
+        time.sleep(1)
+        running = psutil.Process(zygote).children(recursive=True)
+        assert running
+        grader.kill()
+    _, alive = psutil.wait_procs(running, timeout=30)
+    assert not alive
 
 
 def test_a_missing_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
