@@ -165,6 +165,10 @@ class Worker:
         except FrameError as error:
             self.close()
             raise ProtocolViolation(f"{what}: {error}") from None
+        except WorkerDied:
+            self.close()
+            self._sandbox.check()  # if the whole sandbox has ended, that is not the submission's doing
+            raise
         except BaseException:
             self.close()
             raise

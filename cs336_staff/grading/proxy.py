@@ -79,7 +79,9 @@ class _Call(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *cotangents: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         worker, header, tensors = ctx.request
         sent = list(tensors)
         encoded = [encode(cotangent, sent) for cotangent in cotangents]

@@ -20,7 +20,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -117,6 +117,10 @@ class Sandbox:
             raise SandboxError(f"expected a worker confined by {self._layers}, got {layers}; start the sandbox again")
         return process
 
+    def check(self) -> None:
+        """Raise SandboxError unless the sandbox still gives workers."""
+        self.fork(cpu_seconds=10, data_bytes=1 << 30).kill()
+
     def close(self) -> None:
         """End the zygote and all its workers."""
         self._control.shutdown(socket.SHUT_RDWR)
@@ -133,23 +137,32 @@ class Sandbox:
         channel, their_channel = socket.socketpair()
         stdout, their_stdout = os.pipe()
         stderr, their_stderr = os.pipe()
+        os.set_blocking(stdout, False)
+        os.set_blocking(stderr, False)
         limits = json.dumps({"cpu_seconds": cpu_seconds, "data_bytes": data_bytes}).encode()
+        theirs = [their_channel.fileno(), their_stdout, their_stderr]
         try:
-            socket.send_fds(self._control, [limits], [their_channel.fileno(), their_stdout, their_stderr])
-            their_channel.close()
-            os.close(their_stdout)
-            os.close(their_stderr)
+            try:
+                socket.send_fds(self._control, [limits], theirs)
+            finally:
+                their_channel.close()
+                os.close(their_stdout)
+                os.close(their_stderr)
             channel.settimeout(FORK_SECONDS)
             pidfd = socket.recv_fds(channel, 1, 1)[1][0]
             header_bytes, _ = frames.PREFIX.unpack(_read(channel, frames.PREFIX.size))
             layers = frames.parse_header(_read(channel, header_bytes))["layers"]
         except (OSError, IndexError) as error:
-            said = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2]
-            raise SandboxError(f"the sandbox gives no worker ({said or repr(error)}); start it again") from None
+            with suppress(BlockingIOError):
+                said = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2]
+                error = said or error
+            channel.close()
+            os.close(stdout)
+            os.close(stderr)
+            raise SandboxError(f"the sandbox gives no worker ({error}); start it again") from None
+        channel.setblocking(False)
         with open(f"/proc/self/fdinfo/{pidfd}") as info:
             pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
-        for descriptor in (channel.fileno(), stdout, stderr):
-            os.set_blocking(descriptor, False)
         return Process(channel, stdout, stderr, pidfd, pid), layers
 
 
@@ -232,9 +245,8 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
         command = [*interpreter, str(theirs.fileno()), json.dumps(settings)]
         if layer == "bubblewrap":
             command = [*_bubblewrap_command([*visible, folder]), *command]
-        as_user: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         try:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603  (our own command)
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -242,7 +254,9 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
                 env=ENVIRONMENT,
                 cwd="/",
                 pass_fds=[theirs.fileno()],
-                **as_user,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
             )
         except OSError as error:
             raise SandboxError(str(error)) from None

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,16 +23,17 @@ FORBIDDEN: dict[str, Callable[..., Any]] = {
     "torch.special.log_softmax": torch.special.log_softmax,
     "torch.Tensor.softmax": torch.Tensor.softmax,
     "torch.Tensor.log_softmax": torch.Tensor.log_softmax,
-    "torch.nn.functional.softmax": F.softmax,
-    "torch.nn.functional.log_softmax": F.log_softmax,
-    "torch.nn.functional.linear": F.linear,
-    "torch.nn.functional.scaled_dot_product_attention": F.scaled_dot_product_attention,
-    "torch.nn.functional.multi_head_attention_forward": F.multi_head_attention_forward,
+    "torch.nn.functional.softmax": nn.functional.softmax,
+    "torch.nn.functional.log_softmax": nn.functional.log_softmax,
+    "torch.nn.functional.linear": nn.functional.linear,
+    "torch.nn.functional.scaled_dot_product_attention": nn.functional.scaled_dot_product_attention,
+    "torch.nn.functional.multi_head_attention_forward": nn.functional.multi_head_attention_forward,
     "torch.nn.Softmax": nn.Softmax,
     "torch.nn.LogSoftmax": nn.LogSoftmax,
     "torch.nn.Linear": nn.Linear,
     "torch.nn.MultiheadAttention": nn.MultiheadAttention,
 }
+NAMES = {function: name for name, function in FORBIDDEN.items()}
 OPERATORS = ("aten._softmax.", "aten._log_softmax.", "aten._scaled_dot_product_", "aten._native_multi_head_attention.")
 MAX_CALLS = 20
 WATCHED_CALLS = 8  # of each adapter
@@ -67,15 +67,13 @@ class Watch:
 class _Functions(TorchFunctionMode):
     """Sees functions by the name they are called by in Python."""
 
-    names = {function: name for name, function in FORBIDDEN.items()}
-
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self.names:
-            self.watch.saw(self.names[func])
+        if func in NAMES:
+            self.watch.saw(NAMES[func])
         return func(*args, **kwargs or {})
 
 

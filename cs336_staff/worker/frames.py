@@ -23,11 +23,9 @@ MAX_ELEMENTS = 1 << 40
 MAX_DEPTH = 8
 T = TypeVar("T")
 
-DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8)
-    + (torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
-}
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
+DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (*_FLOATS, *_INTEGERS)}
 
 
 class FrameError(ValueError):

@@ -1,4 +1,4 @@
-"""Import a submission from memory, as if its files lay in the folder `ROOT`, and stand in for packages that are missing.
+"""Import a submission from memory, as if its files lay in the folder `ROOT`; stand in for packages that are missing.
 
 It works through Python's own path machinery, so that folders without `__init__.py`, relative imports and a
 submission's own `sys.path.append` do what they do on the student's machine.
@@ -9,7 +9,7 @@ import linecache
 import posixpath
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder, PathEntryFinder, SourceLoader
+from importlib.abc import Loader, MetaPathFinder, PathEntryFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location, spec_from_loader
 from types import FrameType, ModuleType
@@ -70,7 +70,7 @@ missing: set[str] = set()
 """Packages that the submission imported and the sandbox lacks."""
 
 
-class MissingPackage(ImportError):
+class MissingPackageError(ImportError):
     """A package that the sandbox lacks was used, not just imported."""
 
 
@@ -89,7 +89,7 @@ class Placeholder(ModuleType):
     def __call__(self, *args: object, **kwargs: object) -> "Placeholder":
         if not any(frame.f_code.co_name == "<module>" for frame in _submitted_frames()):
             package = self.__name__.partition(".")[0]
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"{self.__name__} was used, but the package {package} is not installed where submissions are graded; "
                 f"importing {package} is fine, the graded functions must do without it"
             )
@@ -99,8 +99,8 @@ class Placeholder(ModuleType):
         return ()
 
 
-class _Placeholders(MetaPathFinder):
-    """Comes last, when no other finder knows the module. Serves the submission's own imports, not those of libraries."""
+class _Placeholders(MetaPathFinder, Loader):
+    """Comes last, when no other finder knows the module. Serves imports by the submission, not those of libraries."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

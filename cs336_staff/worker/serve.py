@@ -109,12 +109,10 @@ def _laid_out(tensor: Tensor, description: dict[str, Any]) -> Tensor:
 
 
 def _gradients(outputs: list[Tensor], cotangents: list[Tensor | None], given: list[Tensor]) -> list[Tensor | None]:
-    """The transposed Jacobian of `outputs` by each tensor in `given`, times the cotangents; None where there is none."""
+    """The transposed Jacobian of `outputs` by each tensor in `given`, times the cotangents; None if there is none."""
     if len(outputs) != len(cotangents):
         raise ValueError(f"expected {len(cotangents)} tensors, as the same call returned before, got {len(outputs)}")
-    pairs = [
-        (output, by) for output, by in zip(outputs, cotangents, strict=True) if output.requires_grad and by is not None
-    ]
+    pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad and pair[1] is not None]
     if not pairs:
         return [None] * len(given)
     differentiable, by = zip(*pairs, strict=True)

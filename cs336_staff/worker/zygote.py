@@ -35,7 +35,7 @@ def main(control: int, settings: dict[str, Any]) -> None:
 
     Args:
         control: a SOCK_SEQPACKET Unix socket.
-        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, and `worker`, the folder of this code.
+        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code).
     """
     if settings["confined"]:
         hide_memory()
@@ -82,7 +82,7 @@ def _become_worker(
             os.dup2(descriptor, number)
         os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
         sys.stdout, sys.stderr = (
-            io.TextIOWrapper(open(number, "wb", buffering=0), errors="backslashreplace", write_through=True)
+            io.TextIOWrapper(os.fdopen(number, "wb", buffering=0), errors="backslashreplace", write_through=True)
             for number in (1, 2)
         )
         with socket.socket(fileno=os.dup(CHANNEL)) as channel:

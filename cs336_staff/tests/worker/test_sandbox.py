@@ -2,21 +2,26 @@
 
 import ctypes
 import os
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from cs336_staff.grading import client
 from cs336_staff.grading import sandbox as sandboxes
-from cs336_staff.grading.client import LimitExceeded, ProtocolViolation, StudentError, TimedOut, WorkerDied
+from cs336_staff.grading.client import LimitExceeded, ProtocolViolation, StudentError, TimedOut, Worker, WorkerDied
+from cs336_staff.grading.proxy import Adapters
 from cs336_staff.grading.sandbox import Sandbox, SandboxError
+from cs336_staff.grading.submission import Submission
 
 from .conftest import ROOT, Run, start
 
 X = torch.ones(2)
-CHANNEL = 3
 
 
 def trying(statements: str) -> str:
@@ -35,7 +40,7 @@ def test_layers(sandbox: Sandbox) -> None:
         assert {"uid", "landlock"} & set(achieved.parts)
 
 
-FORBIDDEN = {
+ATTEMPTS = {
     "fork": "os.fork()",
     "exec": "os.execv('/usr/bin/true', ['true'])",
     "subprocess": "subprocess.run(['true'])",
@@ -63,10 +68,10 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("attempt", FORBIDDEN)
+@pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_forbidden_system_calls(run: Run, attempt: str) -> None:
     with pytest.raises(StudentError) as caught:
-        run(trying(FORBIDDEN[attempt])).run_softmax(X, 0)
+        run(trying(ATTEMPTS[attempt])).run_softmax(X, 0)
     assert caught.value.failure.type in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
 
 
@@ -114,7 +119,7 @@ def test_threads_work(run: Run) -> None:
 def test_nothing_of_ours_can_be_imported(run: Run) -> None:
     source = trying(
         "found = []\n"
-        "for name in ('cs336_staff.grading', 'cs336_staff.hidden', 'cs336_staff.references', 'cs336_kit', 'cs336_basics'):\n"
+        "for name in ('cs336_staff.grading', 'cs336_staff.references', 'cs336_kit', 'cs336_basics'):\n"
         "    try:\n"
         "        __import__(name)\n"
         "        found.append(name)\n"
@@ -126,11 +131,15 @@ def test_nothing_of_ours_can_be_imported(run: Run) -> None:
 
 
 def test_the_environment_says_nothing(run: Run) -> None:
-    os.environ["CS336_SECRET"] = "1"
+    os.environ["CS336_NOT_FOR_STUDENTS"] = "x"
     try:
-        assert set(run(trying("return list(os.environ)")).run_softmax(X, 0)) <= {*sandboxes.ENVIRONMENT, "PWD", "LC_CTYPE"}
+        assert set(run(trying("return list(os.environ)")).run_softmax(X, 0)) <= {
+            *sandboxes.ENVIRONMENT,
+            "PWD",
+            "LC_CTYPE",
+        }
     finally:
-        del os.environ["CS336_SECRET"]
+        del os.environ["CS336_NOT_FOR_STUDENTS"]
 
 
 def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
@@ -138,36 +147,37 @@ def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "loop", ["while True: pass", "sum(range(10**12))", "time.sleep(60)", "signal.signal(15, signal.SIG_IGN); time.sleep(60)"]
+    "loop",
+    ["while True: pass", "sum(range(10**12))", "time.sleep(60)", "signal.signal(15, signal.SIG_IGN); time.sleep(60)"],
 )
 def test_loops_are_ended(run: Run, loop: str) -> None:
-    adapters = run(trying(loop), call_seconds=0.3)
+    adapters = run(trying(loop), call_seconds=1.0)
     started = time.monotonic()
-    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 0.3 s"):
+    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 1\.0 s"):
         adapters.run_softmax(X, 0)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 5
 
 
 def test_a_loop_at_import_is_ended_once(run: Run) -> None:
     adapters = run("while True: pass", call_seconds=0.3)
     started = time.monotonic()
     for _ in range(5):
-        with pytest.raises(TimedOut, match=r"the import: no answer within 0.3 s"):
+        with pytest.raises(TimedOut, match=r"the import: no answer within 0\.3 s"):
             adapters.run_softmax(X, 0)
     assert time.monotonic() - started < 1.5
 
 
 def test_processor_time_is_limited(run: Run) -> None:
-    with pytest.raises(TimedOut, match="more processor time than 0.2 s a call"):
+    with pytest.raises(TimedOut, match=r"more processor time than 0\.2 s a call"):
         run(trying("while True: pass"), call_cpu_seconds=0.2).run_softmax(X, 0)
 
 
 def test_the_submission_as_a_whole_is_limited(run: Run) -> None:
-    adapters = run(trying("time.sleep(0.4)"), seconds=1.0)
+    adapters = run(trying("time.sleep(1.5)"), seconds=2.5)
+    adapters.run_softmax(X, 0)
     with pytest.raises(TimedOut, match="no answer within"):
-        for _ in range(4):
-            adapters.run_softmax(X, 0)
-    with pytest.raises(TimedOut, match="the submission has used its 1.0 s"):
+        adapters.run_softmax(X, 0)
+    with pytest.raises(TimedOut, match=r"the submission has used its 2\.5 s"):
         adapters.run_softmax(X, 0)
 
 
@@ -203,7 +213,9 @@ def test_a_large_reply_is_refused(run: Run) -> None:
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
-@pytest.mark.parametrize("end", ["os._exit(0)", "ctypes.string_at(0)", "os.closerange(0, 64); time.sleep(9)", "os.abort()"])
+@pytest.mark.parametrize(
+    "end", ["os._exit(0)", "ctypes.string_at(0)", "os.closerange(0, 64); time.sleep(9)", "os.abort()"]
+)
 def test_a_dead_worker_is_no_answer(run: Run, end: str) -> None:
     with pytest.raises(WorkerDied, match="run_softmax: the process ended or closed its channel"):
         run(trying(end)).run_softmax(X, 0)
@@ -214,7 +226,11 @@ FORGED = {
     "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of 10737418242 bytes"),
     "half": ("os.write(3, struct.pack('<IQ', 20, 0) + b'{}')\ntime.sleep(60)", TimedOut, "no answer"),
     "no JSON": ("os.write(3, struct.pack('<IQ', 2, 0) + b'{x')\ntime.sleep(60)", ProtocolViolation, "a JSON header"),
-    "nested": ("os.write(3, struct.pack('<IQ', 90000, 0) + b'[' * 90000)\ntime.sleep(9)", ProtocolViolation, "JSON header"),
+    "nested": (
+        "os.write(3, struct.pack('<IQ', 90000, 0) + b'[' * 90000)\ntime.sleep(9)",
+        ProtocolViolation,
+        "JSON header",
+    ),
     "list": ("os.write(3, struct.pack('<IQ', 2, 0) + b'[]')\ntime.sleep(60)", ProtocolViolation, "a JSON object"),
     "other call": (
         "os.write(3, struct.pack('<IQ', 16, 0) + b'{\"sequence\": 77}')\ntime.sleep(60)",
@@ -311,6 +327,44 @@ def test_a_sandbox_that_has_ended_says_so() -> None:
     sandbox.close()
     with pytest.raises(SandboxError, match="start it again"):
         sandbox.fork(1, 1 << 30)
+
+
+def test_a_sandbox_that_ends_during_a_call_is_not_the_submissions_fault() -> None:
+    with start("process") as sandbox:
+        adapters = Adapters(ROOT / "adapters.py")
+        adapters.worker = Worker(
+            sandbox, Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
+        )
+        threading.Timer(1, sandbox._process.kill).start()
+        with pytest.raises(SandboxError, match="start it again"):
+            adapters.run_softmax(X, 0)
+
+
+GRADER = """
+import sys, torch
+from pathlib import Path
+from cs336_staff.grading import client, proxy, sandbox, submission
+adapters = proxy.Adapters(Path("adapters.py"))
+loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
+with sandbox.start(sys.argv[1]) as started:
+    adapters.worker = client.Worker(started, loop, client.Limits(call_seconds=60, call_cpu_seconds=60))
+    print(started._process.pid, flush=True)
+    adapters.run_softmax(torch.ones(1), 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_grader_leaves_nothing_behind(sandbox: Sandbox) -> None:
+    command = [sys.executable, "-c", GRADER, sandbox.achieved.layer]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as grader:  # noqa: S603
+        assert grader.stdout is not None
+        zygote = int(grader.stdout.readline())
+        time.sleep(1)
+        running = psutil.Process(zygote).children(recursive=True)
+        assert running
+        grader.kill()
+    _, alive = psutil.wait_procs(running, timeout=30)
+    assert not alive
 
 
 def test_a_missing_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

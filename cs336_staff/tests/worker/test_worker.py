@@ -1,5 +1,6 @@
 """What a test sees through the proxy is what it would see from the student's own `adapters`."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -26,8 +27,6 @@ def test_the_solution_is_right(run: Run) -> None:
 
 
 def test_functions_have_the_names_and_parameters_of_the_course(run: Run) -> None:
-    import inspect
-
     adapters = run(SOFTMAX)
     assert str(inspect.signature(adapters.run_softmax)) == "(in_features, dim)"
     assert str(inspect.signature(adapters.run_scaled_dot_product_attention)) == "(Q, K, V, mask=None)"
@@ -87,10 +86,13 @@ def test_what_comes_back_is_contiguous_and_owns_its_memory(run: Run) -> None:
 
 
 def test_strides_and_identity_go_over(run: Run) -> None:
-    source = "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return [Q is K, K is V, Q.stride(), mask.stride()]"
+    source = (
+        "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return [Q is K, K is V, Q.stride(), mask.stride()]"
+    )
     x = torch.randn(3, 4).T
-    same = run(source).run_scaled_dot_product_attention(x, x, x.clone(), torch.ones(1, 3, dtype=torch.bool).expand(4, 3))
-    assert same == [True, False, [1, 4], [3, 1]] or same == [True, False, [1, 4], [0, 1]]
+    mask = torch.ones(1, 3, dtype=torch.bool).expand(4, 3)
+    same = run(source).run_scaled_dot_product_attention(x, x, x.clone(), mask)
+    assert same == [True, False, [1, 4], [0, 1]]
 
 
 def test_a_test_without_gradients_is_one_in_the_worker(run: Run) -> None:
@@ -110,6 +112,7 @@ def test_gradients_are_none_where_the_graph_is_cut(run: Run) -> None:
     source = "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return Q * K.detach()"
     Q, K, V = (torch.ones(2, requires_grad=True) for _ in range(3))
     run(source).run_scaled_dot_product_attention(Q, K, V).sum().backward()
+    assert Q.grad is not None
     assert torch.equal(Q.grad, torch.ones(2))
     assert K.grad is None
     assert V.grad is None
@@ -170,7 +173,7 @@ def test_a_syntax_error_names_file_and_line(run: Run) -> None:
 def test_an_exception_at_import_fails_every_call(run: Run) -> None:
     adapters = run("x = 1 / 0\n")
     for _ in range(2):
-        with pytest.raises(StudentError, match=r"ZeroDivisionError: division by zero\n  adapters.py:1 in <module>: x = 1 / 0"):
+        with pytest.raises(StudentError, match=r"ZeroDivisionError: .*\n  adapters.py:1 in <module>: x = 1 / 0"):
             adapters.run_softmax(torch.ones(3), 0)
 
 
@@ -191,8 +194,8 @@ LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
     "sys.path": (
         "tests.adapters",
         {
-            "tests/adapters.py": "import os, sys\nsys.path.append(os.path.join(os.path.dirname(__file__), '..', 'code'))\n"
-            "from model import run_softmax",
+            "tests/adapters.py": "import os, sys\nhere = os.path.dirname(__file__)\n"
+            "sys.path.append(os.path.join(here, '..', 'code'))\nfrom model import run_softmax",
             "code/model.py": SOFTMAX,
         },
     ),
