@@ -165,6 +165,9 @@ class _Batch:
             read, write = os.pipe()
             pid = os.fork()
             if pid == 0:
+                # Whoever held the end that is read would keep this process writing when the batch is dead.
+                for pipe in (read, *self.forks):
+                    os.close(pipe)
                 _grade_and_exit(self.suite, self.sandbox, submission, self.limits, write)
             os.close(write)
             self.forks[read] = _Fork(attempt, pid)
@@ -291,10 +294,10 @@ def _content_of_refused(path: Path) -> str:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Hold the lock of `out`; the kernel lets go of it however this process ends."""
+    """Hold the lock of `out`; the kernel lets go of it however this process ends, and no fork inherits it."""
     with (out / ".lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BatchError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
         yield

@@ -29,6 +29,7 @@ class Suite:
         planned: every test that a submission gets a verdict for, in the order in which they run.
         sha256: of everything that a verdict depends on besides the submission.
         seed: of the release, where the hidden inputs come from.
+        items: pytest's own of each planned test, by name.
     """
 
     def __init__(self, session: pytest.Session, adapters: Adapters, root: Path) -> None:
@@ -42,7 +43,7 @@ class Suite:
         items = [item for item in session.items if isinstance(item, pytest.Function)]
         items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
-        self._items = {item.name: item for item in items}
+        self.items = {item.name: item for item in items}
         for item in items:
             if (called := getattr(item.module, "adapters", None)) is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
@@ -53,7 +54,7 @@ class Suite:
         """A verdict for each of `tests`, which are some of the planned ones."""
         self._adapters.worker = worker
         tests = list(tests)
-        items = [self._items[test.name] for test in tests]
+        items = [self.items[test.name] for test in tests]
         for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
             yield test, run(item, following, test.hidden, worker.submission)
 
