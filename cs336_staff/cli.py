@@ -72,3 +72,13 @@ def grade(
 
     course = command.Class(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
     sys.exit(command.grade(submission, out, sandbox, jobs or os.cpu_count() or 1, rerun, course))
+
+
+@staff.command()
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
+def gradescope(output: Path) -> None:
+    """Write the autograder that Gradescope runs."""
+    from cs336_staff.gradescope import write_autograder
+
+    write_autograder(find_root(Path.cwd()), output)
+    click.echo(f"{output} written; its README says what the container needs")

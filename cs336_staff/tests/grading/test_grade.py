@@ -103,7 +103,9 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
     maxima = set()
     for name in [*SUBMISSIONS, "bomb_b_"]:
         results = graded.results(name)
-        maxima.add((results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3)))
+        maxima.add(
+            (results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3))
+        )
     assert len(maxima) == 1
     assert maxima.pop()[::2] == (15, 15)
 
