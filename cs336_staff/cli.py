@@ -82,3 +82,17 @@ def gradescope(output: Path) -> None:
 
     write_autograder(find_root(Path.cwd()), output)
     click.echo(f"{output} written; its README says what the container needs")
+
+
+@staff.command()
+@click.argument("submission", type=click.Path(exists=True, path_type=Path))
+@click.argument("test")
+@click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "process", "none"]), default="auto")
+def reproduce(submission: Path, test: str, sandbox: "Layer | Literal['auto']") -> None:
+    """Run one TEST of one SUBMISSION again and print inputs, answer and reference.
+
+    TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
+    """
+    from cs336_staff.grading import reproduce
+
+    reproduce.reproduce(submission, test, sandbox)
