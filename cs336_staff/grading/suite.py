@@ -119,6 +119,9 @@ class _Session:
         self.broken: list[str] = []
         self.raised: BaseException | None = None
 
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.option.tbstyle = "value"  # a traceback costs ten times the test, and the kit puts words in its place
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.broken.append(str(report.longrepr))
