@@ -1,6 +1,6 @@
 """Batches killed with SIGKILL at random moments and resumed: is every submission graded once, and nothing lost?
 
-    python -m cs336_staff.benchmarks.interruptions --batches 50 --submissions 100
+python -m cs336_staff.benchmarks.interruptions --batches 50 --submissions 100
 """
 
 import math

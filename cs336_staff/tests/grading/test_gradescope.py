@@ -15,7 +15,7 @@ def lay_out(folder: Path, addition: str) -> Path:
     autograder = folder / "autograder"
     write_autograder(ROOT, folder / "autograder.zip")
     with zipfile.ZipFile(folder / "autograder.zip") as archive:
-        archive.extractall(autograder / "source")  # noqa: S202 (we have just written it)
+        archive.extractall(autograder / "source")
     shutil.copyfile(autograder / "source" / "run_autograder", autograder / "run_autograder")
     # What setup.sh would install.
     (autograder / "source" / ".venv").symlink_to(Path(sys.prefix))
