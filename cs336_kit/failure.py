@@ -39,12 +39,13 @@ def describe(error: BaseException, case: Case | None, root: Path, place: tuple[s
     """Put an exception that ended a test into words.
 
     Args:
-        error: the exception.
+        error: the exception. One that was raised in another process has its text as `student_error` and its frames as
+            `student_frames`.
         case: what the test ran on, if it ran on a case.
         root: the folder of the assignment; frames below it are the student's unless they are the kit's or a test's.
         place: file and line of the test.
     """
-    frames = list(_student_frames(error, root))
+    frames = getattr(error, "student_frames", None) or list(_student_frames(error, root))
     inputs = [] if case is None else list(_inputs(case))
     if isinstance(error, NotImplementedError):
         what = f"write {frames[-1].name} in {frames[-1].filename}" if frames else str(error)
@@ -58,7 +59,8 @@ def describe(error: BaseException, case: Case | None, root: Path, place: tuple[s
         # pytest adds the asserted expression below the message of a plain assert.
         return Failure(str(error).splitlines()[0], inputs, place)
 
-    headline, *details = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    text = getattr(error, "student_error", None) or "".join(traceback.format_exception_only(error))
+    headline, *details = text.strip().splitlines()
     if isinstance(error, SyntaxError):  # the place and the line come first, the message last
         headline, *details = details[-1], headline, *details[:-1]
     for frame in frames:

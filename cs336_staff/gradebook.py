@@ -1,0 +1,190 @@
+"""The gradebook: every grading and its verdicts in one SQLite file that survives being killed at any moment."""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE grading (
+    id INTEGER PRIMARY KEY,
+    submission TEXT NOT NULL,
+    path TEXT NOT NULL,
+    content TEXT NOT NULL,
+    suite TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    layer TEXT NOT NULL,
+    started TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    about TEXT NOT NULL,
+    UNIQUE (submission, content, suite)
+);
+CREATE TABLE verdict (
+    grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    hidden INTEGER NOT NULL,
+    maximum REAL NOT NULL,
+    outcome TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    message TEXT NOT NULL,
+    details TEXT NOT NULL,
+    PRIMARY KEY (grading, number)
+) WITHOUT ROWID;
+"""
+
+
+class GradebookError(Exception):
+    """The gradebook cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One planned test and what became of it.
+
+    Args:
+        name: the test function, with its case in brackets.
+        problem: the id of its problem.
+        hidden: whether students must not learn its inputs.
+        maximum: the points that it is worth.
+        outcome: "passed", "failed" or "violation".
+        seconds: how long it took.
+        message: why it did not pass, for the student.
+        details: the same for staff.
+    """
+
+    name: str
+    problem: str
+    hidden: bool
+    maximum: float
+    outcome: str
+    seconds: float
+    message: str
+    details: str
+
+    @property
+    def points(self) -> float:
+        return self.maximum if self.outcome == "passed" else 0.0
+
+
+@dataclass(frozen=True)
+class Grading:
+    """One submission, graded.
+
+    Args:
+        submission: its name.
+        path: where it lay.
+        content: sha256 of what was handed in.
+        suite: sha256 of what it was graded with.
+        seed: of the release of the hidden suite.
+        layer: the sandbox that was achieved.
+        started: when, with the offset from UTC.
+        seconds: how long it took.
+        about: what else the report says: output, missing packages, why it was refused.
+        rows: a verdict for every planned test.
+    """
+
+    submission: str
+    path: str
+    content: str
+    suite: str
+    seed: int
+    layer: str
+    started: datetime
+    seconds: float
+    about: dict[str, Any]
+    rows: Sequence[Row] = field(repr=False)
+
+    @property
+    def points(self) -> float:
+        return math.fsum(row.points for row in self.rows)
+
+    @property
+    def maximum(self) -> float:
+        return math.fsum(row.maximum for row in self.rows)
+
+
+class Gradebook:
+    """`gradebook.sqlite`; every method is one transaction."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it.
+
+        Raises:
+            GradebookError: a newer version of this program wrote it, or it is no gradebook.
+        """
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                # One transaction: a file that has a version has all of its tables.
+                self._connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
+            elif version != VERSION:
+                raise GradebookError(
+                    f"{path} has version {version}, this program knows version {VERSION}; use the newer program"
+                )
+        except (sqlite3.DatabaseError, GradebookError) as error:
+            self._connection.close()
+            raise error if isinstance(error, GradebookError) else GradebookError(f"{path}: {error}") from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> "Gradebook":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, grading: Grading) -> None:
+        """Record a grading with all its verdicts, in the place of an earlier one of the same content and suite."""
+        key = (grading.submission, grading.content, grading.suite)
+        with self._transaction() as execute:
+            execute("DELETE FROM grading WHERE submission = ? AND content = ? AND suite = ?", key)
+            values = (
+                *(None, grading.submission, grading.path, grading.content, grading.suite, grading.seed),
+                *(grading.layer, grading.started.isoformat(), grading.seconds, json.dumps(grading.about)),
+            )
+            inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
+            for number, row in enumerate(grading.rows, start=1):
+                values = (inserted, number, *asdict(row).values())
+                execute("INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def find(self, submission: str, content: str, suite: str) -> Grading | None:
+        """The grading of this content by this suite, if there is one."""
+        found = self._select("submission = ? AND content = ? AND suite = ?", (submission, content, suite))
+        return next(found, None)
+
+    def latest(self) -> Iterator[Grading]:
+        """The last grading of every submission, by name."""
+        return self._select("id IN (SELECT max(id) FROM grading GROUP BY submission)", ())
+
+    def _select(self, condition: str, parameters: tuple[Any, ...]) -> Iterator[Grading]:
+        query = f"SELECT * FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
+        for id_, *columns, started, seconds, about in self._connection.execute(query, parameters).fetchall():
+            query = "SELECT name, problem, hidden, maximum, outcome, seconds, message, details FROM verdict"
+            verdicts = self._connection.execute(f"{query} WHERE grading = ? ORDER BY number", (id_,))
+            rows = [Row(name, problem, bool(hidden), *rest) for name, problem, hidden, *rest in verdicts]
+            submission, path, content, suite, seed, layer = columns
+            at = datetime.fromisoformat(started)
+            yield Grading(submission, path, content, suite, seed, layer, at, seconds, json.loads(about), rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor.execute
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")

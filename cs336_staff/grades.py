@@ -1,0 +1,136 @@
+"""`grades.csv` and a csv that Canvas imports, from the gradebook."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from cs336_staff.gradebook import Gradebook, Grading
+from cs336_staff.handed_in import HandedIn, Student, handed_in, with_groups
+
+IDENTITY = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account", "Section")
+
+Attempt = Literal["latest", "best"]
+
+
+class RosterError(Exception):
+    """A roster or a list of groups cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What one student got, and for which submission."""
+
+    student: Student
+    handed: HandedIn
+    grading: Grading
+
+
+def grades(
+    gradebook: Gradebook, take: Attempt = "latest", groups: Mapping[str, tuple[Student, ...]] | None = None
+) -> list[Grade]:
+    """One grade for each student, for the latest or the best attempt; of equal attempts the later one."""
+    of_student: dict[str, list[Grade]] = {}
+    for grading in gradebook.latest():
+        handed = with_groups(handed_in(Path(grading.path)), groups or {})
+        for student in handed.students:
+            of_student.setdefault(student.key, []).append(Grade(student, handed, grading))
+    return [max(attempts, key=_latest if take == "latest" else _best) for _, attempts in sorted(of_student.items())]
+
+
+def write_grades(path: Path, found: Iterable[Grade], problems: Sequence[str], due: datetime | None = None) -> None:
+    """One row for each student: what was handed in and when, the points of each problem, and the sum.
+
+    `days_late` is empty when the time is not known; `late` is then what Canvas says.
+    """
+    columns = ["student", "name", "email", "submission", "attempt", "group", "late", "days_late", *problems]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*columns, "points", "maximum", "violations"])
+        for grade in found:
+            handed, grading = grade.handed, grade.grading
+            days = handed.days_late(due)
+            group = ";".join(student.key for student in handed.students) if len(handed.students) > 1 else ""
+            student = grade.student
+            row = [student.key, student.name, student.email, grading.submission, handed.attempt + 1, group]
+            row += ["yes" if handed.late or days else "", "" if days is None else days]
+            row += [_number(sum(r.points for r in grading.rows if r.problem == problem)) for problem in problems]
+            violations = sum(r.outcome == "violation" for r in grading.rows)
+            writer.writerow([_inert(x) for x in row] + [_number(grading.points), _number(grading.maximum), violations])
+
+
+def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) -> tuple[list[str], list[str]]:
+    """Write the points into a copy of a roster that Canvas exported, for Canvas to import.
+
+    Args:
+        path: what is written: the identity columns of the roster and `column`.
+        roster: the gradebook as Canvas exports it.
+        found: the grades; a student is found by `ID`, or by one of the SIS columns, or by name.
+        column: the assignment as the roster calls it, or a new one.
+
+    Returns:
+        The students of the roster without a grade, and the students with a grade who are not in the roster.
+
+    Raises:
+        RosterError: the file is no gradebook of Canvas.
+    """
+    with roster.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        rows, fields = list(reader), list(reader.fieldnames or ())
+    if not {"Student", "ID"} <= set(fields):
+        raise RosterError(f"{roster} has no columns Student and ID; export the gradebook from Canvas")
+    kept = [name for name in fields if name in IDENTITY]
+    waiting = {grade.student.key: grade for grade in found}
+    maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
+    without: list[str] = []
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*kept, column])
+        writer.writeheader()
+        for row in rows:
+            line = {name: row[name] or "" for name in kept}
+            if line["Student"].strip() == "Points Possible":
+                writer.writerow(line | {column: _number(maximum)})
+                continue
+            keys = [line.get(name, "") for name in ("ID", "SIS User ID", "SIS Login ID")]
+            grade = next((waiting.pop(key) for key in keys if key in waiting), None)
+            if grade is None:
+                without.append(line["Student"])
+            writer.writerow(line | {column: "" if grade is None else _number(grade.grading.points)})
+    return without, [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
+
+
+def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
+    """The group of each student, from the list of groups that Canvas exports.
+
+    Raises:
+        RosterError: the file is no such list.
+    """
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    members: dict[str, list[Student]] = {}
+    try:
+        for row in rows:
+            if row["group_name"]:
+                members.setdefault(row["group_name"], []).append(Student(row["canvas_user_id"], row["name"]))
+    except KeyError as missing:
+        raise RosterError(f"{path} has no column {missing}; export the groups from Canvas") from None
+    return {student.key: tuple(group) for group in members.values() for student in group}
+
+
+def _latest(grade: Grade) -> tuple[object, ...]:
+    return (grade.handed.at or datetime.min.replace(tzinfo=UTC), grade.handed.attempt, grade.grading.started)
+
+
+def _best(grade: Grade) -> tuple[object, ...]:
+    return (grade.grading.points, *_latest(grade))
+
+
+def _number(points: float) -> str:
+    return f"{round(points, 4):g}"
+
+
+def _inert(cell: object) -> object:
+    """A spreadsheet takes a cell that starts with one of these for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t")) else cell

@@ -1,0 +1,303 @@
+"""Grade many submissions: each in a fork of the process that holds the collected suite, several at a time.
+
+Only this process writes to the gradebook, one submission in one transaction. It may be killed at any moment: what is in
+the gradebook is whole, and what is not is graded when the batch is run again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import select
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cs336_staff.gradebook import Gradebook, Grading, Row
+from cs336_staff.grading.client import Limits, Worker
+from cs336_staff.grading.explain import forbidden_calls
+from cs336_staff.grading.plan import Planned
+from cs336_staff.grading.report import safe_name, write_reports
+from cs336_staff.grading.sandbox import Sandbox
+from cs336_staff.grading.submission import Refused, Submission, take_in
+from cs336_staff.grading.suite import Suite
+from cs336_staff.grading.verdict import Verdict
+
+ATTEMPTS = 3
+CHUNK = 1 << 16
+
+
+class BatchError(Exception):
+    """The batch cannot be started; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A submission that could not be graded, and not by its own doing."""
+
+    submission: str
+    reason: str
+
+
+@dataclass
+class Progress:
+    """How far a batch is.
+
+    Attributes:
+        names: the submissions of the batch.
+        done: graded now or before.
+        already: of these, graded before.
+        running: being graded.
+        failed: graded, without full points.
+        faults: those that are no grade.
+    """
+
+    names: tuple[str, ...]
+    done: int = 0
+    already: int = 0
+    running: int = 0
+    failed: int = 0
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """To grade one submission."""
+
+    name: str
+    path: Path
+    content: str
+    number: int
+    started: datetime
+    clock: float
+
+
+@dataclass
+class _Fork:
+    """The process of an attempt, and what it has said so far."""
+
+    attempt: _Attempt
+    pid: int
+    said: bytearray = field(default_factory=bytearray)
+
+
+def grade(
+    suite: Suite,
+    sandbox: Sandbox,
+    paths: Sequence[Path],
+    out: Path,
+    jobs: int = 1,
+    rerun: bool = False,
+    limits: Limits | None = None,
+    show: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
+
+    Args:
+        suite: the collected suite.
+        sandbox: where submissions run.
+        paths: what was handed in.
+        out: gets `gradebook.sqlite` and a folder with the reports of each submission.
+        jobs: how many are graded at the same time.
+        rerun: grade again what is graded already.
+        limits: what a submission may use.
+        show: called whenever something has changed.
+
+    Raises:
+        BatchError: two submissions have the same name, or another batch writes to `out`.
+    """
+    names = _names(paths)
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
+        return _Batch(suite, sandbox, gradebook, out, limits).run(names, jobs, rerun, show)
+
+
+class _Batch:
+    def __init__(self, suite: Suite, sandbox: Sandbox, gradebook: Gradebook, out: Path, limits: Limits | None) -> None:
+        self.suite, self.sandbox, self.gradebook, self.out, self.limits = suite, sandbox, gradebook, out, limits
+        self.waiting: deque[tuple[str, Path, int]] = deque()
+        self.forks: dict[int, _Fork] = {}  # by the pipe that each writes to
+
+    def run(self, names: dict[str, Path], jobs: int, rerun: bool, show: Callable[[Progress], None]) -> Progress:
+        self.progress = Progress(tuple(names))
+        self.waiting.extend((name, path, 1) for name, path in names.items())
+        try:
+            while self.waiting or self.forks:
+                if self.waiting and len(self.forks) < jobs:
+                    self._start(*self.waiting.popleft(), rerun)
+                else:
+                    self._listen()
+                self.progress.running = len(self.forks)
+                show(self.progress)
+        finally:
+            for fork in self.forks.values():
+                os.kill(fork.pid, signal.SIGKILL)
+                os.waitpid(fork.pid, 0)
+        return self.progress
+
+    def _start(self, name: str, path: Path, number: int, rerun: bool) -> None:
+        """Fork, unless the gradebook has it or it is refused."""
+        started, clock = datetime.now(UTC), time.monotonic()
+        try:
+            submission: Submission | Refused = take_in(path)
+            content = submission.sha256
+        except Refused as refused:
+            submission, content = refused, _content_of_refused(path)
+        attempt = _Attempt(name, path, content, number, started, clock)
+        if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
+            self.progress.already += 1
+            self._report(grading)
+        elif isinstance(submission, Refused):
+            message = f"not run: {submission}"
+            verdicts = [Verdict(test.name, "failed", 0.0, message) for test in self.suite.planned]
+            self._record(attempt, verdicts, {"refused": str(submission)})
+        else:
+            read, write = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                # Whoever held the end that is read would keep this process writing when the batch is dead.
+                for pipe in (read, *self.forks):
+                    os.close(pipe)
+                _grade_and_exit(self.suite, self.sandbox, submission, self.limits, write)
+            os.close(write)
+            self.forks[read] = _Fork(attempt, pid)
+
+    def _listen(self) -> None:
+        """Wait until a fork says something or ends."""
+        for pipe in select.select(list(self.forks), [], [])[0]:
+            data = os.read(pipe, CHUNK)
+            self.forks[pipe].said += data
+            if not data:
+                fork = self.forks.pop(pipe)
+                os.close(pipe)
+                _, status = os.waitpid(fork.pid, 0)
+                self._finish(fork, os.waitstatus_to_exitcode(status))
+
+    def _finish(self, fork: _Fork, exit_status: int) -> None:
+        # The last line is cut off when the fork was killed.
+        lines = [json.loads(line) for line in bytes(fork.said).split(b"\n")[:-1]]
+        said = {key: value for line in lines for key, value in line.items() if key != "verdict"}
+        verdicts = {line["verdict"]["name"]: Verdict(**line["verdict"]) for line in lines if "verdict" in line}
+        if error := next((verdict for verdict in verdicts.values() if verdict.outcome == "error"), None):
+            fault = f"{error.name}: {error.details}"
+        elif "about" not in said:  # the last thing that is said
+            fault = said.get("fault", f"the grading process ended with exit status {exit_status}")
+        else:
+            self._record(fork.attempt, [verdicts[test.name] for test in self.suite.planned], said["about"])
+            return
+        attempt = fork.attempt
+        if attempt.number < ATTEMPTS:
+            self.waiting.append((attempt.name, attempt.path, attempt.number + 1))
+        else:
+            self.progress.done += 1
+            self.progress.faults.append(Fault(attempt.name, fault))
+
+    def _record(self, attempt: _Attempt, verdicts: list[Verdict], about: dict[str, Any]) -> None:
+        forbidden = about.get("forbidden", {})
+        rows = [
+            _row(test, verdict, forbidden.get(test.problem))
+            for test, verdict in zip(self.suite.planned, verdicts, strict=True)
+        ]
+        achieved = self.sandbox.achieved
+        grading = Grading(
+            submission=attempt.name,
+            path=str(attempt.path.resolve()),
+            content=attempt.content,
+            suite=self.suite.sha256,
+            seed=self.suite.seed,
+            layer="+".join((achieved.layer, *achieved.parts)),
+            started=attempt.started,
+            seconds=time.monotonic() - attempt.clock,
+            about=about,
+            rows=rows,
+        )
+        self.gradebook.add(grading)
+        self._report(grading)
+
+    def _report(self, grading: Grading) -> None:
+        """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
+        write_reports(self.out / grading.submission, grading, self.suite.problems)
+        self.progress.done += 1
+        self.progress.failed += any(row.outcome != "passed" for row in grading.rows)
+
+
+def _grade_and_exit(
+    suite: Suite, sandbox: Sandbox, submission: Submission, limits: Limits | None, pipe: int
+) -> NoReturn:
+    """In the fork: write a line for each verdict, and one about the submission."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
+    try:
+        with Worker(sandbox, submission, limits) as worker:
+            about: dict[str, Any] = {"forbidden": {}}
+            seen: set[str] = set()
+            for hidden in (False, True):
+                for test, verdict in suite.run(worker, [test for test in suite.planned if test.hidden == hidden]):
+                    _say(pipe, verdict=asdict(verdict))
+                    calls = forbidden_calls(worker)
+                    if new := calls - seen:
+                        about["forbidden"].setdefault(test.problem, []).extend(sorted(new))
+                        seen |= new
+                if not hidden:  # what it prints from here on may spell hidden inputs
+                    about |= {"stdout": worker.stdout, "stderr": worker.stderr, "missing": sorted(worker.missing)}
+            _say(pipe, about=about)
+    except BaseException as error:
+        _say(pipe, fault=f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+def _row(test: Planned, verdict: Verdict, forbidden: list[str] | None) -> Row:
+    """A test that passed by a call that its problem forbids is a violation."""
+    outcome, message = verdict.outcome, verdict.message
+    if outcome == "passed" and forbidden:
+        outcome, message = "violation", "passed, but not by your own work:\n" + "\n".join(forbidden)
+    return Row(test.name, test.problem, test.hidden, test.points, outcome, verdict.seconds, message, verdict.details)
+
+
+def _say(pipe: int, **line: Any) -> None:
+    data = memoryview(json.dumps(line).encode() + b"\n")
+    while data:
+        data = data[os.write(pipe, data) :]
+
+
+def _names(paths: Sequence[Path]) -> dict[str, Path]:
+    names: dict[str, Path] = {}
+    for path in paths:
+        name = safe_name(path.resolve().name)
+        if name in names:
+            raise BatchError(f"{names[name]} and {path} would both be reported as {name}; rename one of them")
+        names[name] = path
+    return names
+
+
+def _content_of_refused(path: Path) -> str:
+    """sha256 of a file, or of the names in a folder: what was refused must be looked at again once it has changed."""
+    digest = hashlib.sha256()
+    if path.is_file():
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    elif path.is_dir():
+        for inside in sorted(path.rglob("*")):
+            digest.update(f"{inside.relative_to(path)} {inside.lstat().st_size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the lock of `out`; the kernel lets go of it however this process ends, and no fork inherits it."""
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BatchError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
+        yield

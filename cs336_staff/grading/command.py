@@ -1,0 +1,86 @@
+"""`cs336 staff grade`: from paths on the command line to reports, the gradebook and the exit status."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from cs336_kit.assignment import find_root
+from cs336_staff.gradebook import Gradebook, GradebookError
+from cs336_staff.grades import Attempt, RosterError, grades, read_groups, write_canvas, write_grades
+from cs336_staff.grading import batch, sandbox, show
+from cs336_staff.grading.plan import SuiteError
+from cs336_staff.grading.sandbox import Layer, SandboxError
+from cs336_staff.grading.suite import Suite, with_suite
+
+FAULTS = 3
+
+
+@dataclass(frozen=True)
+class Class:
+    """What is known about the students: how attempts, groups and late days become grades."""
+
+    attempt: Attempt
+    due: datetime | None
+    groups: Path | None
+    roster: Path | None
+    column: str
+
+
+def grade(
+    paths: Sequence[Path], out: Path, layer: Layer | Literal["auto"], jobs: int, rerun: bool, course: Class
+) -> int:
+    """Grade, write every report, print the board; the exit status is 3 if something of ours went wrong."""
+    console = Console()
+    status = 0
+
+    def use(suite: Suite) -> None:
+        nonlocal status
+        with sandbox.start(layer) as box:
+            _say_layer(console, box)
+            with show.progress_bar(console) as progress:
+                done = batch.grade(suite, box, paths, out, jobs, rerun, show=progress)
+        with Gradebook(out / "gradebook.sqlite") as gradebook:
+            names = set(done.names)
+            graded = [grading for grading in gradebook.latest() if grading.submission in names]
+            if len(graded) == 1:
+                console.print(show.board(graded[0], suite.problems))
+            else:
+                console.print(show.boards(graded, suite.problems))
+            _write_class(console, gradebook, list(suite.problems), out, course)
+        console.print(Text(f"Reports, gradebook and grades are in {out}"))
+        for fault in done.faults:
+            console.print(Text(f"NOT GRADED, by no fault of the submission: {fault.submission}: {fault.reason}", "red"))
+        status = FAULTS if done.faults else 0
+
+    try:
+        with_suite(find_root(Path.cwd()), use)
+    except (SuiteError, SandboxError, GradebookError, RosterError, batch.BatchError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+    return status
+
+
+def _say_layer(console: Console, box: sandbox.Sandbox) -> None:
+    achieved = box.achieved
+    console.print(Text(f"Sandbox: {achieved.layer} ({', '.join(achieved.parts) or 'nothing'})"))
+    for note in achieved.notes:
+        console.print(Text(f"  {note}", "yellow"))
+
+
+def _write_class(console: Console, gradebook: Gradebook, problems: list[str], out: Path, course: Class) -> None:
+    groups = read_groups(course.groups) if course.groups else None
+    found = grades(gradebook, course.attempt, groups)
+    write_grades(out / "grades.csv", found, problems, course.due)
+    if course.roster:
+        without, strangers = write_canvas(out / "canvas.csv", course.roster, found, course.column)
+        for name in without:
+            console.print(Text(f"In the roster, without a grade: {name}", "yellow"))
+        for name in strangers:
+            console.print(Text(f"Graded, not in the roster: {name}", "yellow"))

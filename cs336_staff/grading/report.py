@@ -1,0 +1,130 @@
+"""What comes out of a grading: `results.json` in Gradescope's format, and feedback in Markdown."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cs336_kit.assignment import Problem
+from cs336_staff.gradebook import Grading, Row
+from cs336_staff.grading.replies import printable
+
+MAX_MESSAGE = 4_000
+MARKS = {"passed": "✓", "failed": "✗", "violation": "!"}
+
+
+def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem]) -> None:
+    """Write `results.json` and `feedback.md` of one submission; a file is there whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "results.json", json.dumps(results(grading, problems), indent=1))
+    _write(folder / "feedback.md", feedback(grading, problems))
+
+
+def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]:
+    """The report as Gradescope reads it; hidden tests are shown once grades are published."""
+    numbers = {problem: i for i, problem in enumerate(problems, start=1)}
+    tests = []
+    for i, row in enumerate(grading.rows, start=1):
+        tests.append(
+            {
+                "name": f"{problems[row.problem].title}: {row.name}",
+                "number": f"{numbers[row.problem]}.{i}",
+                "score": round(row.points, 6),
+                "max_score": round(row.maximum, 6),
+                "status": "passed" if row.outcome == "passed" else "failed",
+                "output": _shown(row.message),
+                "output_format": "text",
+                "visibility": "after_published" if row.hidden else "visible",
+                "tags": [row.problem],
+                "extra_data": {"outcome": row.outcome, "test": row.name, "hidden": row.hidden},
+            }
+        )
+    return {
+        "score": round(grading.points, 6),
+        "max_score": round(grading.maximum, 6),
+        "execution_time": round(grading.seconds, 3),
+        "output": "\n\n".join(_remarks(grading)),
+        "output_format": "text",
+        "tests": tests,
+        "extra_data": {
+            "submission": grading.submission,
+            "content": grading.content,
+            "suite": grading.suite,
+            "sandbox": grading.layer,
+            "started": grading.started.isoformat(),
+        },
+    }
+
+
+def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
+    """What the student reads: the points, and for each test that did not pass, why."""
+    lines = [f"# {_inline(grading.submission)}: {grading.points:.1f} of {grading.maximum:g} points", ""]
+    for remark in _remarks(grading):
+        lines += [*_fenced(remark), ""]
+    lines += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
+    for problem in problems.values():
+        rows = [row for row in grading.rows if row.problem == problem.id]
+        earned, passed = math.fsum(row.points for row in rows), sum(row.outcome == "passed" for row in rows)
+        lines.append(f"| {problem.title} | {earned:.1f} / {problem.points:g} | {passed} / {len(rows)} |")
+    for problem in problems.values():
+        failed = [row for row in grading.rows if row.problem == problem.id and row.outcome != "passed"]
+        if failed:
+            lines += ["", f"## {problem.title}"]
+        for message, rows in _by_message(failed):
+            lines += ["", ", ".join(f"`{row.name}`{' (hidden)' * row.hidden}" for row in rows), "", *_fenced(message)]
+    return "\n".join(lines) + "\n"
+
+
+def safe_name(name: str) -> str:
+    """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss."""
+    safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".zip"), flags=re.ASCII).lstrip(".-")[:100]
+    return safe or "submission"
+
+
+def _remarks(grading: Grading) -> Iterable[str]:
+    """What concerns the submission as a whole."""
+    about = grading.about
+    if refused := about.get("refused"):
+        yield f"The submission was not run: {refused}"
+    for calls in about.get("forbidden", {}).values():
+        yield "Write this yourself, without:\n" + "\n".join(calls)
+    if missing := about.get("missing"):
+        yield (
+            f"Your code imports {', '.join(missing)}, which the grader does not have. "
+            "The import gives a placeholder that raises an error when it is used."
+        )
+    for stream in ("stdout", "stderr"):
+        if text := about.get(stream):
+            yield f"Your code wrote to {stream} during the public tests:\n{text}"
+
+
+def _by_message(rows: Iterable[Row]) -> Iterable[tuple[str, list[Row]]]:
+    """Rows that failed with the same message, together: one missing function fails every test."""
+    together: dict[str, list[Row]] = {}
+    for row in rows:
+        together.setdefault(_shown(row.message), []).append(row)
+    return together.items()
+
+
+def _shown(message: str) -> str:
+    shown = printable(message)
+    return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "\n(cut off)"
+
+
+def _fenced(text: str) -> list[str]:
+    """A code block that nothing in `text` can end."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return [f"{fence}text", _shown(text), fence]
+
+
+def _inline(text: str) -> str:
+    return f"`{text}`"
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)

@@ -1,0 +1,63 @@
+"""What staff see on the terminal while and after a batch is graded."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import fsum
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from cs336_kit.assignment import Problem
+from cs336_staff.gradebook import Grading
+from cs336_staff.grading import batch
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[batch.Progress], None]]:
+    """A bar with submissions done, running and failed, and the time left."""
+    text = "{task.completed} of {task.total} done, {task.fields[running]} running, {task.fields[failed]} failed"
+    # Drawn when something changes: a thread that draws must not be there when a submission's process is forked.
+    with Progress(BarColumn(), TextColumn(text), TimeRemainingColumn(), console=console, auto_refresh=False) as bar:
+        task = bar.add_task("", total=None, running=0, failed=0)
+
+        def show(now: batch.Progress) -> None:
+            failed = now.failed + len(now.faults)
+            bar.update(task, total=now.total, completed=now.done, running=now.running, failed=failed, refresh=True)
+
+        yield show
+
+
+def board(grading: Grading, problems: Mapping[str, Problem]) -> Table:
+    """One submission: a row for each problem."""
+    table = Table(title=Text(f"{grading.submission}, public and hidden tests"), show_footer=True)
+    table.add_column("Problem", "Total")
+    table.add_column("State")
+    table.add_column("Tests", f"{_passed(grading.rows)}/{len(grading.rows)}", justify="right")
+    table.add_column("Points", f"{grading.points:.1f}/{grading.maximum:g}", justify="right")
+    for problem in problems.values():
+        rows = [row for row in grading.rows if row.problem == problem.id]
+        outcomes = {row.outcome for row in rows}
+        state = next(name for name in ("violation", "failed", "passed") if name in outcomes)
+        points = f"{fsum(row.points for row in rows):.1f}/{problem.points:g}"
+        colour = "green" if state == "passed" else "red"
+        table.add_row(problem.id, Text(state, colour), f"{_passed(rows)}/{len(rows)}", points)
+    return table
+
+
+def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Table:
+    """Many submissions: a row for each."""
+    table = Table(title="Public and hidden tests")
+    table.add_column("Submission")
+    for problem in problems.values():
+        table.add_column(problem.title, justify="right")
+    table.add_column("Points", justify="right")
+    for grading in gradings:
+        points = [fsum(row.points for row in grading.rows if row.problem == problem) for problem in problems]
+        table.add_row(Text(grading.submission), *(f"{x:.1f}" for x in points), f"{grading.points:.1f}")
+    return table
+
+
+def _passed(rows: Iterable) -> int:
+    return sum(row.outcome == "passed" for row in rows)

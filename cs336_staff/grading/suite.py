@@ -1,0 +1,153 @@
+"""The collected suite: public and hidden tests, with a proxy in the place of the student's `adapters`."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cs336_kit.assignment import load_problems
+from cs336_staff.grading.client import Worker
+from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
+from cs336_staff.grading.proxy import Adapters
+from cs336_staff.grading.session import KeepErrors, run
+from cs336_staff.grading.verdict import Verdict
+from cs336_staff.hidden.release import FOLDER as HIDDEN
+from cs336_staff.hidden.release import load_release
+
+# What the suite does not need, and what costs as much time as a test does.
+PLUGINS_OFF = ("terminal", "cacheprovider", "logging", "warnings", "faulthandler", "unraisableexception")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an adapter: its name, its arguments in order, and what came back, if anything did."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    answer: Any = None
+
+
+class RememberingAdapters(Adapters):
+    """The proxy, which remembers its last call for staff who want to see it."""
+
+    last_call: Call | None = None
+
+    def call(self, name: str, *arguments: object) -> Any:
+        self.last_call = Call(name, arguments)
+        answer = super().call(name, *arguments)
+        self.last_call = Call(name, arguments, answer)
+        return answer
+
+
+class Suite:
+    """The suite, inside the pytest session that collected it.
+
+    Attributes:
+        problems: the problems by id, with public and hidden weights.
+        planned: every test that a submission gets a verdict for, in the order in which they run.
+        sha256: of everything that a verdict depends on besides the submission.
+        seed: of the release, where the hidden inputs come from.
+        items: pytest's own of each planned test, by name.
+        adapters: the module that the tests call.
+    """
+
+    def __init__(self, session: pytest.Session, adapters: RememberingAdapters, root: Path) -> None:
+        release = load_release()
+        self.problems = with_hidden_tests(load_problems(root).values(), release.weights)
+        self.seed = release.seed
+        self.sha256 = _sha256(root)
+        self.adapters = adapters
+        # Public tests first: what a submission prints before it meets a hidden input may be shown to its student.
+        number = {test: i for i, problem in enumerate(self.problems.values()) for test in problem.tests}
+        items = [item for item in session.items if isinstance(item, pytest.Function)]
+        items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
+        self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
+        self.items = {item.name: item for item in items}
+        for item in items:
+            if (called := getattr(item.module, "adapters", None)) is not adapters:
+                raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
+            if examples := getattr(item.function, "cases", None):
+                examples()  # drawn here, once, and not in every fork
+
+    def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
+        """A verdict for each of `tests`, which are some of the planned ones."""
+        self.adapters.worker = worker
+        tests = list(tests)
+        items = [self.items[test.name] for test in tests]
+        for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
+            yield test, run(item, following, test.hidden, worker.submission)
+
+
+def with_suite(root: Path, use: Callable[[Suite], None]) -> None:
+    """Collect the suite and call `use` with it, inside the pytest session.
+
+    Raises:
+        SuiteError: the suite cannot be collected, or does not fit `assignment.toml`.
+    """
+    torch.set_num_threads(1)  # threads do not survive the fork of each submission
+    adapters = RememberingAdapters(root / "adapters.py")
+    sys.modules["adapters"] = adapters
+    session = _Session(adapters, root, use)
+    arguments = [
+        str(root / "tests"),
+        str(HIDDEN),
+        f"--rootdir={root}",
+        f"--config-file={root / 'pyproject.toml'}",
+        "--override-ini=addopts=",
+        "--disable-plugin-autoload",
+        "--import-mode=importlib",
+        "--capture=no",
+        *(f"-pno:{name}" for name in PLUGINS_OFF),
+    ]
+    status = pytest.main(arguments, plugins=["cs336_kit.plugin", KeepErrors(), session])
+    if session.raised is not None:
+        raise session.raised
+    if status != pytest.ExitCode.OK or session.broken:
+        raise SuiteError("\n".join(session.broken) or f"pytest ended with {status!r} before a test was run")
+
+
+class _Session:
+    """A pytest plugin: instead of running the collected tests, hand them to `use`."""
+
+    def __init__(self, adapters: RememberingAdapters, root: Path, use: Callable[[Suite], None]) -> None:
+        self.adapters, self.root, self.use = adapters, root, use
+        self.broken: list[str] = []
+        self.raised: BaseException | None = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.option.tbstyle = "value"  # a traceback costs ten times the test, and the kit puts words in its place
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.broken.append(str(report.longrepr))
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if not self.broken:
+            try:
+                self.use(Suite(session, self.adapters, self.root))
+            except BaseException as error:  # it goes past pytest, which would print it as its own
+                self.raised = error
+        return True
+
+
+def _is_hidden(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(HIDDEN)
+
+
+def _sha256(root: Path) -> str:
+    """Of the tests, their cases, the points, and all code that compares or keeps apart; and of torch's version."""
+    staff = HIDDEN.parent
+    code = [path for folder in ("grading", "worker") for path in (staff / folder).glob("*.py")]
+    files = [root / "assignment.toml", *code, *staff.glob("*.py")]
+    for folder in (root / "tests", root / "fixtures", root / "cs336_kit", HIDDEN):
+        files += [path for path in folder.rglob("*") if path.suffix in {".py", ".toml", ".safetensors"}]
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in sorted(files):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)} ".encode() + content)
+    return digest.hexdigest()

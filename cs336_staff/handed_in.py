@@ -1,0 +1,90 @@
+"""Who handed a submission in, and when: read from the names that Canvas and Gradescope give to what they export."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
+
+# smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the submission, the file's own
+# name, and the attempt, counted from the second one on.
+CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.*?(-(?P<attempt>\d+))?(\.\w+)?")
+
+
+@dataclass(frozen=True)
+class Student:
+    """One person.
+
+    Args:
+        key: what a roster knows the student by: Canvas's id, or Gradescope's student id.
+        name: for people.
+        email: if it is known.
+    """
+
+    key: str
+    name: str
+    email: str = ""
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """What the name of a submission, or the metadata beside it, says.
+
+    Args:
+        students: who handed it in; a group has several.
+        attempt: counted from 0.
+        late: whether it came after the deadline.
+        at: when it came, if that is known.
+    """
+
+    students: tuple[Student, ...]
+    attempt: int = 0
+    late: bool = False
+    at: datetime | None = None
+
+    def days_late(self, due: datetime | None) -> int | None:
+        """Days after `due`, each begun one counted; None when the time of either is not known."""
+        if self.at is None or due is None:
+            return None
+        return max(0, math.ceil((self.at - due) / timedelta(days=1)))
+
+
+def handed_in(path: Path) -> HandedIn:
+    """Read what `path` tells: Gradescope's metadata, Canvas's file name, or else the name alone."""
+    metadata = path.parent / METADATA
+    if metadata.is_file():
+        # BaseLoader: every value stays the text that it is, so that a student id keeps its leading zeros.
+        entries = yaml.load(metadata.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+        if entry := entries.get(path.stem) or entries.get(path.name):
+            return _of_gradescope(entry)
+    if found := CANVAS.fullmatch(path.name):
+        student = Student(found["id"], found["name"])
+        return HandedIn((student,), int(found["attempt"] or 0), found["late"] is not None)
+    return HandedIn((Student(path.stem, path.stem),))
+
+
+def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
+    """The same, handed in by everybody in the group of whoever did it."""
+    students = {member.key: member for one in handed.students for member in groups.get(one.key, (one,))}
+    return replace(handed, students=tuple(students.values()))
+
+
+def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
+    submitters = entry.get(":submitters") or []
+    students = tuple(
+        Student(
+            submitter.get(":sid") or submitter.get(":email") or submitter.get(":name") or "unknown",
+            submitter.get(":name") or "",
+            submitter.get(":email") or "",
+        )
+        for submitter in submitters
+    )
+    created = entry.get(":created_at")
+    at = datetime.fromisoformat(created.replace(" Z", "+00:00").replace(" UTC", "+00:00")) if created else None
+    return HandedIn(students, attempt=len(entry.get(":history") or []), at=at)

@@ -1,0 +1,231 @@
+"""`cs336 staff grade`, from the outside: one batch of right, wrong and hostile submissions."""
+
+import csv
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+# What each submission adds to the solved adapters.
+SUBMISSIONS = {
+    "right": "",
+    "wrong-dim": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, 0)",
+    "spells-inputs": "def run_softmax(in_features, dim):\n    raise ValueError(f'secret {in_features.tolist()}')",
+    "spells-types": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    raise type(f'secret{weights.numel()}', (Exception,), {})",
+    "spells-output": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
+    "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    return torch.nn.functional.linear(in_features, weights)",
+    "in-place": "right_linear = run_linear\ndef run_linear(d_in, d_out, weights, in_features):\n"
+    "    answer = right_linear(d_in, d_out, weights, in_features)\n    in_features += 1\n    return answer",
+    "returns-none": "def run_softmax(in_features, dim):\n    pass\ndef run_rope(*arguments, **more):\n    return [1, 2]",
+    "remembers": "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
+    "    first.append(in_query_or_key)\n    return first[0]",
+    "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
+    "syntax-error": "def run_softmax(:",
+    "unwritten": "def run_rope(*arguments, **more):\n    raise NotImplementedError",
+    "half": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
+    "    half = in_features.dtype in (torch.float16, torch.bfloat16)\n"
+    "    return right_softmax(in_features, dim).float() if half else right_softmax(in_features, dim)",
+}
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The folder of results, and what the command printed."""
+
+    out: Path
+    printed: str
+
+    def results(self, name: str) -> dict[str, Any]:
+        return json.loads((self.out / name / "results.json").read_text())
+
+    def feedback(self, name: str) -> str:
+        return (self.out / name / "feedback.md").read_text()
+
+    def points(self, name: str, problem: str) -> float:
+        return sum(test["score"] for test in self.results(name)["tests"] if test["tags"][0] == problem)
+
+    def failed(self, name: str) -> set[str]:
+        """The test functions that did not pass."""
+        tests = self.results(name)["tests"]
+        return {test["extra_data"]["test"].partition("[")[0] for test in tests if test["status"] != "passed"}
+
+    def outputs(self, name: str, hidden: bool) -> str:
+        return "\n".join(t["output"] for t in self.results(name)["tests"] if t["extra_data"]["hidden"] == hidden)
+
+
+def write_submission(folder: Path, addition: str) -> Path:
+    """The solved checkout with `addition` at the end of its adapters."""
+    folder.mkdir(parents=True)
+    shutil.copytree(ROOT / "cs336_basics", folder / "cs336_basics", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "adapters.py").write_text((ROOT / "adapters.py").read_text() + "\n\n" + addition + "\n")
+    return folder
+
+
+def run_grade(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from cs336_kit.cli import cs336; cs336()", "staff", "grade"]
+    return subprocess.run(
+        [*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    folder = tmp_path_factory.mktemp("submissions")
+    paths = [write_submission(folder / name, addition) for name, addition in SUBMISSIONS.items()]
+    with zipfile.ZipFile(folder / "bomb <b>.zip", "w") as archive:
+        archive.writestr("../adapters.py", "")
+    out = folder / "results"
+    finished = run_grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return Graded(out, finished.stdout)
+
+
+def test_a_right_submission_gets_full_marks(graded):
+    results = graded.results("right")
+    assert results["score"] == results["max_score"] == 15
+    assert {test["status"] for test in results["tests"]} == {"passed"}
+    assert graded.feedback("right").startswith("# `right`: 15.0 of 15 points")
+
+
+def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
+    maxima = set()
+    for name in [*SUBMISSIONS, "bomb_b_"]:
+        results = graded.results(name)
+        maxima.add(
+            (results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3))
+        )
+    assert len(maxima) == 1
+    assert maxima.pop()[::2] == (15, 15)
+
+
+def test_a_wrong_answer_costs_the_points_of_its_tests_and_no_others(graded):
+    assert graded.points("wrong-dim", "softmax") < 1
+    assert graded.points("wrong-dim", "scaled_dot_product_attention") == pytest.approx(5, abs=1e-4)
+    assert "the answer is wrong in" in graded.feedback("wrong-dim")
+
+
+def test_hidden_tests_carry_most_of_the_points(graded):
+    tests = graded.results("right")["tests"]
+    assert sum(test["max_score"] for test in tests if test["extra_data"]["hidden"]) > 15 / 2
+    assert {test["visibility"] for test in tests if test["extra_data"]["hidden"]} == {"after_published"}
+    assert {test["visibility"] for test in tests if not test["extra_data"]["hidden"]} == {"visible"}
+
+
+def test_an_exception_shows_its_text_and_line_in_public_tests_only(graded):
+    assert "secret [" in graded.outputs("spells-inputs", hidden=False)
+    hidden = graded.outputs("spells-inputs", hidden=True)
+    assert "secret [" not in hidden
+    assert "ValueError\n  adapters.py:" in hidden
+
+
+def test_the_name_of_an_exceptions_type_is_not_shown_in_hidden_tests(graded):
+    assert "secret35" in graded.outputs("spells-types", hidden=False)
+    assert "secret3" not in graded.outputs("spells-types", hidden=True)
+    assert "an exception" in graded.outputs("spells-types", hidden=True)
+
+
+def test_what_a_submission_prints_in_hidden_tests_is_not_shown(graded):
+    output = graded.results("spells-output")["output"]
+    assert "saw (3, 5)" in output  # the public case 2d
+    assert "saw (11,)" not in output  # the hidden case vector
+
+
+def test_a_forbidden_function_is_a_violation_that_names_the_line(graded):
+    assert graded.points("forbidden", "linear") == 0
+    assert graded.points("forbidden", "multihead_self_attention") == pytest.approx(5, abs=1e-4)
+    outcomes = {t["extra_data"]["outcome"] for t in graded.results("forbidden")["tests"] if t["tags"] == ["linear"]}
+    assert outcomes == {"violation"}
+    assert "torch.nn.functional.linear in adapters.py:" in graded.feedback("forbidden")
+
+
+def test_no_tensor_is_a_wrong_answer_and_no_fault_of_ours(graded):
+    # It leaves its input alone, and that is a public test.
+    assert graded.points("returns-none", "softmax") == pytest.approx(0.05, abs=1e-3)
+    assert graded.points("returns-none", "rope") == 0
+    assert "is a `return` missing?" in graded.feedback("returns-none")
+
+
+def test_an_answer_remembered_from_an_earlier_call_earns_nothing(graded):
+    assert graded.points("remembers", "rope") < 0.2
+
+
+def test_a_dead_worker_costs_the_tests_it_was_to_answer(graded):
+    assert graded.points("exits", "rope") == 0
+    assert graded.points("exits", "softmax") == pytest.approx(2, abs=1e-4)
+    assert graded.points("exits", "multihead_self_attention") == pytest.approx(5, abs=1e-4)
+    assert "the process ended" in graded.feedback("exits")
+
+
+def test_a_syntax_error_names_file_and_line(graded):
+    assert graded.results("syntax-error")["score"] == 0
+    assert "adapters.py:" in graded.feedback("syntax-error")
+    assert "SyntaxError" in graded.feedback("syntax-error")
+
+
+def test_what_is_not_written_yet_is_called_so(graded):
+    assert "not implemented yet: write run_rope in adapters.py" in graded.feedback("unwritten")
+
+
+def test_half_precision_must_come_back_in_its_own_dtype(graded):
+    assert "test_softmax_of_any_shape" in graded.failed("half")
+    assert "the answer has dtype float32, expected float16" in graded.feedback("half")
+
+
+def test_a_hidden_failure_shows_shapes_and_no_values(graded):
+    hidden = graded.outputs("wrong-dim", hidden=True)
+    assert "it was called with in_features (" in hidden
+    assert "expected " not in hidden
+    assert "got " not in hidden
+
+
+def test_a_refused_archive_gets_no_points_and_the_reason(graded):
+    results = graded.results("bomb_b_")
+    assert results["score"] == 0
+    assert "expected paths inside the submission" in results["output"]
+
+
+def test_the_gradebook_knows_what_was_graded_with_what(graded):
+    with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
+        rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM grading").fetchall()
+        verdicts = gradebook.execute("SELECT count(*) FROM verdict GROUP BY grading").fetchall()
+    assert len(rows) == len(SUBMISSIONS) + 1
+    assert {length for _, length, *_ in rows} == {64}
+    assert len({(suite, seed, layer) for _, _, suite, seed, layer in rows}) == 1
+    assert len(set(verdicts)) == 1
+
+
+def test_grades_csv_has_a_row_for_each_submission(graded):
+    with (graded.out / "grades.csv").open(newline="") as file:
+        rows = {row["student"]: row for row in csv.DictReader(file)}
+    assert rows["right"]["points"] == rows["right"]["maximum"] == "15"
+    assert rows["forbidden"]["violations"] == "9"
+    assert len(rows) == len(SUBMISSIONS) + 1
+
+
+def test_a_second_run_grades_nothing_again_and_mends_the_reports(graded, tmp_path):
+    out = tmp_path / "results"
+    shutil.copytree(graded.out, out)
+    (out / "right" / "results.json").unlink()
+    finished = run_grade(*(graded.out.parent / name for name in SUBMISSIONS), "--out", out)
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads((out / "right" / "results.json").read_text()) == graded.results("right")
+    assert graded.results("wrong-dim") == json.loads((out / "wrong-dim" / "results.json").read_text())
+
+
+def test_two_submissions_of_one_name_are_refused(tmp_path):
+    paths = [write_submission(tmp_path / folder / "same", "") for folder in ("a", "b")]
+    finished = run_grade(*paths, "--out", tmp_path / "results")
+    assert finished.returncode == 1
+    assert "would both be reported as same; rename one of them" in finished.stderr
