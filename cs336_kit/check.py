@@ -33,7 +33,7 @@ def run_public_suite(root: Path, tests: Collection[str]) -> list[Verdict]:
         path = Path(folder) / "verdicts"
         command = [sys.executable, "-m", "pytest", "--quiet", f"--verdicts={path}", "tests", "-k", " or ".join(tests)]
         try:
-            process = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+            process = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace", check=False)
         except KeyboardInterrupt:
             ending = "you pressed Ctrl-C during this test: is there an endless loop in your code?"
             raise Stopped(read_verdicts(path, ending)) from None

@@ -93,7 +93,7 @@ class Spares:
 def _warm(root: Path, how: str) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
     command = [sys.executable, "-m", "cs336_kit.warm", how]
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(
         command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
     )
 

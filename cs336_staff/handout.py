@@ -195,7 +195,7 @@ def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
     when = {f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
     quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     try:
-        return subprocess.run(  # noqa: S603
+        return subprocess.run(
             command,
             cwd=folder,
             env=os.environ | who | when | quiet,

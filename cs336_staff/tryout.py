@@ -69,7 +69,7 @@ def _verdicts(tree: Path) -> list[dict[str, Any]]:
 
 def _run(folder: Path, expected: int | None, *command: str) -> None:
     """Run a command that should end with the status `expected`, or with any if that is None."""
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if expected is not None and process.returncode != expected:
         output = (process.stdout + process.stderr).strip()
         raise TryoutError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

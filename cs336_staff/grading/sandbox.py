@@ -246,7 +246,7 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
         if layer == "bubblewrap":
             command = [*_bubblewrap_command([*visible, folder]), *command]
         try:
-            process = subprocess.Popen(  # noqa: S603  (our own command)
+            process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
