@@ -5,6 +5,7 @@ the gradebook is whole, and what is not is graded when the batch is run again.
 """
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -131,6 +132,8 @@ class _Batch:
     def run(self, names: dict[str, Path], jobs: int, rerun: bool, show: Callable[[Progress], None]) -> Progress:
         self.progress = Progress(tuple(names))
         self.waiting.extend((name, path, 1) for name, path in names.items())
+        gc.collect()
+        gc.freeze()  # a fork that collects garbage copies every page that it looks at
         try:
             while self.waiting or self.forks:
                 if self.waiting and len(self.forks) < jobs:

@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
+pytestmark = pytest.mark.slow
+
 # What each submission adds to the solved adapters.
 SUBMISSIONS = {
     "right": "",
@@ -75,7 +77,7 @@ def write_submission(folder: Path, addition: str) -> Path:
 
 def run_grade(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from cs336_kit.cli import cs336; cs336()", "staff", "grade"]
-    return subprocess.run(
+    return subprocess.run(  # noqa: S603
         [*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
     )
 

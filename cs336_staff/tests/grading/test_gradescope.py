@@ -7,8 +7,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from cs336_staff.gradescope import write_autograder
 from cs336_staff.tests.grading.test_grade import ROOT, write_submission
+
+pytestmark = pytest.mark.slow
 
 
 def lay_out(folder: Path, addition: str) -> Path:
@@ -27,8 +31,8 @@ def lay_out(folder: Path, addition: str) -> Path:
 
 def test_the_archive_grades_a_submission(tmp_path):
     autograder = lay_out(tmp_path, "def run_linear(d_in, d_out, weights, in_features):\n    return in_features")
-    finished = subprocess.run(
-        ["bash", autograder / "run_autograder"], capture_output=True, text=True, check=False, timeout=300
+    finished = subprocess.run(  # noqa: S603
+        ["/bin/bash", autograder / "run_autograder"], capture_output=True, text=True, check=False, timeout=300
     )
     assert finished.returncode == 0, finished.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
