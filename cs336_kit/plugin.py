@@ -24,16 +24,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker := metafunc.definition.get_closest_marker("cases"):
         (pattern,) = marker.args
-        names = case_names(_fixtures(metafunc.config), pattern)
+        fixtures = _fixtures(metafunc.definition)
+        names = case_names(fixtures, pattern)
         if not names:
-            raise pytest.UsageError(f"no case matches {pattern} in {_fixtures(metafunc.config)}")
+            raise pytest.UsageError(f"no case matches {pattern} in {fixtures}")
         metafunc.parametrize("case", names, ids=[name.rpartition("/")[2] for name in names], indirect=True)
 
 
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Case:
     """The stored case that this test runs on, with tensors of its own."""
-    return load_case(_fixtures(request.config), request.param)
+    return load_case(_fixtures(request.node), request.param)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,5 +86,7 @@ class VerdictWriter:
             self._write(ran=report.nodeid, passed=report.passed, message=message)
 
 
-def _fixtures(config: pytest.Config) -> Path:
-    return config.rootpath / config.getini("fixtures")
+def _fixtures(item: pytest.Item) -> Path:
+    """The folder `fixtures` beside the test, if there is one; else that of the assignment."""
+    beside = item.path.parent / "fixtures"
+    return beside if beside.is_dir() else item.config.rootpath / item.config.getini("fixtures")

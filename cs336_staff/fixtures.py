@@ -24,31 +24,43 @@ HEADROOM = 4
 FLOOR_ULP = 4
 
 
-def write_fixtures(folder: Path, specs: Sequence[CaseSpec]) -> None:
-    """Draw the inputs of every case, compute the answers and store both; files of no case are removed."""
+def make_case(spec: CaseSpec, seed: int) -> Case:
+    """Draw the inputs of a case and compute its answers and tolerances."""
+    inputs = spec.draw(torch.Generator().manual_seed(seed))
+    cotangent = _cotangent(spec, inputs, seed)
+    expected = answers(spec.call, inputs, spec.gradients, cotangent)
+    return Case(spec.name, inputs, cotangent, expected, tolerances(spec.call, inputs, expected, cotangent))
+
+
+def write_fixtures(folder: Path, specs: Sequence[CaseSpec], release_seed: int | None = None) -> None:
+    """Draw the inputs of every case, compute the answers and store both; files of no case are removed.
+
+    Args:
+        folder: where the files go.
+        specs: the cases.
+        release_seed: for hidden cases, the secret that their seeds come from.
+    """
     for stray in set(case_names(folder, "**/*")) - {spec.name for spec in specs}:
         (folder / f"{stray}.safetensors").unlink()
     for spec in specs:
-        seed = crc32(spec.name.encode())
-        inputs = spec.draw(torch.Generator().manual_seed(seed))
+        seed = crc32(spec.name.encode() if release_seed is None else f"{release_seed} {spec.name}".encode())
+        case = make_case(spec, seed)
         # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
-        tensors = {key: x.contiguous() for key, x in inputs.items() if isinstance(x, Tensor)}
-        cotangent = _cotangent(spec, inputs, seed)
-        expected = answers(spec.call, inputs, spec.gradients, cotangent)
+        tensors = {key: x.contiguous() for key, x in case.inputs.items() if isinstance(x, Tensor)}
         metadata = {
             "call": spec.call,
-            "order": list(inputs),
-            "arguments": {key: x for key, x in inputs.items() if not isinstance(x, Tensor)},
+            "order": list(case.inputs),
+            "arguments": {key: x for key, x in case.inputs.items() if not isinstance(x, Tensor)},
             "seed": seed,
             "generator": GENERATOR_VERSION,
             "torch": torch.__version__,
             "sha256": _sha256(tensors),
-            "tolerance": tolerances(spec.call, inputs, expected, cotangent),
+            "tolerance": case.tolerance,
         }
         stored = {f"input/{key}": x for key, x in tensors.items()}
-        stored |= {f"expected/{key}": x.contiguous() for key, x in expected.items()}
-        if cotangent is not None:
-            stored["cotangent"] = cotangent
+        stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
+        if case.cotangent is not None:
+            stored["cotangent"] = case.cotangent
         path = folder / f"{spec.name}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         # One key: safetensors writes several in an order that differs from run to run.

@@ -1,0 +1,88 @@
+"""Property tests: cases drawn by hypothesis from the seed of the release, the same ones for every submission."""
+
+import functools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+from torch import Tensor
+
+from cs336_kit.cases import Case
+from cs336_staff.cases import CaseSpec
+from cs336_staff.fixtures import make_case
+from cs336_staff.hidden.release import load_release
+
+EXAMPLES = 25
+SEED = load_release().seed
+
+Property = Callable[[Case], None]
+
+
+def drawn(specs: st.SearchStrategy[CaseSpec]) -> Callable[[Property], Callable[[], None]]:
+    """Run the test on `EXAMPLES` cases; when one fails, search for the smallest that fails.
+
+    The cases are drawn and answered once, before any submission is looked at. The exception that ends the test has
+    the case it failed on as its attribute `case`.
+    """
+    cases = st.builds(_case, specs, st.integers(0, 2**32 - 1))
+
+    def decorate(test: Property) -> Callable[[], None]:
+        def attempt(case: Case) -> None:
+            try:
+                test(_fresh(case))
+            except Exception as error:
+                error.case = case  # type: ignore[attr-defined]
+                raise
+
+        # Without functools.wraps: pytest would take `case` for a fixture.
+        def run() -> None:
+            try:
+                for case in run.cases():
+                    attempt(case)
+            except Exception as error:
+                # A submission that answers the same call now right, now wrong is not replayed; its first error stands.
+                with suppress(Flaky):
+                    _each(cases, attempt)
+                raise error from None
+
+        run.cases = functools.cache(lambda: _examples(cases))  # type: ignore[attr-defined]
+        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+        return run
+
+    return decorate
+
+
+def _each(strategy: st.SearchStrategy[Case], look: Callable[[Case], Any]) -> None:
+    """Show `look` the cases of the release; if it raises, smaller ones, and in the end raise for the smallest."""
+    repeatable = settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
+        suppress_health_check=(HealthCheck.too_slow,),
+    )
+    seed(SEED)(repeatable(given(strategy)(look)))()
+
+
+def _examples(strategy: st.SearchStrategy[Case]) -> list[Case]:
+    found: list[Case] = []
+
+    def look(case: Case) -> None:
+        found.append(case)
+
+    _each(strategy, look)
+    return found
+
+
+def _case(spec: CaseSpec, number: int) -> Case:
+    return make_case(spec, SEED ^ number)
+
+
+def _fresh(case: Case) -> Case:
+    """The same case with tensors of its own."""
+    return replace(case, inputs={key: x.clone() if isinstance(x, Tensor) else x for key, x in case.inputs.items()})

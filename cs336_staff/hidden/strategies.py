@@ -1,0 +1,88 @@
+"""What the property tests draw: specs of small cases, for hypothesis to vary and to shrink."""
+
+import torch
+from hypothesis import strategies as st
+
+from cs336_staff import cases
+from cs336_staff.cases import CaseSpec
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+sizes = st.integers(1, 5)
+batches = st.lists(st.integers(1, 3), max_size=3)
+
+
+@st.composite
+def softmaxes(
+    draw: st.DrawFn, dtypes: tuple[torch.dtype, ...] = FLOATS, gradients: tuple[str, ...] = ()
+) -> CaseSpec:
+    shape = draw(st.lists(sizes, min_size=1, max_size=4))
+    dim = draw(st.integers(-len(shape), len(shape) - 1))
+    scale = draw(st.sampled_from((1.0, 10.0) if gradients else (1.0, 30.0, 1000.0)))
+    drawing = cases.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
+    return CaseSpec("softmax", "run_softmax", drawing, gradients)
+
+
+@st.composite
+def attentions(
+    draw: st.DrawFn,
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64),
+    masks: tuple[str | None, ...] = (None, "causal", "random", "full"),
+    batch: st.SearchStrategy[list[int]] = batches,
+    gradients: tuple[str, ...] = (),
+) -> CaseSpec:
+    drawing = cases.attention(
+        *draw(batch),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_k=draw(sizes),
+        d_v=draw(sizes),
+        mask=draw(st.sampled_from(masks)),
+        dtype=draw(st.sampled_from(dtypes)),
+    )
+    return CaseSpec("attention", "run_scaled_dot_product_attention", drawing, gradients)
+
+
+@st.composite
+def linears(draw: st.DrawFn) -> CaseSpec:
+    return CaseSpec("linear", "run_linear", cases.linear(*draw(batches), d_in=draw(sizes), d_out=draw(sizes)))
+
+
+@st.composite
+def ropes(
+    draw: st.DrawFn, positions: tuple[str, ...] = ("in order", "offset", "permuted", "spaced", "per batch")
+) -> CaseSpec:
+    drawing = cases.rope(
+        *draw(batches),
+        positions=draw(st.sampled_from(positions)),
+        sequence=draw(sizes),
+        d_k=2 * draw(sizes),
+        theta=draw(st.sampled_from((10000.0, 100.0))),
+    )
+    return CaseSpec("rope", "run_rope", drawing)
+
+
+@st.composite
+def multiheads(
+    draw: st.DrawFn, batch: st.SearchStrategy[list[int]] = batches, min_sequence: int = 1
+) -> CaseSpec:
+    heads = draw(st.integers(1, 4))
+    drawing = cases.multihead(
+        *draw(batch), sequence=draw(st.integers(min_sequence, 5)), d_model=heads * draw(sizes), num_heads=heads
+    )
+    return CaseSpec("multihead", "run_multihead_self_attention", drawing)
+
+
+@st.composite
+def multiheads_with_rope(
+    draw: st.DrawFn, positions: tuple[str, ...] = ("not given", "in order", "offset", "permuted", "spaced", "per batch")
+) -> CaseSpec:
+    heads = draw(st.integers(1, 4))
+    drawing = cases.multihead(
+        *draw(batches),
+        positions=draw(st.sampled_from(positions)),
+        sequence=draw(sizes),
+        d_model=2 * heads * draw(st.integers(1, 3)),
+        num_heads=heads,
+    )
+    return CaseSpec("multihead with RoPE", "run_multihead_self_attention_with_rope", drawing)

@@ -1,0 +1,17 @@
+"""The linear layer, hidden."""
+
+import pytest
+
+import adapters
+from cs336_staff.hidden.drawn import drawn
+from cs336_staff.hidden.strategies import linears
+
+
+@pytest.mark.cases("linear/*")
+def test_hidden_linear(case):
+    case.check(adapters.run_linear(**case.inputs))
+
+
+@drawn(linears())
+def test_linear_of_any_shape(case):
+    case.check(adapters.run_linear(**case.inputs))
