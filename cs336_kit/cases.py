@@ -154,7 +154,10 @@ def load_wrong(fixtures: Path, name: str) -> dict[str, Outcomes]:
             outcomes.setdefault(mistake, {})[check[0] if check else "answer"] = x
         for mistake, signs in metadata["signs"].items():
             outcomes.setdefault(mistake, {}).update(signs)
-        return outcomes
+        order = ["answer", "gradients", *(f"gradient of {name}" for name in metadata["order"]), "inputs"]
+        return {
+            mistake: {check: found[check] for check in order if check in found} for mistake, found in outcomes.items()
+        }
 
 
 def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """The pytest plugin of the assignment: `@pytest.mark.cases`, failures in words, and verdicts for the board."""
 
 import json
+from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from cs336_kit.cases import Case, case_names, load_case
+from cs336_kit.diagnosis import Evidence, explain, load_mistakes, look
 from cs336_kit.failure import Failure, describe
 
 
@@ -17,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
+    config.pluginmanager.register(Diagnosis(), "diagnosis")
     if path := config.getoption("--verdicts"):
         config.pluginmanager.register(VerdictWriter(Path(path)), "verdicts")
 
@@ -42,10 +45,14 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.excinfo is not None and report.failed:
+    case = getattr(item, "funcargs", {}).get("case")
+    error = call.excinfo.value if call.excinfo is not None and report.failed else None
+    evidence = None
+    if isinstance(case, Case) and call.when == "call" and not report.skipped:
+        report.evidence = evidence = look(case, error)
+    if error is not None:
         place = (item.location[0], (item.location[1] or 0) + 1)
-        case = getattr(item, "funcargs", {}).get("case")
-        report.longrepr = describe(call.excinfo.value, case, item.config.rootpath, place)
+        report.longrepr = describe(error, case, evidence, item.config.rootpath, place)
     return report
 
 
@@ -57,8 +64,49 @@ def pytest_make_collect_report(
     report = yield
     if (call := getattr(report, "call", None)) and call.excinfo is not None and report.failed:
         error = call.excinfo.value.__cause__ or call.excinfo.value
-        report.longrepr = describe(error, None, collector.config.rootpath, (collector.nodeid, 1))
+        report.longrepr = describe(error, None, None, collector.config.rootpath, (collector.nodeid, 1))
     return report
+
+
+class Diagnosis:
+    """Names the mistakes when the run has ended, from what all its tests say.
+
+    Attributes:
+        explained: for each family of cases in which something failed, the ids of the mistakes that explain it.
+    """
+
+    def __init__(self) -> None:
+        self.evidence: list[Evidence] = []
+        self.failures: list[Failure] = []
+        self.explained: dict[str, list[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if evidence := getattr(report, "evidence", None):
+            self.evidence.append(evidence)
+            if isinstance(report.longrepr, Failure):
+                self.failures.append(report.longrepr)
+
+    @pytest.hookimpl(tryfirst=True)  # before the failures are printed and the verdicts are closed
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        known = load_mistakes(session.config.rootpath / session.config.getini("fixtures"))
+        families: dict[str, list[Evidence]] = defaultdict(list)
+        for evidence in self.evidence:
+            families[evidence.case.family].append(evidence)
+        self.explained = {
+            family: explain(found, self.evidence)
+            for family, found in families.items()
+            if not all(evidence.passed for evidence in found)
+        }
+        for failure in self.failures:
+            evidence = failure.evidence
+            if evidence is None:
+                continue
+            family = evidence.case.family
+            sure = [id for id in self.explained[family] if id in evidence.fits]
+            ruled_out = frozenset().union(*(each.contradicts for each in families[family]))
+            possible = [] if evidence.raised else sorted(evidence.fits - ruled_out)
+            failure.alone = not sure
+            failure.mistakes = [known[id] for id in sure or possible]
 
 
 class VerdictWriter:
@@ -84,6 +132,11 @@ class VerdictWriter:
         if report.when == "call" or report.failed:
             message = report.longrepr.headline if isinstance(report.longrepr, Failure) else ""
             self._write(ran=report.nodeid, passed=report.passed, message=message)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        diagnosis: Diagnosis = session.config.pluginmanager.get_plugin("diagnosis")
+        for family, mistakes in diagnosis.explained.items():
+            self._write(family=family, mistakes=mistakes)
 
 
 def _fixtures(item: pytest.Item) -> Path:

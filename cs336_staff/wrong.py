@@ -1,5 +1,6 @@
 """What each misconception gives on a case, as it is stored beside the right answer."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,35 @@ def wrong_outcomes(case: Case, call: str) -> dict[str, Outcomes]:
         if call in entry.adapters and (outcomes := dict(_outcomes(entry, case, call))):
             found[entry.id] = outcomes
     return found
+
+
+def packed(wrong: dict[str, Outcomes]) -> tuple[dict[str, Tensor], dict[str, dict[str, str]]]:
+    """The tensors under the names that `cs336_kit.cases.load_wrong` reads, and the words for the metadata."""
+    tensors: dict[str, Tensor] = {}
+    words: dict[str, dict[str, str]] = {}
+    for id, outcomes in wrong.items():
+        for check, outcome in outcomes.items():
+            if isinstance(outcome, Tensor):
+                tensors[f"wrong/{id}" if check == "answer" else f"wrong/{id}/{check}"] = outcome.contiguous()
+            else:
+                words.setdefault(id, {})[check] = outcome
+    return tensors, words
+
+
+def same_outcome(stored: Tensor | str | None, outcome: Tensor | str) -> bool:
+    """Whether two outcomes are the same up to the rounding of another processor."""
+    if isinstance(stored, Tensor) and isinstance(outcome, Tensor):
+        same_form = stored.shape == outcome.shape and stored.dtype == outcome.dtype
+        eps = torch.finfo(outcome.dtype).eps
+        largest = float(outcome.nan_to_num(0.0, 0.0, 0.0).abs().max())
+        return same_form and torch.allclose(stored, outcome, rtol=64 * eps, atol=64 * eps * largest, equal_nan=True)
+    return type(stored) is type(outcome) and stored == outcome
+
+
+def mistakes_as_json() -> str:
+    """What students read of the misconceptions: names, hints and sections."""
+    entries = {m.id: {"name": m.name, "hint": m.hint, "section": m.section} for m in CATALOGUE.values()}
+    return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 
 def _outcomes(entry: Misconception, case: Case, call: str) -> Iterator[tuple[str, Tensor | str]]:

@@ -13,9 +13,7 @@ batches = st.lists(st.integers(1, 3), max_size=3)
 
 
 @st.composite
-def softmaxes(
-    draw: st.DrawFn, dtypes: tuple[torch.dtype, ...] = FLOATS, gradients: tuple[str, ...] = ()
-) -> CaseSpec:
+def softmaxes(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...] = FLOATS, gradients: tuple[str, ...] = ()) -> CaseSpec:
     shape = draw(st.lists(sizes, min_size=1, max_size=4))
     dim = draw(st.integers(-len(shape), len(shape) - 1))
     scale = draw(st.sampled_from((1.0, 10.0) if gradients else (1.0, 30.0, 1000.0)))
@@ -63,9 +61,7 @@ def ropes(
 
 
 @st.composite
-def multiheads(
-    draw: st.DrawFn, batch: st.SearchStrategy[list[int]] = batches, min_sequence: int = 1
-) -> CaseSpec:
+def multiheads(draw: st.DrawFn, batch: st.SearchStrategy[list[int]] = batches, min_sequence: int = 1) -> CaseSpec:
     heads = draw(st.integers(1, 4))
     drawing = cases.multihead(
         *draw(batch), sequence=draw(st.integers(min_sequence, 5)), d_model=heads * draw(sizes), num_heads=heads

@@ -1,0 +1,99 @@
+"""A suite run in this process on adapters that staff wrote: the very tests and the very diagnosis of the students."""
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cs336_kit.failure import Failure
+from cs336_kit.plugin import Diagnosis
+from cs336_staff.misconceptions.parts import Adapter
+
+PUBLIC = Path("tests")
+HIDDEN = Path("cs336_staff/hidden")
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What became of one run.
+
+    Args:
+        passed: the ids of the tests that passed.
+        failures: the failures of the others by the ids of the tests.
+        explained: for each family of cases in which something failed, the ids of the misconceptions that were named.
+    """
+
+    passed: tuple[str, ...]
+    failures: dict[str, Failure]
+    explained: dict[str, list[str]]
+
+    @property
+    def named(self) -> set[str]:
+        """Every misconception that was named for a family."""
+        return {id for ids in self.explained.values() for id in ids}
+
+
+def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, *options: str) -> Rehearsal:
+    """Run a suite on the given adapters.
+
+    Args:
+        root: the folder of the assignment.
+        adapters: every `run_*` function.
+        suite: the folder of the tests, relative to the root.
+        options: more options of pytest.
+
+    Raises:
+        RuntimeError: the tests could not be collected.
+    """
+    listener, diagnosis = _Listener(), Diagnosis()
+    arguments = ["--quiet", "--rootdir", str(root), "-c", str(root / "pyproject.toml")]
+    # Without the types of the handout: adapters of staff are not annotated.
+    arguments += ["--override-ini", "addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider"]
+    output = io.StringIO()
+    with _as_module(adapters), contextlib.redirect_stdout(output):
+        status = pytest.main([*arguments, *options, str(root / suite)], plugins=[listener])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"the suite {suite} could not be run:\n{output.getvalue()}")
+    return Rehearsal(tuple(listener.passed), listener.failures, listener.explained)
+
+
+class _Listener:
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+        self.failures: dict[str, Failure] = {}
+        self.explained: dict[str, list[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if isinstance(report.longrepr, Failure):
+            self.failures[report.nodeid] = report.longrepr
+        elif report.when == "call" and report.passed:
+            self.passed.append(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        diagnosis: Diagnosis | None = session.config.pluginmanager.get_plugin("diagnosis")
+        assert diagnosis is not None
+        self.explained = diagnosis.explained
+
+
+@contextlib.contextmanager
+def _as_module(adapters: Mapping[str, Adapter]) -> Iterator[None]:
+    """The tests import `adapters`: let them find these."""
+    before = dict(sys.modules)
+    module = ModuleType("adapters")
+    vars(module).update(adapters)
+    sys.modules["adapters"] = module
+    try:
+        yield
+    finally:
+        # The test modules hold the adapters of this run: the next run imports them again.
+        for name in [name for name in sys.modules if name not in before]:
+            if name.partition(".")[0] in ("tests", "cs336_staff") and ".test_" in name:
+                del sys.modules[name]
+        sys.modules.pop("adapters")
+        if "adapters" in before:
+            sys.modules["adapters"] = before["adapters"]
