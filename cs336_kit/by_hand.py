@@ -9,6 +9,7 @@ from cs336_kit.cases import Case
 from cs336_kit.relations import weights
 
 MOST = 7
+NOTHING = 1e-3
 
 
 def by_hand(case: Case, answer: Tensor) -> list[str]:
@@ -32,7 +33,7 @@ def by_hand(case: Case, answer: Tensor) -> list[str]:
 def _slice(got: Tensor, wrong: Tensor) -> Iterator[str]:
     row = got[tuple(wrong.any(-1).nonzero()[0])]
     yield f"the first wrong slice along `dim`: {_numbers(row)}"
-    yield f"it sums to {row.sum():.4g}, and should to 1"
+    yield _sum("it sums", row, 1)
 
 
 def _query(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
@@ -50,9 +51,9 @@ def _query(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
     keys_allowed = allowed.nonzero().flatten().tolist()
     yield f"the smallest wrong row is query {list(place)}, which may attend to keys {keys_allowed}"
     yield f"your weights there: {_numbers(row)}"
-    yield f"they sum to {row.sum():.4g}, and should to {int(allowed.any())}"
-    if not allowed.all():
-        yield f"forbidden keys have {row[~allowed].abs().sum():.4g} of them, and should have 0"
+    yield _sum("that sums", row, int(allowed.any()))
+    if (forbidden := float(row[~allowed].abs().sum())) > NOTHING:
+        yield f"keys that are forbidden have {forbidden:.3g} of it, and should have 0"
 
 
 def _pair(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
@@ -62,6 +63,11 @@ def _pair(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
     yield f"the first wrong pair is {component // 2} of the vector at {place}"
     yield f"{_numbers(given)} became {_numbers(came)}"
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation keeps it"
+
+
+def _sum(what: str, row: Tensor, right: int) -> str:
+    total = float(row.sum())
+    return f"{what} to {total:.4g}, " + ("as it should" if abs(total - right) < NOTHING else f"and should to {right}")
 
 
 def _numbers(row: Tensor) -> str:

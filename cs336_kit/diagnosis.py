@@ -5,6 +5,7 @@ that failed there and contradicts no test that passed.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,8 @@ MISTAKES_FILE = "misconceptions.json"
 
 # Two programs with the same mistake differ by their rounding, which a mistake may make larger.
 SLACK = 10
+# One mistake among several is suspected from this many tests on.
+FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,16 @@ def explain(problem: Sequence[Evidence], everything: Iterable[Evidence]) -> list
 
     least = min(map(misfit, candidates))
     return sorted(mistake for mistake in candidates if misfit(mistake) == least)
+
+
+def suspect(evidence: Evidence, problem: Sequence[Evidence]) -> list[str]:
+    """The ids of the mistakes that explain one test, where none explains all that failed in its problem.
+
+    One test, or one in half precision, proves little: a suspect explains `FEWEST` and contradicts none.
+    """
+    ruled_out = frozenset().union(*(each.contradicts for each in problem))
+    times = Counter(id for each in problem if not each.raised for id in each.fits)
+    return sorted(id for id in evidence.fits - ruled_out if times[id] >= FEWEST)
 
 
 def _same_word(case: Case, check: str, word: str | None) -> frozenset[str]:

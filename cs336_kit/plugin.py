@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cs336_kit.cases import Case, case_names, load_case
-from cs336_kit.diagnosis import Evidence, explain, load_mistakes, look
+from cs336_kit.diagnosis import Evidence, explain, load_mistakes, look, suspect
 from cs336_kit.failure import Failure, describe
 
 
@@ -103,10 +103,8 @@ class Diagnosis:
                 continue
             family = evidence.case.family
             sure = [id for id in self.explained[family] if id in evidence.fits]
-            ruled_out = frozenset().union(*(each.contradicts for each in families[family]))
-            possible = [] if evidence.raised else sorted(evidence.fits - ruled_out)
             failure.alone = not sure
-            failure.mistakes = [known[id] for id in sure or possible]
+            failure.mistakes = [known[id] for id in sure or suspect(evidence, families[family])]
 
 
 class VerdictWriter:

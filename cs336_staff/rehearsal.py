@@ -50,7 +50,7 @@ def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, 
     Raises:
         RuntimeError: the tests could not be collected.
     """
-    listener, diagnosis = _Listener(), Diagnosis()
+    listener = _Listener()
     arguments = ["--quiet", "--rootdir", str(root), "-c", str(root / "pyproject.toml")]
     # Without the types of the handout: adapters of staff are not annotated.
     arguments += ["--override-ini", "addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider"]
