@@ -9,7 +9,6 @@ from cs336_kit.cases import Case
 from cs336_kit.relations import weights
 
 MOST = 7
-NOTHING = 1e-3
 
 
 def by_hand(case: Case, answer: Tensor) -> list[str]:
@@ -21,22 +20,23 @@ def by_hand(case: Case, answer: Tensor) -> list[str]:
     wrong = (got - expected).abs() > case.tolerance["answer"]
     if not wrong.any():
         return []
+    nothing = max(1e-4, 16 * torch.finfo(case.dtype).eps)  # what rounding may leave of a weight
     if "dim" in case.inputs:
-        return list(_slice(got.movedim(case.dim, -1), wrong.movedim(case.dim, -1)))
+        return list(_slice(got.movedim(case.dim, -1), wrong.movedim(case.dim, -1), nothing))
     if case.family == "attention":
-        return list(_query(case, got, wrong))
+        return list(_query(case, got, wrong, nothing))
     if case.family == "rope":
         return list(_pair(case, got, wrong))
     return []
 
 
-def _slice(got: Tensor, wrong: Tensor) -> Iterator[str]:
+def _slice(got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
     row = got[tuple(wrong.any(-1).nonzero()[0])]
     yield f"the first wrong slice along `dim`: {_numbers(row)}"
-    yield _sum("it sums", row, 1)
+    yield _sum("it sums", row, 1, nothing)
 
 
-def _query(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
+def _query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
     V = case.V.detach()
     found = weights(got.to(V.dtype), V)
     if found is None:
@@ -51,9 +51,9 @@ def _query(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
     keys_allowed = allowed.nonzero().flatten().tolist()
     yield f"the smallest wrong row is query {list(place)}, which may attend to keys {keys_allowed}"
     yield f"your weights there: {_numbers(row)}"
-    yield _sum("that sums", row, int(allowed.any()))
-    if (forbidden := float(row[~allowed].abs().sum())) > NOTHING:
-        yield f"keys that are forbidden have {forbidden:.3g} of it, and should have 0"
+    yield _sum("they sum", row, int(allowed.any()), nothing)
+    if (forbidden := float(row[~allowed].abs().sum())) > nothing:
+        yield f"keys that are forbidden have {forbidden:.3g} of that, and should have 0"
 
 
 def _pair(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
@@ -65,9 +65,9 @@ def _pair(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation keeps it"
 
 
-def _sum(what: str, row: Tensor, right: int) -> str:
+def _sum(what: str, row: Tensor, right: int, nothing: float) -> str:
     total = float(row.sum())
-    return f"{what} to {total:.4g}, " + ("as it should" if abs(total - right) < NOTHING else f"and should to {right}")
+    return f"{what} to {total:.4g}, " + ("as expected" if abs(total - right) < nothing else f"and should to {right}")
 
 
 def _numbers(row: Tensor) -> str:

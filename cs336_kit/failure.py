@@ -112,8 +112,9 @@ def describe(
         return Failure(str(error), place)
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
-        answered = case is not None and case.checks[-1] == "answer" and isinstance(error.outcome, Tensor)
-        hand = by_hand(case, error.outcome) if answered else []
+        hand = []
+        if case is not None and case.checks[-1] == "answer" and isinstance(error.outcome, Tensor):
+            hand = by_hand(case, error.outcome)
         return Failure(headline, place, details, evidence, hand, inputs)
     if isinstance(error, AssertionError) and not frames:
         # pytest adds the asserted expression below the message of a plain assert.

@@ -9,7 +9,7 @@ import pytest
 
 from cs336_kit.cases import Case, case_names, load_case
 from cs336_kit.diagnosis import Evidence, explain, load_mistakes, look, suspect
-from cs336_kit.failure import Failure, describe
+from cs336_kit.failure import Failure, describe, naming
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,9 +19,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
-    config.pluginmanager.register(Diagnosis(), "diagnosis")
+    diagnosis = Diagnosis()
+    config.pluginmanager.register(diagnosis, "diagnosis")
     if path := config.getoption("--verdicts"):
-        config.pluginmanager.register(VerdictWriter(Path(path)), "verdicts")
+        config.pluginmanager.register(VerdictWriter(Path(path), diagnosis), "verdicts")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -41,22 +42,6 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    case = getattr(item, "funcargs", {}).get("case")
-    error = call.excinfo.value if call.excinfo is not None and report.failed else None
-    evidence = None
-    if isinstance(case, Case) and call.when == "call" and not report.skipped:
-        report.evidence = evidence = look(case, error)
-    if error is not None:
-        place = (item.location[0], (item.location[1] or 0) + 1)
-        report.longrepr = describe(error, case, evidence, item.config.rootpath, place)
-    return report
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
@@ -72,19 +57,32 @@ class Diagnosis:
     """Names the mistakes when the run has ended, from what all its tests say.
 
     Attributes:
+        evidence: one for each test that ran on a case.
+        failures: by the id of the test.
         explained: for each family of cases in which something failed, the ids of the mistakes that explain it.
     """
 
     def __init__(self) -> None:
         self.evidence: list[Evidence] = []
-        self.failures: list[Failure] = []
+        self.failures: dict[str, Failure] = {}
         self.explained: dict[str, list[str]] = {}
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if evidence := getattr(report, "evidence", None):
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        case = getattr(item, "funcargs", {}).get("case")
+        error = call.excinfo.value if call.excinfo is not None and report.failed else None
+        evidence = None
+        if isinstance(case, Case) and call.when == "call" and not isinstance(error, NotImplementedError):
+            evidence = look(case, error)
             self.evidence.append(evidence)
-            if isinstance(report.longrepr, Failure):
-                self.failures.append(report.longrepr)
+        if error is not None:
+            place = (item.location[0], (item.location[1] or 0) + 1)
+            failure = describe(error, case, evidence, item.config.rootpath, place)
+            report.longrepr = self.failures[item.nodeid] = failure
+        return report
 
     @pytest.hookimpl(tryfirst=True)  # before the failures are printed and the verdicts are closed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -97,7 +95,7 @@ class Diagnosis:
             for family, found in families.items()
             if not all(evidence.passed for evidence in found)
         }
-        for failure in self.failures:
+        for failure in self.failures.values():
             evidence = failure.evidence
             if evidence is None:
                 continue
@@ -110,8 +108,9 @@ class Diagnosis:
 class VerdictWriter:
     """Writes each verdict as soon as it is known, so that a crash loses none that came before it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, diagnosis: Diagnosis) -> None:
         self.path = path
+        self.diagnosis = diagnosis
 
     def _write(self, **line: object) -> None:
         with self.path.open("a", encoding="utf-8") as file:
@@ -131,10 +130,11 @@ class VerdictWriter:
             message = report.longrepr.headline if isinstance(report.longrepr, Failure) else ""
             self._write(ran=report.nodeid, passed=report.passed, message=message)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        diagnosis: Diagnosis = session.config.pluginmanager.get_plugin("diagnosis")
-        for family, mistakes in diagnosis.explained.items():
-            self._write(family=family, mistakes=mistakes)
+    def pytest_sessionfinish(self) -> None:
+        for test, failure in self.diagnosis.failures.items():
+            if failure.mistakes:
+                named = [mistake.id for mistake in failure.mistakes]
+                self._write(named=test, mistakes=named, lines=list(naming(failure.mistakes, failure.alone)))
 
 
 def _fixtures(item: pytest.Item) -> Path:

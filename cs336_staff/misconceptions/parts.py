@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -16,6 +17,7 @@ from torch import Tensor
 from cs336_staff.correct import linear_of_torch, rotate_pairs, softmax_by_definition
 
 Adapter = Callable[..., Tensor]
+Part = Callable[..., Any]
 
 SECTIONS = {
     "softmax": "2 Softmax",
@@ -84,7 +86,7 @@ def in_rope(id: str, name: str, hint: str, rotate: Adapter, sign: str = "") -> M
     return Misconception(id, name, hint, "rope", adapters, sign)
 
 
-def in_multihead(id: str, name: str, hint: str, **parts: Adapter) -> Misconception:
+def in_multihead(id: str, name: str, hint: str, **parts: Part) -> Misconception:
     """Multi-head attention in which one of the keyword arguments of `multihead` is wrong."""
     return Misconception(id, name, hint, "multihead_self_attention", _multihead_adapters(**parts))
 
@@ -96,7 +98,7 @@ def _with_attention(attention: Adapter) -> dict[str, Adapter]:
     }
 
 
-def _multihead_adapters(**parts: Adapter) -> dict[str, Adapter]:
+def _multihead_adapters(**parts: Part) -> dict[str, Adapter]:
     wrong = partial(multihead, **parts)
     return {"run_multihead_self_attention": wrong, "run_multihead_self_attention_with_rope": wrong}
 
@@ -166,16 +168,16 @@ def multihead(
     token_positions: Tensor | None = None,
     theta: float | None = None,
     *,
-    linear: Adapter = linear,
-    weights: Adapter = lambda Q, K, V, num_heads: (Q, K, V),
-    split: Adapter = split,
-    rotate: Adapter = rotate,
-    positions: Adapter = count_positions,
-    turn: Adapter = turn,
-    mask: Adapter = causal,
-    attention: Adapter = attention,
-    merge: Adapter = merge,
-    output: Adapter | None = None,
+    linear: Part = linear,
+    weights: Part = lambda Q, K, V, num_heads: (Q, K, V),
+    split: Part = split,
+    rotate: Part = rotate,
+    positions: Part = count_positions,
+    turn: Part = turn,
+    mask: Part = causal,
+    attention: Part = attention,
+    merge: Part = merge,
+    output: Part | None = None,
     **sizes: int,
 ) -> Tensor:
     """Causal multi-head self-attention of given parts, in the order in which they are used."""

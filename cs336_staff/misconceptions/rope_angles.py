@@ -10,6 +10,10 @@ from cs336_staff.misconceptions.parts import Misconception, in_rope, rotate
 HINT = "By which angle is pair i rotated at position 1? Work it out for the first, the second and the last pair."
 
 
+def usual_angles(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    return positions.unsqueeze(-1) * theta ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+
+
 def turned(x: Tensor, angles: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     cos, sin = angles.cos().to(dtype).to(x.dtype), angles.sin().to(dtype).to(x.dtype)
     even, odd = x[..., 0::2], x[..., 1::2]
@@ -27,8 +31,7 @@ def exponent(id: str, name: str, exponents: Callable[[Tensor, int], Tensor]) -> 
 
 
 def half_precision(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    frequencies = theta ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
-    return turned(x, positions.unsqueeze(-1) * frequencies, torch.bfloat16)
+    return turned(x, usual_angles(x, positions, theta), torch.bfloat16)
 
 
 ENTRIES = (

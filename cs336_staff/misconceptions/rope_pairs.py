@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from cs336_staff.correct import _angles
 from cs336_staff.misconceptions.parts import in_rope
+from cs336_staff.misconceptions.rope_angles import usual_angles
 
 HINT = "Which two components of the vector are rotated together, and where do they go afterwards?"
 
@@ -15,20 +15,21 @@ def rotated(first: Tensor, second: Tensor, angles: Tensor) -> tuple[Tensor, Tens
 
 
 def half_split(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    return torch.cat(rotated(*x.chunk(2, -1), _angles(x, positions, theta)), -1)
+    first, second = x.chunk(2, -1)
+    return torch.cat(rotated(first, second, usual_angles(x, positions, theta)), -1)
 
 
 def not_interleaved(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    return torch.cat(rotated(x[..., 0::2], x[..., 1::2], _angles(x, positions, theta)), -1)
+    return torch.cat(rotated(x[..., 0::2], x[..., 1::2], usual_angles(x, positions, theta)), -1)
 
 
 def swapped_pairs(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    odd, even = rotated(x[..., 0::2], x[..., 1::2], _angles(x, positions, theta))
+    odd, even = rotated(x[..., 0::2], x[..., 1::2], usual_angles(x, positions, theta))
     return torch.stack((even, odd), -1).flatten(-2)
 
 
 def without_minus(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    angles = _angles(x, positions, theta)
+    angles = usual_angles(x, positions, theta)
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack(
         (even * angles.cos() + odd * angles.sin(), even * angles.sin() + odd * angles.cos()), -1
