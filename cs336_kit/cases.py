@@ -25,7 +25,7 @@ class CaseError(Exception):
     """A case file is missing or damaged; the message says which and what to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # nobody wants to read every tensor
 class Case:
     """One stored call of an adapter.
 

@@ -53,7 +53,10 @@ def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, 
     listener = _Listener()
     arguments = ["--quiet", "--rootdir", str(root), "-c", str(root / "pyproject.toml")]
     # Without the types of the handout: adapters of staff are not annotated.
-    arguments += ["--override-ini", "addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider"]
+    arguments += [
+        "--override-ini",
+        "addopts=--import-mode=importlib --tb=native -p cs336_kit.plugin -p no:cacheprovider -p no:unraisableexception",
+    ]
     output = io.StringIO()
     with _as_module(adapters), contextlib.redirect_stdout(output):
         status = pytest.main([*arguments, *options, str(root / suite)], plugins=[listener])
