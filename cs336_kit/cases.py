@@ -104,7 +104,7 @@ class Case:
     @property
     def gradients(self) -> list[str]:
         """The inputs whose gradients are stored."""
-        return [what.removeprefix("gradient of ") for what in self.expected if what != "answer"]
+        return [name for name in self.inputs if f"gradient of {name}" in self.expected]
 
     @property
     def dtype(self) -> torch.dtype:

@@ -102,7 +102,8 @@ def look(case: Case, error: BaseException | None) -> Evidence:
         if _fails_first(outcomes, check)
         and isinstance(stored := outcomes[check], Tensor)
         and _same(error.outcome, stored, expected, tolerance, inputs.get("mask"))
-    } or {mistake for sign in found for mistake in _same_word(case, check, sign)}
+    }
+    fits.update(*(_same_word(case, check, sign) for sign in found))
     return Evidence(case, passed=False, fits=frozenset(fits), relations=tuple(found.values()))
 
 

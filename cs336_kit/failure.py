@@ -84,7 +84,7 @@ def naming(mistakes: list[Mistake], alone: bool) -> Iterator[str]:
         yield f"{len(mistakes)} known mistakes would fail this test like this; run the whole problem to tell which."
         return
     if alone:
-        yield "Other tests of this problem fail in another way, but this one looks like this:"
+        yield "More than one thing is wrong in this problem; this test looks like this:"
     for number, mistake in enumerate(mistakes):
         yield f"{'Or: ' if number else ''}{mistake.name[0].upper()}{mistake.name[1:]}."
         yield f"  Think: {mistake.hint}"

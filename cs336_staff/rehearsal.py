@@ -16,6 +16,8 @@ from cs336_staff.misconceptions.parts import Adapter
 
 PUBLIC = Path("tests")
 HIDDEN = Path("cs336_staff/hidden")
+# What holds adapters: the tests of both suites, and the module itself.
+SUITE_MODULES = ("adapters", "tests.test_", "cs336_staff.hidden.test_")
 
 
 @dataclass(frozen=True)
@@ -85,18 +87,17 @@ class _Listener:
 
 @contextlib.contextmanager
 def _as_module(adapters: Mapping[str, Adapter]) -> Iterator[None]:
-    """The tests import `adapters`: let them find these."""
-    before = dict(sys.modules)
+    """The tests import `adapters`: let them find these, also if they were imported before with others."""
+
+    def taken_out() -> dict[str, ModuleType]:
+        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(SUITE_MODULES)}
+
+    before = taken_out()
     module = ModuleType("adapters")
     vars(module).update(adapters)
     sys.modules["adapters"] = module
     try:
         yield
     finally:
-        # The test modules hold the adapters of this run: the next run imports them again.
-        for name in [name for name in sys.modules if name not in before]:
-            if name.partition(".")[0] in ("tests", "cs336_staff") and ".test_" in name:
-                del sys.modules[name]
-        sys.modules.pop("adapters")
-        if "adapters" in before:
-            sys.modules["adapters"] = before["adapters"]
+        taken_out()
+        sys.modules.update(before)
