@@ -117,10 +117,10 @@ class Case:
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
-    """The names of the cases under `fixtures` that match, "attention/3d-*", in order."""
-    return sorted(
-        path.relative_to(fixtures).with_suffix("").as_posix() for path in fixtures.glob(f"{pattern}.safetensors")
-    )
+    """The names of the cases under `fixtures` that match, "attention/3d-*"; other dtypes last, as they tell less."""
+    paths = fixtures.glob(f"{pattern}.safetensors")
+    names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
+    return sorted(names, key=lambda name: ("float" in name, name))
 
 
 def load_case(fixtures: Path, name: str) -> Case:

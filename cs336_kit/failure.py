@@ -87,8 +87,8 @@ def naming(mistakes: list[Mistake], alone: bool) -> Iterator[str]:
         yield "More than one thing is wrong in this problem; this test looks like this:"
     for number, mistake in enumerate(mistakes):
         yield f"{'Or: ' if number else ''}{mistake.name[0].upper()}{mistake.name[1:]}."
-        yield f"  Think: {mistake.hint}"
-        yield f"  Read:  docs/assignment.md, section {mistake.section}"
+    yield from dict.fromkeys(f"  Think: {mistake.hint}" for mistake in mistakes)
+    yield from dict.fromkeys(f"  Read:  docs/assignment.md, section {mistake.section}" for mistake in mistakes)
 
 
 def describe(
