@@ -1,9 +1,10 @@
 """Cases: the stored inputs and right answers that the tests run on."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from cs336_kit.compare import compare
+from cs336_kit.compare import WrongAnswer, compare
 
 METADATA = "case"
+
+# For each check of a case that a mistake fails, in the order of the checks, what the mistake gives there: a tensor, or
+# a word where the numbers differ from one program to the next ("raises", or one of `cs336_kit.relations.SIGNS`).
+Outcomes = dict[str, Tensor | str]
 
 
 class CaseError(Exception):
     """A case file is missing or damaged; the message says which and what to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # nobody wants to read every tensor
 class Case:
     """One stored call of an adapter.
 
@@ -32,6 +37,8 @@ class Case:
         cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
         expected: the right answers in float64: "answer", and "gradient of Q" and so on where gradients are stored.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
+        wrong: reads what known mistakes give, by the id of the mistake; those that pass every check are left out.
+        checks: the checks made so far; when one fails, the last.
     """
 
     name: str
@@ -39,6 +46,13 @@ class Case:
     cotangent: Tensor | None
     expected: dict[str, Tensor]
     tolerance: dict[str, float]
+    wrong: Callable[[], dict[str, Outcomes]] = dict
+    checks: list[str] = field(default_factory=list, init=False)
+
+    @property
+    def family(self) -> str:
+        """What the case is about: "softmax", "attention", "linear", "rope" or "multihead"."""
+        return self.name.partition("/")[0].partition("-")[0]
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -57,35 +71,56 @@ class Case:
         """
         leaves = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor) and x.requires_grad}
         self.check(answer)
-        assert answer.requires_grad, (
-            "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach(), .data, "
-            ".item(), .numpy(), torch.tensor(...) or torch.no_grad() in your code"
-        )
+        self.checks.append("gradients")
+        if not answer.requires_grad:
+            raise WrongAnswer(
+                "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach(), "
+                ".data, .item(), .numpy(), torch.tensor(...) or torch.no_grad() in your code",
+                "detached",
+            )
         gradients = torch.autograd.grad(answer, list(leaves.values()), self.cotangent, allow_unused=True)
         for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
-            assert gradient is not None, f"the answer does not depend on {name}: its gradient is missing"
+            if gradient is None:
+                self.checks.append(f"gradient of {name}")
+                raise WrongAnswer(f"the answer does not depend on {name}: its gradient is missing", "missing")
             self._compare(gradient, f"gradient of {name}", leaf.dtype)
+
+    @contextmanager
+    def unchanged_inputs(self) -> Iterator[None]:
+        """Fail if what happens inside changes an input."""
+        tensors = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor)}
+        before = {name: x.clone() for name, x in tensors.items()}
+        yield
+        self.checks.append("inputs")
+        for name, x in tensors.items():
+            if not torch.equal(x, before[name]):
+                raise WrongAnswer(f"{name} was changed: look for an operation in place, such as x /= ...", "changed")
 
     def require_gradients(self) -> None:
         """Mark the inputs whose gradients are stored."""
-        for name in self.expected:
-            if name != "answer":
-                self.inputs[name.removeprefix("gradient of ")].requires_grad_()
+        for name in self.gradients:
+            self.inputs[name].requires_grad_()
+
+    @property
+    def gradients(self) -> list[str]:
+        """The inputs whose gradients are stored."""
+        return [name for name in self.inputs if f"gradient of {name}" in self.expected]
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype that the answer should have: that of the first floating-point input."""
+        """The dtype of the inputs, which answers should have too."""
         return next(x.dtype for x in self.inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
 
     def _compare(self, answer: Any, what: str, dtype: torch.dtype) -> None:
+        self.checks.append(what)
         compare(answer, self.expected[what], dtype, self.tolerance[what], what)
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
-    """The names of the cases under `fixtures` that match, "attention/3d-*", in order."""
-    return sorted(
-        path.relative_to(fixtures).with_suffix("").as_posix() for path in fixtures.glob(f"{pattern}.safetensors")
-    )
+    """The names of the cases under `fixtures` that match, "attention/3d-*"; other dtypes last, as they tell less."""
+    paths = fixtures.glob(f"{pattern}.safetensors")
+    names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
+    return sorted(names, key=lambda name: ("float" in name, name))
 
 
 def load_case(fixtures: Path, name: str) -> Case:
@@ -94,7 +129,7 @@ def load_case(fixtures: Path, name: str) -> Case:
     Raises:
         CaseError: the file is missing or damaged.
     """
-    with _reading(fixtures, name) as (tensors, metadata):
+    with _reading(fixtures, name, "input/", "expected/", "cotangent") as (tensors, metadata):
         stored = {key.removeprefix("input/"): x for key, x in tensors.items() if key.startswith("input/")}
         return Case(
             name=name,
@@ -102,7 +137,27 @@ def load_case(fixtures: Path, name: str) -> Case:
             cotangent=tensors.get("cotangent"),
             expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
             tolerance=metadata["tolerance"],
+            wrong=partial(load_wrong, fixtures, name),
         )
+
+
+def load_wrong(fixtures: Path, name: str) -> dict[str, Outcomes]:
+    """What known mistakes give on one case, as `Case.wrong` documents it.
+
+    Raises:
+        CaseError: the file is missing or damaged.
+    """
+    with _reading(fixtures, name, "wrong/") as (tensors, metadata):
+        outcomes: dict[str, Outcomes] = {}
+        for key, x in tensors.items():
+            _, mistake, *check = key.split("/")
+            outcomes.setdefault(mistake, {})[check[0] if check else "answer"] = x
+        for mistake, signs in metadata["signs"].items():
+            outcomes.setdefault(mistake, {}).update(signs)
+        order = ["answer", "gradients", *(f"gradient of {name}" for name in metadata["order"]), "inputs"]
+        return {
+            mistake: {check: found[check] for check in order if check in found} for mistake, found in outcomes.items()
+        }
 
 
 def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
@@ -116,11 +171,12 @@ def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _reading(fixtures: Path, name: str) -> Iterator[tuple[dict[str, Tensor], dict[str, Any]]]:
+def _reading(fixtures: Path, name: str, *prefixes: str) -> Iterator[tuple[dict[str, Tensor], dict[str, Any]]]:
     path = fixtures / f"{name}.safetensors"
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            keys = [key for key in file.keys() if key.startswith(prefixes)]  # noqa: SIM118 (no mapping)
+            tensors = {key: file.get_tensor(key) for key in keys}
             metadata = json.loads(file.metadata()[METADATA])
         yield tensors, metadata
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:

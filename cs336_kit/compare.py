@@ -1,5 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -7,7 +8,16 @@ from torch import Tensor
 
 
 class WrongAnswer(AssertionError):
-    """An answer is not the right one; the message says how."""
+    """An answer is not the right one; the message says how.
+
+    Args:
+        message: what is wrong; lines after the first give numbers of the case.
+        outcome: what is held against known mistakes: the tensor that came, or a word ("detached").
+    """
+
+    def __init__(self, message: str, outcome: Tensor | str | None = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float, what: str = "answer") -> None:
@@ -27,25 +37,40 @@ def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float,
         hint = ": is a `return` missing?" if answer is None else ""
         raise WrongAnswer(f"the {what} is {_article(type(answer).__name__)}, expected a tensor{hint}")
     if answer.shape != expected.shape:
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(expected.shape)}")
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(expected.shape)}", answer)
     if answer.dtype != dtype:
-        raise WrongAnswer(f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs")
+        raise WrongAnswer(
+            f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", answer
+        )
 
-    answer = answer.detach().double()
-    bad = ~answer.isfinite()
+    wide = answer.detach().double()
+    bad = ~wide.isfinite()
     if bad.any():
         count = f"{int(bad.sum())} of {bad.numel()} places"
-        raise WrongAnswer(f"the {what} is NaN or infinite in {count}, first at {_index(bad.byte())}")
-    error = (answer - expected).abs()
+        where = f"{count}, first at {_index(bad.byte())}"
+        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), answer)
+    error = (wide - expected).abs()
     wrong = error > tolerance
     if wrong.any():
         where = _index(error)
         place = tuple(where)
-        raise WrongAnswer(
-            f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places\n"
-            f"largest error {error[place]:.2g} at {where}: got {answer[place]:.6g}, expected {expected[place]:.6g}\n"
-            f"that is {error[place] / tolerance:,.0f} times the tolerance of {tolerance:.0e}"
+        lines = (
+            f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
+            f"largest error {error[place]:.2g} at {where}: got {wide[place]:.6g}, expected {expected[place]:.6g}",
+            f"that is {error[place] / tolerance:,.0f} times the tolerance of {tolerance:.0e}",
+            *_places(wrong),
         )
+        raise WrongAnswer("\n".join(lines), answer)
+
+
+def _places(wrong: Tensor) -> Iterator[str]:
+    """For each axis along which some indices are right throughout: those that are not."""
+    for axis, size in enumerate(wrong.shape):
+        others = [other for other in range(wrong.ndim) if other != axis]
+        indices = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
+        if len(indices) < size:
+            shown = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
+            yield f"only at {shown} along axis {axis}, the others of its {size} are right"
 
 
 def _index(x: Tensor) -> list[int]:

@@ -1,5 +1,7 @@
 """What a student sees of a test that failed: the mistake and their own lines, without a frame of pytest's or ours."""
 
+import linecache
+import textwrap
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,39 +11,96 @@ from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 from torch import Tensor
 
+from cs336_kit.by_hand import by_hand
 from cs336_kit.cases import Case, CaseError
 from cs336_kit.compare import WrongAnswer
+from cs336_kit.diagnosis import Evidence, Mistake
+from cs336_kit.wiring import in_plain_words
 
 NOT_THE_STUDENTS = ("tests", "cs336_kit", ".venv")
+WIDTH = 78
+# More mistakes than this fit because the case is small, not because anything is known.
+MOST_MISTAKES = 3
 
 
 class Failure(TerminalRepr):
-    """The text of one failure; the first line is the one that summaries show.
+    """One failure as data, and its text.
 
     Args:
-        headline: what is wrong.
-        details: the lines below it.
+        headline: what is wrong; the line that summaries show. It says nothing about the inputs or the right answer.
         place: the file and line that the summary points to.
+        details: the numbers or the student's lines.
+        evidence: what the test says about known mistakes, if it ran on a case.
+        hand: rows to check by hand when no mistake is known.
+        inputs: what the case is.
+
+    Attributes:
+        mistakes: the known mistakes that this is, as far as the whole run can tell; set when the run ends.
+        alone: whether they explain this test and not all that failed with it.
     """
 
-    def __init__(self, headline: str, details: list[str], place: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        headline: str,
+        place: tuple[str, int],
+        details: list[str] | None = None,
+        evidence: Evidence | None = None,
+        hand: list[str] | None = None,
+        inputs: list[str] | None = None,
+    ) -> None:
         self.headline = headline
-        self.details = details
         self.reprcrash = ReprFileLocation(*place, headline)  # pytest's short summary reads this
+        self.details = details or []
+        self.evidence = evidence
+        self.hand = hand or []
+        self.inputs = inputs or []
+        self.mistakes: list[Mistake] = []
+        self.alone = False
 
     def toterminal(self, tw: TerminalWriter) -> None:
-        tw.line(self.headline, red=True, bold=True)
-        for line in self.details:
-            tw.line(f"  {line}")
+        for line in textwrap.wrap(self.headline, WIDTH):
+            tw.line(line, red=True, bold=True)
+        _write(tw, self.details)
+        named = list(naming(self.mistakes, self.alone))
+        if named:
+            tw.line()
+            _write(tw, named, bold=True)
+        elif self.evidence is not None and not self.evidence.raised:
+            tw.line()
+            _write(tw, self.evidence.relations or ["No known mistake gives this answer.", *self.hand])
+        if self.inputs:
+            tw.line()
+            _write(tw, self.inputs)
 
 
-def describe(error: BaseException, case: Case | None, root: Path, place: tuple[str, int]) -> Failure:
+def naming(mistakes: list[Mistake], alone: bool) -> Iterator[str]:
+    """The lines that name a mistake, ask the question that leads to it and say where to read on.
+
+    They say nothing about the inputs or the right answer.
+    """
+    if not mistakes:
+        return
+    if len(mistakes) > MOST_MISTAKES:
+        yield f"{len(mistakes)} known mistakes would fail this test like this; run the whole problem to tell which."
+        return
+    if alone:
+        yield "More than one thing is wrong in this problem; this test looks like this:"
+    for number, mistake in enumerate(mistakes):
+        yield f"{'Or: ' if number else ''}{mistake.name[0].upper()}{mistake.name[1:]}."
+    yield from dict.fromkeys(f"  Think: {mistake.hint}" for mistake in mistakes)
+    yield from dict.fromkeys(f"  Read:  docs/assignment.md, section {mistake.section}" for mistake in mistakes)
+
+
+def describe(
+    error: BaseException, case: Case | None, evidence: Evidence | None, root: Path, place: tuple[str, int]
+) -> Failure:
     """Put an exception that ended a test into words.
 
     Args:
         error: the exception. One that was raised in another process has its text as `student_error` and its frames as
             `student_frames`.
         case: what the test ran on, if it ran on a case.
+        evidence: what the test says about known mistakes.
         root: the folder of the assignment; frames below it are the student's unless they are the kit's or a test's.
         place: file and line of the test.
     """
@@ -49,23 +108,28 @@ def describe(error: BaseException, case: Case | None, root: Path, place: tuple[s
     inputs = [] if case is None else list(_inputs(case))
     if isinstance(error, NotImplementedError):
         what = f"write {frames[-1].name} in {frames[-1].filename}" if frames else str(error)
-        return Failure(f"not implemented yet: {what}", [], place)
+        return Failure(f"not implemented yet: {what}", place)
     if isinstance(error, CaseError):
-        return Failure(str(error), [], place)
+        return Failure(str(error), place)
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
-        return Failure(headline, [*details, *inputs], place)
+        hand = []
+        if case is not None and case.checks[-1] == "answer" and isinstance(error.outcome, Tensor):
+            hand = by_hand(case, error.outcome)
+        return Failure(headline, place, details, evidence, hand, inputs)
     if isinstance(error, AssertionError) and not frames:
         # pytest adds the asserted expression below the message of a plain assert.
-        return Failure(str(error).splitlines()[0], inputs, place)
+        return Failure(str(error).splitlines()[0], place, inputs=inputs)
 
     text = getattr(error, "student_error", None) or "".join(traceback.format_exception_only(error))
     headline, *details = text.strip().splitlines()
     if isinstance(error, SyntaxError):  # the place and the line come first, the message last
         headline, *details = details[-1], headline, *details[:-1]
+    if plain := in_plain_words(error):
+        details = plain
     for frame in frames:
         details += [f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"]
-    return Failure(headline, [*details, *inputs], place)
+    return Failure(headline, place, details, evidence, inputs=inputs)
 
 
 def _student_frames(error: BaseException, root: Path) -> Iterator[traceback.FrameSummary]:
@@ -74,16 +138,26 @@ def _student_frames(error: BaseException, root: Path) -> Iterator[traceback.Fram
         code = frame.f_code
         path = Path(code.co_filename)
         if path.is_relative_to(root) and path.relative_to(root).parts[0] not in NOT_THE_STUDENTS:
-            yield traceback.FrameSummary(path.relative_to(root).as_posix(), lineno, code.co_qualname)
+            name, line = path.relative_to(root).as_posix(), linecache.getline(str(path), lineno)
+            yield traceback.FrameSummary(name, lineno, code.co_qualname, line=line)
 
 
 def _inputs(case: Case) -> Iterator[str]:
-    """One line for each input: its shape and dtype, or its value."""
+    """One line for each input and for the answer: its shape and dtype, or its value."""
+    expected = f"{tuple(case.expected['answer'].shape)} {case.dtype}".replace("torch.", "")
+    rows = {**{name: _shown(value) for name, value in case.inputs.items()}, "expected": expected}
     yield f"the case is {case.name}:"
-    width = max(len(name) for name in case.inputs)
-    for name, value in case.inputs.items():
-        yield f"  {name:<{width}}  {_shown(value)}"
+    width = max(map(len, rows))
+    for name, shown in rows.items():
+        yield f"  {name:<{width}}  {shown}"
 
 
 def _shown(value: Any) -> str:
     return f"{tuple(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)
+
+
+def _write(tw: TerminalWriter, lines: Any, **markup: bool) -> None:
+    for line in lines:
+        indent = "  " + " " * (len(line) - len(line.lstrip()))
+        for wrapped in textwrap.wrap(line.strip(), WIDTH - len(indent), subsequent_indent="  ") or [""]:
+            tw.line(f"{indent}{wrapped}", **markup)

@@ -62,15 +62,20 @@ def attention(
     kv_batch: tuple[int, ...] | None = None,
     mask: str | None = None,
     scale: float = 1.0,
+    shift: float = 0.0,
     dtype: torch.dtype = torch.float32,
 ) -> Callable[[Generator], Inputs]:
-    """`mask` names one of `MASKS`; `scale` is the standard deviation of the logits."""
+    """`mask` names one of `MASKS`; `scale` is the spread of one query's logits, `shift` that of their levels."""
 
     def draw(generator: Generator) -> Inputs:
         others = batch if kv_batch is None else kv_batch
         Q = torch.randn(*batch, queries, d_k, generator=generator) * scale
         K = torch.randn(*others, keys, d_k, generator=generator)
         V = torch.randn(*others, keys, d_v, generator=generator)
+        if shift:
+            # The first component of every key is 1: that of a query moves all its logits.
+            K[..., 0] = 1.0
+            Q[..., 0] *= shift * math.sqrt(d_k)
         drawn = None if mask is None else MASKS[mask](batch, queries, keys, generator)
         return {"Q": Q.to(dtype), "K": K.to(dtype), "V": V.to(dtype), "mask": drawn}
 
@@ -231,6 +236,7 @@ PUBLIC: list[CaseSpec] = [
             "3d-square": attention(4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
             "3d-square-causal": attention(4, queries=4, keys=4, d_k=4, d_v=4, mask="causal"),
             "3d-large-logits": attention(2, mask="random", scale=1e4),
+            "3d-queries-far-apart": attention(2, mask="random", shift=1e4, dtype=torch.float64),
             "3d-one-token": attention(2, queries=1, keys=1),
             "3d-in-float16": attention(2, mask="random", dtype=torch.float16),
             "3d-in-bfloat16": attention(2, mask="random", dtype=torch.bfloat16),

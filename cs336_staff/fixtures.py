@@ -12,10 +12,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cs336_kit.cases import METADATA, Case, CaseError, case_names, load_case, load_metadata
+from cs336_kit.cases import METADATA, Case, CaseError, Outcomes, case_names, load_case, load_metadata
+from cs336_kit.diagnosis import MISTAKES_FILE
 from cs336_staff import references
 from cs336_staff.cases import CaseSpec
 from cs336_staff.correct import CORRECT
+from cs336_staff.wrong import mistakes_as_json, packed, same_outcome, wrong_outcomes
 
 GENERATOR_VERSION = 1
 
@@ -42,9 +44,11 @@ def write_fixtures(folder: Path, specs: Sequence[CaseSpec], release_seed: int | 
     """
     for stray in set(case_names(folder, "**/*")) - {spec.name for spec in specs}:
         (folder / f"{stray}.safetensors").unlink()
+    (folder / MISTAKES_FILE).write_text(mistakes_as_json(), encoding="utf-8")
     for spec in specs:
         seed = crc32(spec.name.encode() if release_seed is None else f"{release_seed} {spec.name}".encode())
         case = make_case(spec, seed)
+        wrong_tensors, signs = packed(wrong_outcomes(case, spec.call))
         # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
         tensors = {key: x.contiguous() for key, x in case.inputs.items() if isinstance(x, Tensor)}
         metadata = {
@@ -56,11 +60,13 @@ def write_fixtures(folder: Path, specs: Sequence[CaseSpec], release_seed: int | 
             "torch": torch.__version__,
             "sha256": _sha256(tensors),
             "tolerance": case.tolerance,
+            "signs": signs,
         }
         stored = {f"input/{key}": x for key, x in tensors.items()}
         stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
         if case.cotangent is not None:
             stored["cotangent"] = case.cotangent
+        stored |= wrong_tensors
         path = folder / f"{spec.name}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         # One key: safetensors writes several in an order that differs from run to run.
@@ -72,14 +78,15 @@ def check_fixtures(folder: Path, specs: Sequence[CaseSpec]) -> Iterator[str]:
     names = {spec.name for spec in specs}
     for stray in sorted(set(case_names(folder, "**/*")) - names):
         yield f"{stray}: no case of this name is known"
+    if not (folder / MISTAKES_FILE).exists() or (folder / MISTAKES_FILE).read_text("utf-8") != mistakes_as_json():
+        yield f"{MISTAKES_FILE}: not what the catalogue says"
     for spec in specs:
         try:
             case = load_case(folder, spec.name)
             metadata = load_metadata(folder, spec.name)
+            yield from (f"{spec.name}: {complaint}" for complaint in _complaints(spec, case, metadata))
         except CaseError as error:
             yield f"{spec.name}: {error}"
-            continue
-        yield from (f"{spec.name}: {complaint}" for complaint in _complaints(spec, case, metadata))
 
 
 def _complaints(spec: CaseSpec, case: Case, metadata: dict[str, Any]) -> Iterator[str]:
@@ -98,6 +105,16 @@ def _complaints(spec: CaseSpec, case: Case, metadata: dict[str, Any]) -> Iterato
             yield f"the stored {what} is not what the reference gives"
         if max(spreads[what].values()) > case.tolerance[what]:
             yield f"the tolerance of the {what} refuses a right implementation"
+    yield from _complaints_about_wrong(case, wrong_outcomes(case, spec.call))
+
+
+def _complaints_about_wrong(case: Case, outcomes: dict[str, Outcomes]) -> Iterator[str]:
+    stored = case.wrong()
+    for id in sorted(stored.keys() ^ outcomes.keys()):
+        yield f"wrong/{id} is {'stored' if id in stored else 'missing'}, and should {'not ' if id in stored else ''}be"
+    for id in stored.keys() & outcomes.keys():
+        if not all(same_outcome(stored[id].get(check), x) for check, x in outcomes[id].items()):
+            yield f"the stored wrong/{id} is not what the misconception gives"
 
 
 def answers(call: str, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None) -> dict[str, Tensor]:

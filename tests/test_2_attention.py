@@ -1,7 +1,6 @@
 """Attention. You write `scaled_dot_product_attention` in cs336_basics/nn/functional.py, and its adapter."""
 
 import pytest
-import torch
 
 import adapters
 
@@ -45,9 +44,5 @@ def test_scaled_dot_product_attention_without_a_mask_argument(case):
 
 @pytest.mark.cases("attention/3d-causal")
 def test_scaled_dot_product_attention_leaves_its_inputs_alone(case):
-    before = {name: tensor.clone() for name, tensor in case.inputs.items()}
-    adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask)
-    for name, tensor in case.inputs.items():
-        assert torch.equal(tensor, before[name]), (
-            f"attention changed {name}: an operation in place, such as {name} /= ..."
-        )
+    with case.unchanged_inputs():
+        adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask)

@@ -252,6 +252,7 @@ def _grade_and_exit(
                         seen |= new
                 if not hidden:  # what it prints from here on may spell hidden inputs
                     about |= {"stdout": worker.stdout, "stderr": worker.stderr, "missing": sorted(worker.missing)}
+            about["mistakes"] = {test: [asdict(each) for each in found] for test, found in suite.mistakes().items()}
             _say(pipe, about=about)
     except BaseException as error:
         _say(pipe, fault=f"{type(error).__name__}: {error}")

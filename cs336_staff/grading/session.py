@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 from _pytest.runner import runtestprotocol
 
-from cs336_kit.failure import Failure, describe
+from cs336_kit.failure import Failure
 from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
 from cs336_staff.grading.explain import for_student, mark_student_frames
 from cs336_staff.grading.submission import Submission
@@ -16,10 +16,7 @@ STUDENTS_DOING = (AssertionError, pytest.fail.Exception, StudentError, WorkerSto
 
 
 class KeepErrors:
-    """A pytest plugin: a report of a failure has the exception, the case and the kit's words for it.
-
-    They are its attributes `error` and `case`, and its `longrepr`.
-    """
+    """A pytest plugin: a report has what ended the test and the case as its attributes `error` and `case`."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -27,12 +24,10 @@ class KeepErrors:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         error = call.excinfo.value if call.excinfo else None
         if isinstance(error, StudentError):
-            mark_student_frames(error)
+            mark_student_frames(error)  # before the kit puts it in words
         report = yield
-        case = getattr(error, "case", item.funcargs.get("case"))
-        if error is not None:
-            report.longrepr = describe(error, case, item.config.rootpath, (item.location[0], item.location[1] or 0))
-        report.error, report.case = error, case  # type: ignore[attr-defined]
+        report.error = error  # type: ignore[attr-defined]
+        report.case = getattr(error, "case", item.funcargs.get("case"))  # type: ignore[attr-defined]
         return report
 
 
@@ -52,9 +47,10 @@ def run(item: pytest.Function, following: pytest.Function | None, hidden: bool, 
     if broken is None:
         return Verdict(item.name, "passed", seconds)
     error: BaseException | None = getattr(broken, "error", None)
-    details = str(broken.longrepr)
-    if not isinstance(broken.longrepr, Failure) or not isinstance(error, STUDENTS_DOING):
-        return Verdict(item.name, "error", seconds, "this test could not be graded", details)
+    failure = broken.longrepr
+    if not isinstance(failure, Failure) or not isinstance(error, STUDENTS_DOING):
+        return Verdict(item.name, "error", seconds, "this test could not be graded", str(failure))
     outcome: Outcome = "violation" if isinstance(error, ProtocolViolation) else "failed"
-    message = for_student(error, broken.longrepr, getattr(broken, "case", None), submission) if hidden else details
+    details = "\n".join([failure.headline, *failure.details, *failure.inputs])
+    message = for_student(error, failure, getattr(broken, "case", None), submission) if hidden else details
     return Verdict(item.name, outcome, seconds, message, details)

@@ -62,6 +62,8 @@ class Suite:
         self.seed = release.seed
         self.sha256 = _sha256(root)
         self.adapters = adapters
+        self.diagnosis: Diagnosis = session.config.pluginmanager.getplugin("diagnosis")
+        self.known = load_mistakes(root / "fixtures")
         # Public tests first: what a submission prints before it meets a hidden input may be shown to its student.
         number = {test: i for i, problem in enumerate(self.problems.values()) for test in problem.tests}
         items = [item for item in session.items if isinstance(item, pytest.Function)]
@@ -81,6 +83,12 @@ class Suite:
         items = [self.items[test.name] for test in tests]
         for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
             yield test, run(item, following, test.hidden, worker.submission)
+
+    def mistakes(self) -> dict[str, list[Mistake]]:
+        """The known mistakes that explain the tests that failed, by the name of the test, once all have run."""
+        self.diagnosis.conclude(self.known)
+        failures = {name: self.diagnosis.failures.get(item.nodeid) for name, item in self.items.items()}
+        return {name: failure.mistakes for name, failure in failures.items() if failure and failure.mistakes}
 
 
 def with_suite(root: Path, use: Callable[[Suite], None]) -> None:

@@ -31,7 +31,7 @@ def lay_out(folder: Path, addition: str) -> Path:
 
 def test_the_archive_grades_a_submission(tmp_path):
     autograder = lay_out(tmp_path, "def run_linear(d_in, d_out, weights, in_features):\n    return in_features")
-    finished = subprocess.run(  # noqa: S603
+    finished = subprocess.run(
         ["/bin/bash", autograder / "run_autograder"], capture_output=True, text=True, check=False, timeout=300
     )
     assert finished.returncode == 0, finished.stderr
