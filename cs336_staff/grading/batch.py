@@ -156,6 +156,10 @@ class _Batch:
             content = submission.sha256
         except Refused as refused:
             submission, content = refused, _content_of_refused(path)
+        except OSError as error:
+            self.progress.done += 1
+            self.progress.faults.append(Fault(name, f"cannot be read: {error}"))
+            return
         attempt = _Attempt(name, path, content, number, started, clock)
         if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
             self.progress.already += 1

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -29,7 +30,7 @@ class KeepErrors:
         if isinstance(error, StudentError):
             mark_student_frames(error)
         report = yield
-        case = getattr(error, "case", item.funcargs.get("case"))
+        case: Any = getattr(error, "case", item.funcargs.get("case"))
         if error is not None:
             report.longrepr = describe(error, case, item.config.rootpath, (item.location[0], item.location[1] or 0))
         report.error, report.case = error, case  # type: ignore[attr-defined]
