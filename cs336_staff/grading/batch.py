@@ -27,7 +27,7 @@ from cs336_staff.grading.plan import Planned
 from cs336_staff.grading.report import safe_name, write_reports
 from cs336_staff.grading.sandbox import Sandbox
 from cs336_staff.grading.submission import Refused, Submission, take_in
-from cs336_staff.grading.suite import Suite
+from cs336_staff.grading.suite import Named, Suite
 from cs336_staff.grading.verdict import Verdict
 
 ATTEMPTS = 3
@@ -156,6 +156,10 @@ class _Batch:
             content = submission.sha256
         except Refused as refused:
             submission, content = refused, _content_of_refused(path)
+        except OSError as error:
+            self.progress.done += 1
+            self.progress.faults.append(Fault(name, f"cannot be read: {error}"))
+            return
         attempt = _Attempt(name, path, content, number, started, clock)
         if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
             self.progress.already += 1
@@ -206,9 +210,9 @@ class _Batch:
             self.progress.faults.append(Fault(attempt.name, fault))
 
     def _record(self, attempt: _Attempt, verdicts: list[Verdict], about: dict[str, Any]) -> None:
-        forbidden = about.get("forbidden", {})
+        forbidden, named = about.get("forbidden", {}), about.get("named", {})
         rows = [
-            _row(test, verdict, forbidden.get(test.problem))
+            _row(test, verdict, forbidden.get(test.problem), named.get(test.name))
             for test, verdict in zip(self.suite.planned, verdicts, strict=True)
         ]
         achieved = self.sandbox.achieved
@@ -252,7 +256,7 @@ def _grade_and_exit(
                         seen |= new
                 if not hidden:  # what it prints from here on may spell hidden inputs
                     about |= {"stdout": worker.stdout, "stderr": worker.stderr, "missing": sorted(worker.missing)}
-            about["mistakes"] = {test: [asdict(each) for each in found] for test, found in suite.mistakes().items()}
+            about["named"] = suite.named()
             _say(pipe, about=about)
     except BaseException as error:
         _say(pipe, fault=f"{type(error).__name__}: {error}")
@@ -260,9 +264,11 @@ def _grade_and_exit(
         os._exit(0)
 
 
-def _row(test: Planned, verdict: Verdict, forbidden: list[str] | None) -> Row:
-    """A test that passed by a call that its problem forbids is a violation."""
+def _row(test: Planned, verdict: Verdict, forbidden: list[str] | None, named: Named | None) -> Row:
+    """A test that passed by a call that its problem forbids is a violation; one that failed may have a name."""
     outcome, message = verdict.outcome, verdict.message
+    if outcome == "failed" and named:
+        message = "\n".join([*named["lines"], "", message])
     if outcome == "passed" and forbidden:
         outcome, message = "violation", "passed, but not by your own work:\n" + "\n".join(forbidden)
     return Row(test.name, test.problem, test.hidden, test.points, outcome, verdict.seconds, message, verdict.details)

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 import torch
 
 from cs336_kit.assignment import load_problems
+from cs336_kit.diagnosis import load_mistakes
+from cs336_kit.failure import naming
+from cs336_kit.plugin import Diagnosis
 from cs336_staff.grading.client import Worker
 from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
 from cs336_staff.grading.proxy import Adapters
@@ -30,6 +33,13 @@ class Call:
     name: str
     arguments: tuple[Any, ...]
     answer: Any = None
+
+
+class Named(TypedDict):
+    """The known mistakes that explain a failed test: their ids, and lines for the student without a hidden value."""
+
+    ids: list[str]
+    lines: list[str]
 
 
 class RememberingAdapters(Adapters):
@@ -62,7 +72,9 @@ class Suite:
         self.seed = release.seed
         self.sha256 = _sha256(root)
         self.adapters = adapters
-        self.diagnosis: Diagnosis = session.config.pluginmanager.getplugin("diagnosis")
+        diagnosis = session.config.pluginmanager.get_plugin("diagnosis")
+        assert isinstance(diagnosis, Diagnosis)
+        self.diagnosis = diagnosis
         self.known = load_mistakes(root / "fixtures")
         # Public tests first: what a submission prints before it meets a hidden input may be shown to its student.
         number = {test: i for i, problem in enumerate(self.problems.values()) for test in problem.tests}
@@ -84,11 +96,15 @@ class Suite:
         for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
             yield test, run(item, following, test.hidden, worker.submission)
 
-    def mistakes(self) -> dict[str, list[Mistake]]:
-        """The known mistakes that explain the tests that failed, by the name of the test, once all have run."""
+    def named(self) -> dict[str, Named]:
+        """For tests that failed, by name: the known mistakes that explain them, once all tests have run."""
         self.diagnosis.conclude(self.known)
         failures = {name: self.diagnosis.failures.get(item.nodeid) for name, item in self.items.items()}
-        return {name: failure.mistakes for name, failure in failures.items() if failure and failure.mistakes}
+        return {
+            name: Named(ids=[each.id for each in failure.mistakes], lines=list(naming(failure.mistakes, failure.alone)))
+            for name, failure in failures.items()
+            if failure and failure.mistakes
+        }
 
 
 def with_suite(root: Path, use: Callable[[Suite], None]) -> None:

@@ -1,6 +1,6 @@
 """The hidden suite: it accepts every right implementation, and each of its properties refuses a wrong one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def fails(name: str, adapters: dict[str, Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) -> str:
+def fails(name: str, adapters: Mapping[str, Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) -> str:
     """The first failure of the hidden test `name`, called on these adapters; "" if it passes."""
     module, test = TESTS[name]
     monkeypatch.setattr(module, "adapters", SimpleNamespace(**adapters))

@@ -30,7 +30,8 @@ SUBMISSIONS = {
     "    return torch.nn.functional.linear(in_features, weights)",
     "in-place": "right_linear = run_linear\ndef run_linear(d_in, d_out, weights, in_features):\n"
     "    answer = right_linear(d_in, d_out, weights, in_features)\n    in_features += 1\n    return answer",
-    "returns-none": "def run_softmax(in_features, dim):\n    pass\ndef run_rope(*arguments, **more):\n    return [1, 2]",
+    "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
+    "def run_rope(*arguments, **more):\n    return [1, 2]",
     "remembers": "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
     "    first.append(in_query_or_key)\n    return first[0]",
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
