@@ -25,6 +25,7 @@ class Verdict:
         passed: whether it passed.
         message: the headline of the failure.
         details: the lines below it.
+        named: lines that name the known mistake, where the whole run knows it.
     """
 
     test: str
@@ -32,6 +33,7 @@ class Verdict:
     passed: bool
     message: str = ""
     details: str = ""
+    named: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _next_step(scores: list[Score]) -> Iterable[Text]:
             where = f"{failure.test}[{failure.case}]" if failure.case else failure.test
             yield Text.assemble("\nNext: ", (where, "bold"))
             yield Text(indent(failure.message, "  "), "red")
-            if failure.details:
-                yield Text(indent(failure.details, "    "))
+            if failure.named or failure.details:
+                yield Text(indent(failure.named or failure.details, "    "), "bold" if failure.named else "")
             yield Text(f"  uv run pytest -x -k {failure.test}", "cyan")
             return

@@ -58,13 +58,17 @@ def read_verdicts(path: Path, ending: str) -> list[Verdict]:
     if broken := dict.fromkeys(line["broken"] for line in lines if "broken" in line):
         raise SuiteError("\n\n".join(broken))
     ran = {line["ran"]: line for line in lines if "ran" in line}
-    return list(_verdicts([line for line in lines if "planned" in line], ran, ending))
+    named = {line["named"]: "\n".join(line["lines"]) for line in lines if "named" in line}
+    return list(_verdicts([line for line in lines if "planned" in line], ran, named, ending))
 
 
-def _verdicts(planned: list[dict[str, Any]], ran: dict[str, dict[str, Any]], ending: str) -> Iterable[Verdict]:
+def _verdicts(
+    planned: list[dict[str, Any]], ran: dict[str, dict[str, Any]], named: dict[str, str], ending: str
+) -> Iterable[Verdict]:
     for line in planned:
-        if result := ran.get(line["planned"]):
-            yield Verdict(line["test"], line["case"], result["passed"], result["message"], result["details"])
+        test, case, name = line["test"], line["case"], line["planned"]
+        if result := ran.get(name):
+            yield Verdict(test, case, result["passed"], result["message"], result["details"], named.get(name, ""))
         else:
-            yield Verdict(line["test"], line["case"], False, ending)
+            yield Verdict(test, case, False, ending)
             ending = NOT_RUN

@@ -114,7 +114,7 @@ def describe(
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
         hand = []
-        if case is not None and case.checks[-1] == "answer" and isinstance(error.outcome, Tensor):
+        if case is not None and case.checks[-1:] == ["answer"] and isinstance(error.outcome, Tensor):
             hand = by_hand(case, error.outcome)
         return Failure(headline, place, details, evidence, hand, inputs)
     if isinstance(error, AssertionError) and not frames:

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 # Imported for nothing but time: the tests, or what students write, would import them in every run.
 import beartype  # noqa: F401
@@ -32,7 +32,7 @@ import torch
 import torch.fx.experimental.symbolic_shapes
 
 from cs336_kit.failure import describe
-from cs336_kit.plugin import VerdictWriter
+from cs336_kit.plugin import Diagnosis, VerdictWriter
 
 
 class Warm:
@@ -56,19 +56,24 @@ class Warm:
         line = next(self.lines, None)
         if line is None:
             os._exit(0)
-        self._prepare(session, json.loads(line))
+        diagnosis = session.config.pluginmanager.get_plugin("diagnosis")
+        assert isinstance(diagnosis, Diagnosis)
+        command = json.loads(line)
+        verdicts = VerdictWriter(Path(command["verdicts"]), diagnosis)
+        self._prepare(session, command["tests"], verdicts)
         yield
+        diagnosis.pytest_sessionfinish(session)
+        verdicts.pytest_sessionfinish()
         os._exit(0)  # torch would take its time to go
 
-    def _prepare(self, session: pytest.Session, command: dict[str, Any]) -> None:
-        verdicts = VerdictWriter(Path(command["verdicts"]))
+    def _prepare(self, session: pytest.Session, tests: list[str], verdicts: VerdictWriter) -> None:
         session.config.pluginmanager.register(verdicts)
-        session.items[:] = [item for item in session.items if item.name.partition("[")[0] in command["tests"]]
+        session.items[:] = [item for item in session.items if item.name.partition("[")[0] in tests]
         try:
             importlib.invalidate_caches()
             importlib.reload(self.adapters)
         except BaseException as error:  # exit() among them
-            verdicts.broken(describe(error, None, session.config.rootpath, ("adapters.py", 1)))
+            verdicts.broken(describe(error, None, None, session.config.rootpath, ("adapters.py", 1)))
             session.items.clear()
         else:
             verdicts.pytest_collection_finish(session)

@@ -32,10 +32,11 @@ def drawn(specs: st.SearchStrategy[CaseSpec]) -> Callable[[Property], Callable[[
 
     def decorate(test: Property) -> Callable[[], None]:
         def attempt(case: Case) -> None:
+            fresh = _fresh(case)
             try:
-                test(_fresh(case))
+                test(fresh)
             except Exception as error:
-                error.case = case  # type: ignore[attr-defined]
+                error.case = fresh  # type: ignore[attr-defined]
                 raise
 
         examples = functools.cache(lambda: _examples(cases))
