@@ -22,10 +22,17 @@ SPECS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fixtures")
+    write_fixtures(folder, SPECS)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_fixtures(tmp_path, SPECS)
-    return tmp_path
+def folder(written: Path, tmp_path: Path) -> Path:
+    """Two cases of one's own, to be damaged."""
+    return shutil.copytree(written, tmp_path / "fixtures")
 
 
 def change(path: Path, tensors: dict[str, torch.Tensor] | None = None, **metadata: object) -> None:
@@ -62,9 +69,7 @@ def test_a_wrong_answer_is_found(folder: Path) -> None:
 
 def test_a_wrong_gradient_is_found(folder: Path) -> None:
     change(folder / "attention/one.safetensors", {"expected/gradient of Q": torch.zeros(2, 5, 11, dtype=torch.float64)})
-    assert list(check_fixtures(folder, SPECS)) == [
-        "attention/one: the stored gradient of Q is not what the reference gives"
-    ]
+    assert "attention/one: the stored gradient of Q is not what the reference gives" in check_fixtures(folder, SPECS)
 
 
 def test_changed_inputs_are_found(folder: Path) -> None:
@@ -74,9 +79,7 @@ def test_changed_inputs_are_found(folder: Path) -> None:
 
 def test_a_tolerance_that_refuses_right_answers_is_found(folder: Path) -> None:
     change(folder / "attention/two.safetensors", tolerance={"answer": 1e-9})
-    assert list(check_fixtures(folder, SPECS)) == [
-        "attention/two: the tolerance of the answer refuses a right implementation"
-    ]
+    assert "attention/two: the tolerance of the answer refuses a right implementation" in check_fixtures(folder, SPECS)
 
 
 def test_another_generator_is_found(folder: Path) -> None:

@@ -16,6 +16,13 @@ ROOT = Path(__file__).parents[3]
 Run = Callable[..., Adapters]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A sandbox takes seconds to start, and hundreds of tests use one."""
+    for item in items:
+        if "sandbox" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 def start(layer: sandboxes.Layer) -> sandboxes.Sandbox:
     """Start `layer`, or skip where it does not work; CI must not skip."""
     try:

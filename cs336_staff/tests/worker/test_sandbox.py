@@ -322,6 +322,7 @@ def test_descriptors_are_not_lost(sandbox: Sandbox, run: Run) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_has_ended_says_so() -> None:
     sandbox = start("process")
     sandbox.close()
@@ -329,6 +330,7 @@ def test_a_sandbox_that_has_ended_says_so() -> None:
         sandbox.fork(1, 1 << 30)
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_ends_during_a_call_is_not_the_submissions_fault() -> None:
     with start("process") as sandbox:
         adapters = Adapters(ROOT / "adapters.py")
