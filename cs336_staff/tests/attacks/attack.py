@@ -37,6 +37,11 @@ class Attack:
         """The name of its report."""
         return safe_name(self.path.name)
 
+    @property
+    def neighbour(self) -> str:
+        """The name of the honest submission that is graded after it."""
+        return f"after-{Path(self.name).stem[:80]}.py"
+
 
 def find_attacks(folder: Path) -> Iterator[Attack]:
     """Every attack; those that are no single file are made in `folder`."""

@@ -33,9 +33,8 @@ def main(layer: sandbox.Layer, folder: Path) -> None:
     (folder / "made").mkdir(parents=True)
     paths = []
     for attack in find_attacks(folder / "made"):
-        after = folder / f"after-{attack.name}"
-        shutil.copyfile(Path(__file__).with_name("honest.py"), after.with_suffix(".py"))
-        paths += [attack.path, after.with_suffix(".py")]
+        shutil.copyfile(Path(__file__).with_name("honest.py"), folder / attack.neighbour)
+        paths += [attack.path, folder / attack.neighbour]
 
     def use(suite: Suite) -> None:
         suite.planned = [test for test in suite.planned if test.name in TESTS]

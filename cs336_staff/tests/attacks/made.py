@@ -17,19 +17,6 @@ def pytest_runtest_makereport(item, call):
     call.excinfo = None
     return (yield)
 """
-SHADOWING = """
-class safe_open:
-    def __init__(self, path, framework):
-        import builtins
-        self.file = builtins.open(path, "rb")
-    def __enter__(self): return self
-    def __exit__(self, *_): self.file.close()
-    def metadata(self): return {"case": '{"arguments": {"dim": 0}}'}
-    def keys(self): return ["input/in_features", "expected/answer"]
-    def get_tensor(self, key):
-        import torch
-        return torch.zeros(3)
-"""
 BROKEN = "raise ImportError('shadowed')\n"
 MAKERS: list[Callable[[Path, Path], Path]] = []
 
@@ -133,16 +120,6 @@ def pytest_ini(folder: Path, root: Path) -> Path:
     report: the answer is wrong
     """
     return tree(folder / "pytest_ini", {"adapters.py": WRONG, "pytest.ini": "[pytest]\naddopts = --collect-only\n"})
-
-
-@attack
-def shadowed_reader(folder: Path, root: Path) -> Path:
-    """Bring a module named like the library that reads the stored cases, by which every expected value is 0.
-
-    plain: forged
-    report: the answer is wrong
-    """
-    return tree(folder / "shadowed_reader", {"adapters.py": WRONG, "safetensors.py": SHADOWING})
 
 
 @attack

@@ -6,6 +6,7 @@ Each attack is laid in a folder of its own below FOLDER beside public softmax te
 its own, and pytest runs in a fork of this process. The grade is pytest's exit status: 0 is full marks.
 """
 
+import gc
 import json
 import os
 import re
@@ -111,6 +112,7 @@ def main(folder: Path) -> None:
     (folder / "made").mkdir(parents=True)
     torch.set_num_threads(1)  # threads do not survive a fork
     honest = Attack(Path(__file__).with_name("honest.py"), "be honest", "forged", "")
+    gc.freeze()  # what is here already need not be collected at the end of every fork
     outcomes: dict[str, Outcome] = {}
     for attack in [honest, *find_attacks(folder / "made")]:
         try:
@@ -122,7 +124,6 @@ def main(folder: Path) -> None:
             run_pytest(folder / attack.name)
         seconds = SECONDS_OF_A_HANG if attack.plain == "hung" else SECONDS
         outcomes[attack.name] = outcome_of(pid, folder / attack.name / "output", seconds)
-        import time; print(attack.name[:50], outcomes[attack.name], attack.plain, time.strftime("%X"), flush=True)
     (folder / "outcomes.json").write_text(json.dumps(outcomes))
     assert outcomes.pop(honest.name) == "forged", "an honest submission does not pass the plain run"
     for name, outcome in outcomes.items():
