@@ -54,7 +54,7 @@ class Submission:
         return digest.hexdigest()
 
     def line(self, file: str, number: int) -> str:
-        """One line of the source, without its indentation and without its end if it is long; empty where there is none."""
+        """One line of the source, without its indentation, cut off if it is long; empty where there is none."""
         lines = self._lines.get(file, [])
         return lines[number - 1].strip()[:MAX_LINE] if 0 < number <= len(lines) else ""
 

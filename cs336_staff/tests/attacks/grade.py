@@ -29,7 +29,7 @@ LIMITS = Limits(call_seconds=3, call_cpu_seconds=3, seconds=6, cpu_seconds=6, me
 
 def main(layer: sandbox.Layer, folder: Path) -> None:
     """Write a gradebook and reports to FOLDER/results; exit status 77 if `layer` does not work here."""
-    os.environ["CS336_STAFF_TOKEN"] = "secret"
+    os.environ["CS336_STAFF_TOKEN"] = "not for students"  # noqa: S105
     (folder / "made").mkdir(parents=True)
     paths = []
     for attack in find_attacks(folder / "made"):

@@ -108,7 +108,7 @@ def outcome_of(pid: int, output: Path, seconds: float) -> Outcome:
 
 def main(folder: Path) -> None:
     """Run every attack, write `outcomes.json` and print how many forge the run."""
-    os.environ["CS336_STAFF_TOKEN"] = "secret"
+    os.environ["CS336_STAFF_TOKEN"] = "not for students"  # noqa: S105
     (folder / "made").mkdir(parents=True)
     torch.set_num_threads(1)  # threads do not survive a fork
     honest = Attack(Path(__file__).with_name("honest.py"), "be honest", "forged", "")

@@ -4,6 +4,7 @@ plain: reached
 report: ModuleNotFoundError
 """
 
+
 def run_softmax(in_features, dim):
     import importlib
 
