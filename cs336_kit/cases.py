@@ -48,7 +48,7 @@ class Case:
 
     def check(self, answer: Any) -> None:
         """Fail, with what is wrong, unless `answer` is the right one."""
-        self._compare(answer, "answer", self._dtype())
+        self._compare(answer, "answer", self.dtype)
 
     def check_gradients(self, answer: Any) -> None:
         """Fail, with what is wrong, unless the gradients of `answer` with respect to the inputs are right.
@@ -72,7 +72,9 @@ class Case:
             if name != "answer":
                 self.inputs[name.removeprefix("gradient of ")].requires_grad_()
 
-    def _dtype(self) -> torch.dtype:
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that the answer should have: that of the first floating-point input."""
         return next(x.dtype for x in self.inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
 
     def _compare(self, answer: Any, what: str, dtype: torch.dtype) -> None:

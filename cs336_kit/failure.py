@@ -61,6 +61,8 @@ def describe(error: BaseException, case: Case | None, root: Path, place: tuple[s
 
     text = getattr(error, "student_error", None) or "".join(traceback.format_exception_only(error))
     headline, *details = text.strip().splitlines()
+    if isinstance(error, SyntaxError):  # the place and the line come first, the message last
+        headline, *details = details[-1], headline, *details[:-1]
     for frame in frames:
         details += [f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"]
     return Failure(headline, [*details, *inputs], place)

@@ -72,3 +72,27 @@ def grade(
 
     course = command.Class(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
     sys.exit(command.grade(submission, out, sandbox, jobs or os.cpu_count() or 1, rerun, course))
+
+
+@staff.command()
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
+def gradescope(output: Path) -> None:
+    """Write the autograder that Gradescope runs."""
+    from cs336_staff.gradescope import write_autograder
+
+    write_autograder(find_root(Path.cwd()), output)
+    click.echo(f"{output} written; its README says what the container needs")
+
+
+@staff.command()
+@click.argument("submission", type=click.Path(exists=True, path_type=Path))
+@click.argument("test")
+@click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "process", "none"]), default="auto")
+def reproduce(submission: Path, test: str, sandbox: "Layer | Literal['auto']") -> None:
+    """Run one TEST of one SUBMISSION again and print inputs, answer and reference.
+
+    TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
+    """
+    from cs336_staff.grading import reproduce
+
+    reproduce.reproduce(submission, test, sandbox)

@@ -21,8 +21,14 @@ def test_any_batch_scaled_dot_product_attention(case):
     case.check(adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask))
 
 
-@pytest.mark.cases("attention-gradients/*")
+@pytest.mark.cases("attention-gradients/3d-*")
 def test_scaled_dot_product_attention_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask))
+
+
+@pytest.mark.cases("attention-gradients/4d-*")
+def test_4d_scaled_dot_product_attention_gradients(case):
     case.require_gradients()
     case.check_gradients(adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask))
 

@@ -5,6 +5,7 @@ the gradebook is whole, and what is not is graded when the batch is run again.
 """
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -131,6 +132,8 @@ class _Batch:
     def run(self, names: dict[str, Path], jobs: int, rerun: bool, show: Callable[[Progress], None]) -> Progress:
         self.progress = Progress(tuple(names))
         self.waiting.extend((name, path, 1) for name, path in names.items())
+        gc.collect()
+        gc.freeze()  # a fork that collects garbage copies every page that it looks at
         try:
             while self.waiting or self.forks:
                 if self.waiting and len(self.forks) < jobs:
@@ -153,6 +156,10 @@ class _Batch:
             content = submission.sha256
         except Refused as refused:
             submission, content = refused, _content_of_refused(path)
+        except OSError as error:
+            self.progress.done += 1
+            self.progress.faults.append(Fault(name, f"cannot be read: {error}"))
+            return
         attempt = _Attempt(name, path, content, number, started, clock)
         if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
             self.progress.already += 1
@@ -165,6 +172,9 @@ class _Batch:
             read, write = os.pipe()
             pid = os.fork()
             if pid == 0:
+                # Whoever held the end that is read would keep this process writing when the batch is dead.
+                for pipe in (read, *self.forks):
+                    os.close(pipe)
                 _grade_and_exit(self.suite, self.sandbox, submission, self.limits, write)
             os.close(write)
             self.forks[read] = _Fork(attempt, pid)
@@ -291,10 +301,10 @@ def _content_of_refused(path: Path) -> str:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Hold the lock of `out`; the kernel lets go of it however this process ends."""
+    """Hold the lock of `out`; the kernel lets go of it however this process ends, and no fork inherits it."""
     with (out / ".lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BatchError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
         yield

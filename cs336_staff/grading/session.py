@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from cs336_kit.failure import Failure
+from cs336_kit.failure import Failure, describe
 from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
 from cs336_staff.grading.explain import for_student, mark_student_frames
 from cs336_staff.grading.submission import Submission
@@ -16,7 +17,10 @@ STUDENTS_DOING = (AssertionError, pytest.fail.Exception, StudentError, WorkerSto
 
 
 class KeepErrors:
-    """A pytest plugin: every report of a failure keeps the exception and the case, as `error` and `case`."""
+    """A pytest plugin: a report of a failure has the exception, the case and the kit's words for it.
+
+    They are its attributes `error` and `case`, and its `longrepr`.
+    """
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -26,8 +30,10 @@ class KeepErrors:
         if isinstance(error, StudentError):
             mark_student_frames(error)
         report = yield
-        report.error = error  # type: ignore[attr-defined]
-        report.case = getattr(error, "case", item.funcargs.get("case"))  # type: ignore[attr-defined]
+        case: Any = getattr(error, "case", item.funcargs.get("case"))
+        if error is not None:
+            report.longrepr = describe(error, case, item.config.rootpath, (item.location[0], item.location[1] or 0))
+        report.error, report.case = error, case  # type: ignore[attr-defined]
         return report
 
 

@@ -27,7 +27,7 @@ DATA = {"checkpoints", "data", "notebooks", "wandb"}  # may be as large as it li
 LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters"}
 
 
-class Refused(Exception):  # noqa: N818  (a verdict on the submission, not a fault of ours)
+class Refused(Exception):
     """The submission cannot be graded; the text says why and what to hand in instead."""
 
 

@@ -3,7 +3,9 @@
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +23,27 @@ from cs336_staff.hidden.release import load_release
 PLUGINS_OFF = ("terminal", "cacheprovider", "logging", "warnings", "faulthandler", "unraisableexception")
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call of an adapter: its name, its arguments in order, and what came back, if anything did."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    answer: Any = None
+
+
+class RememberingAdapters(Adapters):
+    """The proxy, which remembers its last call for staff who want to see it."""
+
+    last_call: Call | None = None
+
+    def call(self, name: str, *arguments: object) -> Any:
+        self.last_call = Call(name, arguments)
+        answer = super().call(name, *arguments)
+        self.last_call = Call(name, arguments, answer)
+        return answer
+
+
 class Suite:
     """The suite, inside the pytest session that collected it.
 
@@ -29,20 +52,22 @@ class Suite:
         planned: every test that a submission gets a verdict for, in the order in which they run.
         sha256: of everything that a verdict depends on besides the submission.
         seed: of the release, where the hidden inputs come from.
+        items: pytest's own of each planned test, by name.
+        adapters: the module that the tests call.
     """
 
-    def __init__(self, session: pytest.Session, adapters: Adapters, root: Path) -> None:
+    def __init__(self, session: pytest.Session, adapters: RememberingAdapters, root: Path) -> None:
         release = load_release()
         self.problems = with_hidden_tests(load_problems(root).values(), release.weights)
         self.seed = release.seed
         self.sha256 = _sha256(root)
-        self._adapters = adapters
+        self.adapters = adapters
         # Public tests first: what a submission prints before it meets a hidden input may be shown to its student.
         number = {test: i for i, problem in enumerate(self.problems.values()) for test in problem.tests}
         items = [item for item in session.items if isinstance(item, pytest.Function)]
         items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
-        self._items = {item.name: item for item in items}
+        self.items = {item.name: item for item in items}
         for item in items:
             if (called := getattr(item.module, "adapters", None)) is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
@@ -51,9 +76,9 @@ class Suite:
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
         """A verdict for each of `tests`, which are some of the planned ones."""
-        self._adapters.worker = worker
+        self.adapters.worker = worker
         tests = list(tests)
-        items = [self._items[test.name] for test in tests]
+        items = [self.items[test.name] for test in tests]
         for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
             yield test, run(item, following, test.hidden, worker.submission)
 
@@ -65,7 +90,7 @@ def with_suite(root: Path, use: Callable[[Suite], None]) -> None:
         SuiteError: the suite cannot be collected, or does not fit `assignment.toml`.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
-    adapters = Adapters(root / "adapters.py")
+    adapters = RememberingAdapters(root / "adapters.py")
     sys.modules["adapters"] = adapters
     session = _Session(adapters, root, use)
     arguments = [
@@ -89,10 +114,13 @@ def with_suite(root: Path, use: Callable[[Suite], None]) -> None:
 class _Session:
     """A pytest plugin: instead of running the collected tests, hand them to `use`."""
 
-    def __init__(self, adapters: Adapters, root: Path, use: Callable[[Suite], None]) -> None:
+    def __init__(self, adapters: RememberingAdapters, root: Path, use: Callable[[Suite], None]) -> None:
         self.adapters, self.root, self.use = adapters, root, use
         self.broken: list[str] = []
         self.raised: BaseException | None = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.option.tbstyle = "value"  # a traceback costs ten times the test, and the kit puts words in its place
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

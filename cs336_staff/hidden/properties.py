@@ -9,10 +9,10 @@ from torch import Tensor
 ULP = 64
 
 
-def assert_same(answer: Any, right: Tensor, message: str) -> None:
-    """Fail with `message` unless `answer` is `right` up to `ULP` units in the last place of its largest element."""
+def assert_same(answer: Any, right: Tensor, message: str, tolerance: float = 0.0) -> None:
+    """Fail with `message` unless `answer` is `right`, up to `tolerance` and `ULP` ulp of the largest element."""
     assert isinstance(answer, Tensor), f"the answer is a {type(answer).__name__}, expected a tensor"
-    tolerance = ULP * torch.finfo(right.dtype).eps * max(1.0, float(right.abs().max()))
+    tolerance += ULP * torch.finfo(right.dtype).eps * max(1.0, float(right.abs().max()))
     same = (
         answer.shape == right.shape
         and answer.dtype == right.dtype

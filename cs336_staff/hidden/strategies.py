@@ -15,12 +15,23 @@ batches = st.lists(st.integers(1, 3), max_size=3)
 
 
 @st.composite
-def softmaxes(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...] = FLOATS, gradients: tuple[str, ...] = ()) -> CaseSpec:
+def softmaxes(
+    draw: st.DrawFn,
+    dtypes: tuple[torch.dtype, ...] = FLOATS,
+    gradients: tuple[str, ...] = (),
+    constant: float = 0.0,
+) -> CaseSpec:
+    """`constant` is added to every logit."""
     shape = draw(st.lists(sizes, min_size=1, max_size=4))
     dim = draw(st.integers(-len(shape), len(shape) - 1))
     scale = draw(st.sampled_from((1.0, 10.0) if gradients else (1.0, 30.0, 1000.0)))
-    drawing = cases.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
-    return CaseSpec("softmax", "run_softmax", drawing, gradients)
+    logits = cases.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
+
+    def shifted(generator: torch.Generator) -> cases.Inputs:
+        inputs = logits(generator)
+        return inputs | {"in_features": inputs["in_features"] + constant}
+
+    return CaseSpec("softmax", "run_softmax", shifted, gradients)
 
 
 @st.composite

@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
+pytestmark = pytest.mark.slow
+
 # What each submission adds to the solved adapters.
 SUBMISSIONS = {
     "right": "",
@@ -28,7 +30,8 @@ SUBMISSIONS = {
     "    return torch.nn.functional.linear(in_features, weights)",
     "in-place": "right_linear = run_linear\ndef run_linear(d_in, d_out, weights, in_features):\n"
     "    answer = right_linear(d_in, d_out, weights, in_features)\n    in_features += 1\n    return answer",
-    "returns-none": "def run_softmax(in_features, dim):\n    pass\ndef run_rope(*arguments, **more):\n    return [1, 2]",
+    "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
+    "def run_rope(*arguments, **more):\n    return [1, 2]",
     "remembers": "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
     "    first.append(in_query_or_key)\n    return first[0]",
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
@@ -75,7 +78,7 @@ def write_submission(folder: Path, addition: str) -> Path:
 
 def run_grade(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from cs336_kit.cli import cs336; cs336()", "staff", "grade"]
-    return subprocess.run(
+    return subprocess.run(  # noqa: S603
         [*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
     )
 
@@ -103,7 +106,9 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
     maxima = set()
     for name in [*SUBMISSIONS, "bomb_b_"]:
         results = graded.results(name)
-        maxima.add((results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3)))
+        maxima.add(
+            (results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3))
+        )
     assert len(maxima) == 1
     assert maxima.pop()[::2] == (15, 15)
 

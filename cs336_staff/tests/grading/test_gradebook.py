@@ -1,0 +1,61 @@
+"""The gradebook: whole entries, one for each content and suite, and no file of a version it does not know."""
+
+import sqlite3
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cs336_staff.gradebook import Gradebook, GradebookError, Grading, Row
+
+ROWS = (
+    Row("test_softmax[1d]", "softmax", False, 2.0, "passed", 0.1, "", ""),
+    Row("test_hidden_softmax[1d]", "softmax", True, 1.0, "failed", 0.1, "wrong", "wrong: 1 and 2"),
+)
+GRADING = Grading(
+    *("ada", "/submissions/ada.zip", "c" * 64, "d" * 64, 7, "bubblewrap", datetime(2026, 10, 1, tzinfo=UTC), 0.3),
+    about={"stdout": "hello"},
+    rows=list(ROWS),
+)
+
+
+def test_a_grading_comes_back_as_it_was(tmp_path):
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        gradebook.add(GRADING)
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        assert list(gradebook.latest()) == [GRADING]
+        assert gradebook.find("ada", "c" * 64, "d" * 64) == GRADING
+        assert gradebook.find("ada", "c" * 64, "e" * 64) is None
+    assert GRADING.points == 2
+    assert GRADING.maximum == 3
+
+
+def test_the_same_content_and_suite_has_one_grading(tmp_path):
+    again = replace(GRADING, seconds=9.0)
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        gradebook.add(GRADING)
+        gradebook.add(again)
+        assert list(gradebook.latest()) == [again]
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM verdict").fetchone() == (2,)
+
+
+def test_the_latest_content_counts(tmp_path):
+    newer = replace(GRADING, content="f" * 64)
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        gradebook.add(GRADING)
+        gradebook.add(newer)
+        assert list(gradebook.latest()) == [newer]
+
+
+def test_a_newer_gradebook_is_refused_by_name(tmp_path):
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(GradebookError, match=r"gradebook.sqlite has version 99.*use the newer program"):
+        Gradebook(tmp_path / "gradebook.sqlite")
+
+
+def test_a_file_that_is_no_gradebook_is_refused_by_name(tmp_path):
+    (tmp_path / "gradebook.sqlite").write_text("no database at all, but long enough to be looked at")
+    with pytest.raises(GradebookError, match=r"gradebook.sqlite: file is not a database"):
+        Gradebook(tmp_path / "gradebook.sqlite")

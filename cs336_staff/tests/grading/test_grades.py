@@ -1,0 +1,130 @@
+"""From what was handed in to grades: names, attempts, groups, late days, and the csv that Canvas imports."""
+
+import csv
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cs336_staff.gradebook import Gradebook, Row
+from cs336_staff.grades import RosterError, grades, read_groups, write_canvas, write_grades
+from cs336_staff.handed_in import Student, handed_in
+from cs336_staff.tests.grading.test_gradebook import GRADING
+
+DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
+
+GRADESCOPE = """\
+---
+submission_11:
+  :submitters:
+  - :name: Ada Lovelace
+    :sid: '007'
+    :email: ada@example.edu
+  - :name: Alan Turing
+    :sid: '008'
+    :email: alan@example.edu
+  :created_at: 2026-10-03 00:58:43.512990000 Z
+  :history:
+  - :id: 9
+"""
+
+ROSTER = """\
+Student,ID,SIS User ID,SIS Login ID,Section,Attention (55),Final Score
+    Points Possible,,,,,10,(read only)
+"Lovelace, Ada",1234,s1,ada,01,,
+"Turing, Alan",1235,s2,alan,01,3,
+"""
+
+
+def gradebook_with(folder: Path, **points: float) -> Gradebook:
+    """A grading for each file name with these points of 3."""
+    gradebook = Gradebook(folder / "gradebook.sqlite")
+    for i, (name, earned) in enumerate(points.items()):
+        rows = [
+            Row("test_softmax", "softmax", False, earned, "passed", 0.0, "", ""),
+            Row("test_hidden_softmax", "softmax", True, 3 - earned, "failed", 0.0, "", ""),
+        ]
+        at = GRADING.started + timedelta(minutes=i)
+        gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", started=at, rows=rows))
+    return gradebook
+
+
+def test_a_name_of_canvas_gives_student_attempt_and_lateness():
+    handed = handed_in(Path("lovelaceada_LATE_1234_99887_my_home-work-2.zip"))
+    assert handed.students == (Student("1234", "lovelaceada"),)
+    assert handed.attempt == 2
+    assert handed.late
+    assert handed_in(Path("lovelaceada_1234_99887_hw.zip")).attempt == 0
+
+
+def test_any_other_name_is_the_student():
+    assert handed_in(Path("ada.zip")).students == (Student("ada", "ada"),)
+
+
+def test_the_metadata_of_gradescope_gives_students_and_time(tmp_path):
+    (tmp_path / "submission_metadata.yml").write_text(GRADESCOPE)
+    handed = handed_in(tmp_path / "submission_11")
+    assert handed.students[0] == Student("007", "Ada Lovelace", "ada@example.edu")
+    assert handed.attempt == 1
+    assert handed.at == datetime(2026, 10, 3, 0, 58, 43, 512990, UTC)
+    assert handed.days_late(DUE) == 2  # a day and an hour
+    assert handed.days_late(None) is None
+
+
+@pytest.mark.parametrize(("take", "attempt"), [("latest", 1), ("best", 0)])
+def test_of_several_attempts_one_counts(tmp_path, take, attempt):
+    names = {"lovelaceada_1234_1_hw": 3.0, "lovelaceada_1234_2_hw-1": 2.0}
+    with gradebook_with(tmp_path, **names) as gradebook:
+        (grade,) = grades(gradebook, take)
+    assert grade.handed.attempt == attempt
+
+
+def test_everybody_in_a_group_gets_the_grade(tmp_path):
+    (tmp_path / "groups.csv").write_text(
+        "name,canvas_user_id,user_id,login_id,sections,group_name\nAda,1234,,,,A\nAlan,1235,,,,A\nKurt,1236,,,,\n"
+    )
+    with gradebook_with(tmp_path, lovelaceada_1234_1_hw=2.0) as gradebook:
+        found = grades(gradebook, groups=read_groups(tmp_path / "groups.csv"))
+    assert [(grade.student.name, grade.grading.points) for grade in found] == [("Ada", 2.0), ("Alan", 2.0)]
+
+
+def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
+    (tmp_path / "submission_metadata.yml").write_text(GRADESCOPE)
+    grading = replace(GRADING, path=str(tmp_path / "submission_11"))
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        gradebook.add(grading)
+        write_grades(tmp_path / "grades.csv", grades(gradebook), ["softmax"], DUE)
+    with (tmp_path / "grades.csv").open(newline="") as file:
+        ada, alan = csv.DictReader(file)
+    assert (ada["student"], ada["late"], ada["days_late"], ada["group"]) == ("007", "yes", "2", "007;008")
+    assert (alan["student"], alan["softmax"], alan["points"], alan["maximum"]) == ("008", "2", "2", "3")
+
+
+def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path):
+    with gradebook_with(tmp_path) as gradebook:
+        gradebook.add(replace(GRADING, path="/in/=HYPERLINK(1).zip"))
+        write_grades(tmp_path / "grades.csv", grades(gradebook), ["softmax"])
+    assert "'=HYPERLINK(1)" in (tmp_path / "grades.csv").read_text()
+
+
+def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
+    (tmp_path / "roster.csv").write_text(ROSTER)
+    with gradebook_with(tmp_path, lovelaceada_1234_1_hw=2.5, godelkurt_1236_2_hw=1.0) as gradebook:
+        without, strangers = write_canvas(
+            tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook), "Attention (55)"
+        )
+    assert without == ["Turing, Alan"]
+    assert strangers == ["godelkurt (godelkurt_1236_2_hw)"]
+    assert (tmp_path / "canvas.csv").read_text().splitlines() == [
+        "Student,ID,SIS User ID,SIS Login ID,Section,Attention (55)",
+        "    Points Possible,,,,,3",
+        '"Lovelace, Ada",1234,s1,ada,01,2.5',
+        '"Turing, Alan",1235,s2,alan,01,',
+    ]
+
+
+def test_a_file_that_is_no_roster_is_refused(tmp_path):
+    (tmp_path / "roster.csv").write_text("name,points\n")
+    with pytest.raises(RosterError, match="has no columns Student and ID; export the gradebook from Canvas"):
+        write_canvas(tmp_path / "canvas.csv", tmp_path / "roster.csv", [], "Attention")
