@@ -27,7 +27,7 @@ class KeepErrors:
         self, item: pytest.Function, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         error = call.excinfo.value if call.excinfo else None
-        if isinstance(error, StudentError):
+        if isinstance(error, StudentError | WorkerStopped):
             mark_student_frames(error)
         report = yield
         case: Any = getattr(error, "case", item.funcargs.get("case"))

@@ -36,6 +36,7 @@ def test_an_attack_earns_nothing_and_is_reported(attack: Attack, results: Path, 
     assert passed == {test for test in TESTS if attack.earns and test.startswith(f"{attack.earns}[")}
     feedback = (results / attack.name / "feedback.md").read_text()
     assert attack.report in feedback
+    assert "cs336_staff/grading" not in feedback
     assert "reached" not in grading.about.get("stdout", "").split()
 
 
