@@ -104,7 +104,8 @@ def describe(
         root: the folder of the assignment; frames below it are the student's unless they are the kit's or a test's.
         place: file and line of the test.
     """
-    frames = getattr(error, "student_frames", None) or list(_student_frames(error, root))
+    elsewhere = getattr(error, "student_frames", None)
+    frames = list(_student_frames(error, root)) if elsewhere is None else elsewhere
     inputs = [] if case is None else list(_inputs(case))
     if isinstance(error, NotImplementedError):
         what = f"write {frames[-1].name} in {frames[-1].filename}" if frames else str(error)

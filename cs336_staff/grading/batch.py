@@ -218,7 +218,7 @@ class _Batch:
         achieved = self.sandbox.achieved
         grading = Grading(
             submission=attempt.name,
-            path=str(attempt.path.resolve()),
+            path=os.fsencode(attempt.path.resolve()).decode(errors="backslashreplace"),  # a name may be no text
             content=attempt.content,
             suite=self.suite.sha256,
             seed=self.suite.seed,

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cs336_staff.grading.replies import Line, Reply, check, printable
+from cs336_staff.grading.replies import MAX_ITEMS, Line, Reply, check, printable
 from cs336_staff.grading.sandbox import Process, Sandbox
 from cs336_staff.grading.submission import Submission
 from cs336_staff.worker.frames import MAX_HEADER_BYTES, PREFIX, FrameError, pack, parse_header
@@ -172,8 +172,10 @@ class Worker:
         except BaseException:
             self.close()
             raise
-        self.missing.update(reply.missing)
-        self.forbidden.update(self._with_source(line) for line in reply.forbidden)
+        if len(self.missing) < MAX_ITEMS:  # a hostile worker has others at each call
+            self.missing.update(reply.missing)
+        if len(self.forbidden) < MAX_ITEMS:
+            self.forbidden.update(self._with_source(line) for line in reply.forbidden)
         if reply.failure is None:
             return reply
         failure = replace(reply.failure, lines=tuple(self._with_source(line) for line in reply.failure.lines))

@@ -16,8 +16,11 @@ from cs336_staff.grading.submission import Submission
 from cs336_staff.worker.forbidden import FORBIDDEN
 
 
-def mark_student_frames(error: StudentError) -> None:
+def mark_student_frames(error: StudentError | WorkerStopped) -> None:
     """Tell `cs336_kit.failure` where the student's exception came from: the frames are in another process."""
+    if isinstance(error, WorkerStopped):
+        error.student_error, error.student_frames = str(error), []  # type: ignore[attr-defined]
+        return
     failure = error.failure
     error.student_error = f"{failure.type}: {failure.message}"  # type: ignore[attr-defined]
     error.student_frames = [  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from torch import Tensor
 from cs336_staff.worker.frames import FrameError, decode, expect, unpack
 
 MAX_TEXT = 4_000
+MAX_NAME = 200
 MAX_ITEMS = 100
 
 
@@ -81,7 +82,7 @@ def check(header: dict[str, Any], body: bytes | bytearray, request: dict[str, An
         changed=_tensors(header, "changed", tensors, len(sent)),
         gradients=gradients,
         failure=_failure(header["error"]) if "error" in header else None,
-        missing=tuple(_text(name) for name in _items(header.get("missing", []), "missing packages")),
+        missing=tuple(_name(name) for name in _items(header.get("missing", []), "missing packages")),
         forbidden=tuple(_forbidden(call) for call in _items(header.get("forbidden", []), "forbidden calls")),
     )
 
@@ -101,14 +102,14 @@ def _failure(error: object) -> Failure:
 def _line(line: object) -> Line:
     match line:
         case [file, int(number), function]:
-            return Line(_text(file), number, _text(function))
+            return Line(_name(file), number, _name(function))
     raise FrameError(f"expected [file, line, function], got {str(line)[:100]}")
 
 
 def _forbidden(call: object) -> Line:
     match call:
         case [name, file, int(number)]:
-            return Line(_text(file), number, _text(name))
+            return Line(_name(file), number, _name(name))
     raise FrameError(f"expected [name, file, line], got {str(call)[:100]}")
 
 
@@ -130,3 +131,7 @@ def _items(value: object, what: str) -> list[Any]:
 
 def _text(value: object) -> str:
     return printable(expect(str, value, "a text")[:MAX_TEXT])
+
+
+def _name(value: object) -> str:
+    return _text(value)[:MAX_NAME]

@@ -81,6 +81,8 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
 def safe_name(name: str) -> str:
     """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss."""
     safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".zip"), flags=re.ASCII).lstrip(".-")[:100]
+    if safe.endswith(".csv") or safe.startswith("gradebook.sqlite"):  # grading writes files of these names beside it
+        safe += "_"
     return safe or "submission"
 
 

@@ -23,7 +23,7 @@ class KeepErrors:
         self, item: pytest.Function, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         error = call.excinfo.value if call.excinfo else None
-        if isinstance(error, StudentError):
+        if isinstance(error, StudentError | WorkerStopped):
             mark_student_frames(error)  # before the kit puts it in words
         report = yield
         report.error = error  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 MIB = 1 << 20
@@ -21,6 +21,7 @@ MAX_RATIO = 200
 MAX_SOURCE_FILES = 1_000
 MAX_SOURCE_BYTES = 8 * MIB
 MAX_PATH = 240
+MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
 DATA = {"checkpoints", "data", "notebooks", "wandb"}  # may be as large as it likes, only its Python files are read
 LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters"}
@@ -53,9 +54,13 @@ class Submission:
         return digest.hexdigest()
 
     def line(self, file: str, number: int) -> str:
-        """One line of the source, without its indentation; empty where there is none."""
-        lines = self.files.get(file, b"").decode(errors="replace").splitlines()
-        return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+        """One line of the source, without its indentation, cut off if it is long; empty where there is none."""
+        lines = self._lines.get(file, [])
+        return lines[number - 1].strip()[:MAX_LINE] if 0 < number <= len(lines) else ""
+
+    @cached_property
+    def _lines(self) -> dict[str, list[str]]:
+        return {path: source.decode(errors="replace").splitlines() for path, source in self.files.items()}
 
 
 def take_in(path: Path) -> Submission:

@@ -1,0 +1,22 @@
+"""Hide the exit in a checkpoint, where it happens when `torch.load` unpickles it.
+
+plain: forged
+report: the process ended or closed its channel
+"""
+
+import io
+import os
+
+import torch
+
+
+class Weights:
+    def __reduce__(self):
+        return os._exit, (0,)
+
+
+def run_softmax(in_features, dim):
+    checkpoint = io.BytesIO()
+    torch.save(Weights(), checkpoint)
+    checkpoint.seek(0)
+    return torch.load(checkpoint, weights_only=False)

@@ -1,0 +1,9 @@
+"""Raise an exception of 8 MiB, for every report to hold.
+
+plain: flooded
+report: ValueError: xxxx
+"""
+
+
+def run_softmax(in_features, dim):
+    raise ValueError("x" * (8 << 20))

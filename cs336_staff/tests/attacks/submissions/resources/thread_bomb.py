@@ -1,0 +1,16 @@
+"""Start threads until there are no more; here 100, for a second.
+
+plain: reached
+report: allowed are
+"""
+
+import threading
+import time
+
+
+def run_softmax(in_features, dim):
+    for _ in range(100):
+        threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+    time.sleep(1)
+    print("reached")
+    return in_features * 0
