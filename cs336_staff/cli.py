@@ -121,3 +121,34 @@ def handout(out: Path, since: Path | None) -> None:
             click.echo(f"tried: {step}")
     except (ArchiveError, HandoutError, TryoutError) as error:
         raise click.ClickException(str(error)) from None
+
+
+@staff.command()
+def verify() -> None:
+    """Prove the public suite: fixtures, right implementations, and every misconception caught and named.
+
+    The exit status is 1 if anything is not as it should be.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from cs336_staff.cases import PUBLIC
+    from cs336_staff.fixtures import check_fixtures
+    from cs336_staff.verify import verify_correct, verify_misconceptions
+
+    root = find_root(Path.cwd())
+    complaints = list(check_fixtures(root / "fixtures", PUBLIC))
+    table = Table("implementation", "tests that fail", "named", "verdict")
+    correct, mistakes = list(verify_correct(root)), list(verify_misconceptions(root))
+    for finding in (*correct, *mistakes):
+        table.add_row(
+            finding.name, str(finding.failed), ", ".join(finding.named), finding.complaint or "as it should be"
+        )
+        if finding.complaint:
+            complaints.append(f"{finding.name} {finding.complaint}")
+    Console().print(table)
+    caught, named = sum(bool(each.failed) for each in mistakes), sum(each.name in each.named for each in mistakes)
+    click.echo(f"{len(correct)} styles of right implementations tried; {len(mistakes)} misconceptions: ", nl=False)
+    click.echo(f"{caught} caught, {named} named")
+    if complaints:
+        raise click.ClickException("\n".join(complaints))
