@@ -1,14 +1,13 @@
-"""What blockwise attention computes, and in which order: blocks of the score matrix, and heads that go together."""
+"""Which blocks of the score matrix blockwise attention computes, and how large they are."""
 
-import math
 from collections.abc import Iterator
-from itertools import product
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from cs336_basics.nn.checks import check_attention_arguments
+from cs336_basics.nn.head_layout import HeadLayout
 from cs336_basics.nn.masks import Mask, Visibility, as_mask
 
 # A tile of scores goes through two matrix products and the exponential; in the cache it gets through faster. On a CPU
@@ -34,28 +33,23 @@ class VisibleBlocks:
     def __init__(self, mask: Mask | None, rows: list[slice], columns: list[slice], device: torch.device) -> None:
         self._mask = mask
         self._device = device
-        self._rows = [
-            (block, [(c, v) for c in columns if (v := mask.visibility(block, c) if mask else Visibility.ALL)])
-            for block in rows
-        ]
+        self._rows = [(block, [(c, v) for c in columns if (v := self._visibility(block, c))]) for block in rows]
 
     def __iter__(self) -> Iterator[tuple[slice, Iterator[tuple[slice, Tile | None]]]]:
         for rows, columns in self._rows:
-            yield rows, self._tiles(rows, columns)
+            yield rows, ((block, self._tile(rows, block, visibility)) for block, visibility in columns)
 
-    def _tiles(self, rows: slice, columns: list[tuple[slice, Visibility]]) -> Iterator[tuple[slice, Tile | None]]:
-        for block, visibility in columns:
-            partial = self._mask is not None and visibility is not Visibility.ALL
-            yield block, self._mask.tile(rows, block, self._device) if partial else None
+    def _visibility(self, rows: slice, columns: slice) -> Visibility:
+        return Visibility.ALL if self._mask is None else self._mask.visibility(rows, columns)
+
+    def _tile(self, rows: slice, columns: slice, visibility: Visibility) -> Tile | None:
+        if self._mask is None or visibility is Visibility.ALL:
+            return None
+        return self._mask.tile(rows, columns, self._device)
 
 
 class BlockPlan:
     """The order of the work for one call of blockwise attention.
-
-    The batch-like dimensions are of three kinds. Where the mask differs, the score matrices are taken one by one, for
-    each has blocks of its own. Where keys or values differ, they are taken together, as many as fit a tile. The rest
-    are queries that share their keys and values (grouped queries): these are put below each other, as more rows of
-    one matrix product, and keys and values are never copied for them.
 
     Args:
         Q, K, V, mask: the arguments of `blockwise_attention`.
@@ -69,91 +63,58 @@ class BlockPlan:
         check_attention_arguments(Q, K, V, mask if isinstance(mask, Tensor) else None)
         if block_size is not None and block_size < 1:
             raise ValueError(f"expected a block_size of at least 1, got {block_size}; None chooses one")
-        queries, keys = Q.shape[-2], K.shape[-2]
         mask = None if mask is None else as_mask(mask)
-        mask_shape = () if mask is None else mask.batch_shape
-        if mask is not None:
-            mask.check(queries, keys, Q.device)
-        try:
-            self.batch = tuple(torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], mask_shape))
-        except RuntimeError:
-            shapes = f"Q {tuple(Q.shape)}, K {tuple(K.shape)}, V {tuple(V.shape)}, mask {(*mask_shape, queries, keys)}"
-            raise ValueError(f"expected leading dimensions that broadcast against each other, got {shapes}") from None
-
-        dims = list(range(len(self.batch)))
-        masked = [d for d in dims if _varies(mask_shape, d, len(dims))]
-        shapes = (K.shape[:-2], V.shape[:-2])
-        together = [d for d in dims if d not in masked and any(_varies(shape, d, len(dims)) for shape in shapes)]
-        shared = [d for d in dims if d not in masked and d not in together]
-        self._together = together
-        self._order = [*masked, *together, *shared, len(dims), len(dims) + 1]
+        queries, keys = Q.shape[-2], K.shape[-2]
+        self._layout = _layout(Q, K, V, mask)
         self._queries, self._device = queries, Q.device
 
-        sharing = math.prod(self.batch[d] for d in shared)
-        tile = TILE_BYTES_ON_CPU if Q.device.type == "cpu" else TILE_BYTES_ELSEWHERE
-        tile //= max(4, Q.element_size())  # half precision is computed in float32
-        side = block_size or (SIDE_WITHOUT_MASK if mask is None else SIDE_WITH_MASK)
-        # Queries that share their keys fill a tile from many heads, and need fewer from each.
-        height = block_size or min(side, max(16, tile // max(1, side * sharing)))
-        self._heads_in_a_tile = max(1, tile // max(1, min(height, queries) * min(side, keys) * sharing))
-        rows, columns = _blocks(queries, height), _blocks(keys, side)
-        self._matrices: list[tuple[tuple[int, ...], VisibleBlocks]] = []
-        for index in product(*(range(self.batch[d]) for d in masked)):
-            everywhere = [0] * len(dims)
-            for d, i in zip(masked, index, strict=True):
-                everywhere[d] = i
-            matrix = None if mask is None else mask.matrix(tuple(everywhere))
-            self._matrices.append((index, VisibleBlocks(matrix, rows, columns, Q.device)))
+        scores = TILE_BYTES_ON_CPU if Q.device.type == "cpu" else TILE_BYTES_ELSEWHERE
+        scores //= max(4, Q.element_size())  # half precision is computed in float32
+        width = block_size or (SIDE_WITHOUT_MASK if mask is None else SIDE_WITH_MASK)
+        # Heads of queries that share their keys lie below each other in a tile: the more there are, the less of each.
+        height = block_size or min(width, max(16, scores // (width * max(1, self._layout.sharing))))
+        tile = min(height, queries) * min(width, keys) * self._layout.sharing
+        self._heads_at_once = max(1, scores // max(1, tile))
+        rows, columns = _blocks(queries, height), _blocks(keys, width)
+        self._matrices = [
+            (index, VisibleBlocks(None if mask is None else mask.matrix(index), rows, columns, Q.device))
+            for index in self._layout.matrices()
+        ]
 
     def groups(self, *tensors: Tensor) -> Iterator[tuple[VisibleBlocks, list[Tensor]]]:
-        """Groups of heads that are computed together: their blocks, and their part of each tensor.
+        """Heads that are computed together: the visible blocks that they share, and their part of each tensor.
 
-        A part has the shape (heads, sharing, length, width): `sharing` counts the queries' heads that share a head of
-        keys and values, and is 1 for keys and values. The parts of tensors made by `empty` may be written to.
+        A part has the shape (heads, sharing, length, width). `sharing` is the number of heads of queries for each
+        head of keys and values, and 1 for these. Parts of tensors from `for_queries` and `for_keys` may be written to.
         """
         for index, blocks in self._matrices:
-            parts = [self._part(x, index) for x in tensors]
-            heads = math.prod(self.batch[d] for d in self._together)
-            for first in range(0, heads, self._heads_in_a_tile):
-                yield blocks, [part[first : first + self._heads_in_a_tile] for part in parts]
+            parts = [self._layout.part(x, index) for x in tensors]
+            for first in range(0, self._layout.heads, self._heads_at_once):
+                yield blocks, [part[first : first + self._heads_at_once] for part in parts]
 
     def for_queries(self, width: int, dtype: torch.dtype) -> Tensor:
-        """An empty tensor (..., queries, width) with the batch-like dimensions of the result."""
-        return self._allocate((*self.batch, self._queries, width), dtype)
+        """An empty tensor (..., queries, width) with the batch-like dimensions of the output."""
+        return self._layout.empty((*self._layout.batch, self._queries, width), dtype, self._device)
 
-    def for_keys(self, like: Tensor, dtype: torch.dtype) -> Tensor:
-        """An empty tensor for the gradient of keys or values: one entry for each head that they are distinct for."""
-        own = _padded(like, len(self.batch)).shape
-        batch = (self.batch[d] if d in self._together else own[d] for d in range(len(self.batch)))
-        return self._allocate((*batch, *own[-2:]), dtype)
-
-    def _allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        x = torch.empty([shape[d] for d in self._order], dtype=dtype, device=self._device)
-        return x.permute([self._order.index(d) for d in range(len(shape))])
-
-    def _part(self, x: Tensor, index: tuple[int, ...]) -> Tensor:
-        """The heads of one score matrix, as (heads, sharing, length, width); a view wherever the strides allow it."""
-        x = _padded(x, len(self.batch)).permute(self._order)
-        x = x[tuple(i if size > 1 else 0 for i, size in zip(index, x.shape, strict=False))]
-        together = [self.batch[d] for d in self._together]
-        shared = x.shape[len(together) : -2]
-        return x.expand(*together, *x.shape[len(together) :]).reshape(
-            math.prod(together), math.prod(shared), *x.shape[-2:]
-        )
+    def for_keys(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """An empty tensor for the gradient of the keys or values `x`; `sum_to_size` brings it to their shape."""
+        return self._layout.empty(self._layout.gradient_shape(x), dtype, self._device)
 
 
-def _padded(x: Tensor, batch_dims: int) -> Tensor:
-    """`x` with leading dimensions of size 1, up to `batch_dims` batch-like ones."""
-    return x.reshape((1,) * (batch_dims + 2 - x.ndim) + x.shape)
-
-
-def _varies(shape: tuple[int, ...], dim: int, batch_dims: int) -> bool:
-    """Whether a tensor with these batch-like dimensions has more than one entry along `dim` of those it broadcasts to.
-
-    No entry is as good as many: it is not shared either.
-    """
-    own = dim - batch_dims + len(shape)
-    return own >= 0 and shape[own] != 1
+def _layout(Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None) -> HeadLayout:
+    """How the heads are laid out; refuses a mask object that does not fit, as `checks` does for a tensor."""
+    shape = (1, 1) if mask is None else mask.shape
+    if mask is not None and mask.device not in (None, Q.device):
+        raise ValueError(f"expected one device, got Q {Q.device}, mask {mask.device}; move them with .to(device)")
+    shapes = f"Q {tuple(Q.shape)}, K {tuple(K.shape)}, V {tuple(V.shape)}, mask {shape}"
+    sizes = (Q.shape[-2], K.shape[-2])
+    if any(m not in (1, n) for m, n in zip(shape[-2:], sizes, strict=True)):
+        raise ValueError(f"expected a mask that broadcasts to (..., queries, keys) = {sizes}, got {shapes}")
+    try:
+        batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], shape[:-2])
+    except RuntimeError:
+        raise ValueError(f"expected leading dimensions that broadcast against each other, got {shapes}") from None
+    return HeadLayout(K.shape[:-2], V.shape[:-2], shape[:-2], batch)
 
 
 def _blocks(length: int, size: int) -> list[slice]:

@@ -30,9 +30,14 @@ class Mask(ABC):
     """Which query may attend to which key. Where masks have batch-like dimensions, these broadcast as a tensor's do."""
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The batch-like dimensions along which the mask differs; () for one matrix that serves them all."""
-        return ()
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor that it stands for, (..., queries, keys), with a 1 where any number will do."""
+        return (1, 1)
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where its tensors lie; None if it can serve any device."""
+        return None
 
     @abstractmethod
     def matrix(self, index: tuple[int, ...]) -> "Mask":
@@ -48,9 +53,6 @@ class Mask(ABC):
     @abstractmethod
     def tile(self, rows: slice, columns: slice, device: torch.device) -> Bool[Tensor, "#rows #columns"]:
         """The block as a boolean tensor, True where a query may attend. Only without batch-like dimensions."""
-
-    def check(self, queries: int, keys: int, device: torch.device) -> None:
-        """Raise a ValueError if the mask cannot serve so many queries and keys, or lies on another device."""
 
     def __and__(self, other: "Mask | Tensor") -> "Mask":
         """True where both masks are."""
@@ -103,7 +105,7 @@ def as_mask(mask: Mask | Bool[Tensor, "... #queries #keys"]) -> Mask:
     return _Matrix(mask)
 
 
-def broadcast_entry(x: Tensor, index: tuple[int, ...], own_dims: int) -> Tensor:
+def _entry(x: Tensor, index: tuple[int, ...], own_dims: int) -> Tensor:
     """What `x` holds at `index` of the batch-like dimensions that it is broadcast to; the last `own_dims` stay."""
     batch = x.shape[: x.ndim - own_dims]
     index = index[len(index) - len(batch) :]
@@ -144,11 +146,11 @@ class _Padding(Mask):
     lengths: Int[Tensor, "..."]
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return tuple(self.lengths.shape)
+    def shape(self) -> tuple[int, ...]:
+        return (*self.lengths.shape, 1, 1)
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
-        return _Padding(broadcast_entry(self.lengths, index, 0))
+        return _Padding(_entry(self.lengths, index, 0))
 
     def visibility(self, rows: slice, columns: slice) -> Visibility:
         length = self.lengths.item()
@@ -165,18 +167,15 @@ class _Document(Mask):
     ids: Int[Tensor, "... sequence"]
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return tuple(self.ids.shape[:-1])
+    def shape(self) -> tuple[int, ...]:
+        return (*self.ids.shape, self.ids.shape[-1])
+
+    @property
+    def device(self) -> torch.device:
+        return self.ids.device
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
-        return _Document(broadcast_entry(self.ids, index, 1))
-
-    def check(self, queries: int, keys: int, device: torch.device) -> None:
-        sequence = self.ids.shape[-1]
-        if queries != sequence or keys != sequence:
-            raise ValueError(f"expected one id for each position, got {sequence}, {queries} queries and {keys} keys")
-        if self.ids.device != device:
-            raise ValueError(f"expected the ids on {device}, got {self.ids.device}; move them with .to(device)")
+        return _Document(_entry(self.ids, index, 1))
 
     def visibility(self, rows: slice, columns: slice) -> Visibility:
         of_rows, of_columns = self._documents(rows), self._documents(columns)
@@ -206,18 +205,15 @@ class _Matrix(Mask):
         self._strip: tuple[slice, bytes, bytes] | None = None
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape[:-2])
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
-        return _Matrix(broadcast_entry(self.values, index, 2))
-
-    def check(self, queries: int, keys: int, device: torch.device) -> None:
-        rows, columns = self.values.shape[-2:]
-        if rows not in (1, queries) or columns not in (1, keys):
-            raise ValueError(f"expected a mask that broadcasts to {(queries, keys)}, got {tuple(self.values.shape)}")
-        if self.values.device != device:
-            raise ValueError(f"expected the mask on {device}, got {self.values.device}; move it with .to(device)")
+        return _Matrix(_entry(self.values, index, 2))
 
     def visibility(self, rows: slice, columns: slice) -> Visibility:
         if self._strip is None or self._strip[0] != rows:
@@ -242,15 +238,15 @@ class _Both(Mask):
     right: Mask
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return tuple(torch.broadcast_shapes(self.left.batch_shape, self.right.batch_shape))
+    def shape(self) -> tuple[int, ...]:
+        return tuple(torch.broadcast_shapes(self.left.shape, self.right.shape))
+
+    @property
+    def device(self) -> torch.device | None:
+        return self.left.device or self.right.device
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
         return type(self)(self.left.matrix(index), self.right.matrix(index))
-
-    def check(self, queries: int, keys: int, device: torch.device) -> None:
-        self.left.check(queries, keys, device)
-        self.right.check(queries, keys, device)
 
     def visibility(self, rows: slice, columns: slice) -> Visibility:
         return min(self.left.visibility(rows, columns), self.right.visibility(rows, columns))
