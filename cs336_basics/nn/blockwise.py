@@ -61,8 +61,8 @@ def blockwise_forward(
     r"""Walk the visible blocks of the scores with the online softmax.
 
     For each query, three things are carried from block to block: the largest score so far m, the sum of 2^(s - m),
-    and the sum of 2^(s - m) times the value. When m grows, both sums shrink by 2^(old m - new m). The scores s are
-    logits times log2(e), for 2^x is quicker than e^x.
+    and the sum of 2^(s - m) times the value. When m grows, both sums shrink by 2^(old m - new m). The scores are
+    s = q · k / √d_k · log2(e), for 2^x is quicker than e^x. If no score is large, m stays 0 and both sums as they are.
 
     Args:
         Q, K, V: as in `blockwise_attention`.
@@ -83,7 +83,7 @@ def blockwise_forward(
 
     for blocks, (q, k, v, out, lse) in plan.groups(Q, K, V, output, logsumexp):
         for rows, key_blocks in blocks:
-            queries = (at_least_float32(q[:, :, rows]) * scale).flatten(1, 2)
+            queries = (at_least_float32(q[:, :, rows]) * (scale if bounded else 1.0)).flatten(1, 2)
             shape = queries.shape[:2]
             maximum = queries.new_full((*shape, 1), 0.0 if bounded else limits.min)
             total = torch.zeros_like(maximum)
@@ -99,8 +99,8 @@ def blockwise_forward(
                 else:
                     if tile is not None:
                         by_head.masked_fill_(~tile, -math.inf)
-                    previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True))
-                    weights = scores.sub_(maximum).exp2_()
+                    previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True) * scale)
+                    weights = torch.add(-maximum, scores, alpha=scale, out=scores).exp2_()
                     shrink = torch.exp2(previous - maximum)
                     total.mul_(shrink)
                     weighted_sum.mul_(shrink)

@@ -16,7 +16,7 @@ class BlockwiseAttention(Function):
     r"""O = P V with P = softmax(Q Kᵀ / √d_k), where P is made again block by block from the logsumexp L.
 
     With S = Q Kᵀ / √d_k and the gradient G of O:  P = exp(S - L),  dV = Pᵀ G,  dS = P ∘ (G Vᵀ - rowsum(G ∘ O)),
-    dQ = dS K / √d_k,  dK = dSᵀ Q / √d_k. As in the forward pass, S and L are kept in base 2.
+    dQ = dS K / √d_k,  dK = dSᵀ Q / √d_k. L is kept in base 2, and so P = 2^(S log2(e) - L).
 
     Source:
         Dao et al., FlashAttention (2022), appendix B.2.
@@ -57,14 +57,14 @@ class BlockwiseAttention(Function):
         for blocks, (q, k, v, o, lse, g, dq, dk, dv) in plan.groups(Q, K, V, output, logsumexp, G, dQ, dK, dV):
             for rows, key_blocks in blocks:
                 queries, outputs, gradient = (at_least_float32(x[:, :, rows]).flatten(1, 2) for x in (q, o, g))
-                queries = queries * (math.log2(math.e) * scale)
                 normaliser = lse[:, :, rows].flatten(1, 2)
                 mean = (gradient * outputs).sum(-1, keepdim=True)
                 dqueries.resize_(queries.shape).zero_()
                 for columns, tile in key_blocks:
                     keys, values = at_least_float32(k[:, 0, columns]), at_least_float32(v[:, 0, columns])
                     shape = (*queries.shape[:2], keys.shape[1])
-                    torch.bmm(queries, keys.mT, out=weights.resize_(shape)).sub_(normaliser)
+                    torch.bmm(queries, keys.mT, out=weights.resize_(shape))
+                    torch.add(-normaliser, weights, alpha=scale * math.log2(math.e), out=weights)
                     if tile is not None:
                         weights.unflatten(1, (q.shape[1], -1)).masked_fill_(~tile, -math.inf)
                     weights.exp2_()
@@ -73,6 +73,6 @@ class BlockwiseAttention(Function):
                     dk[:, 0, columns].baddbmm_(dscores.mT, queries)
                     dqueries.baddbmm_(dscores, keys)
                 dq[:, :, rows] = dqueries.mul_(scale).unflatten(1, (q.shape[1], -1))
-        dK.mul_(math.log(2))  # the queries carried log2(e) with them
+        dK.mul_(scale)
         dQ, dK, dV = (d.sum_to_size(x.shape).to(x.dtype) for d, x in zip((dQ, dK, dV), (Q, K, V), strict=True))
         return dQ, dK, dV, None, None
