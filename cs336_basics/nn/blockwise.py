@@ -60,16 +60,16 @@ def blockwise_forward(
 ) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries 1"]]:
     r"""Walk the visible blocks of the scores with the online softmax.
 
-    For each query, three things are carried from block to block: the largest score so far m, the sum of 2^(s - m),
-    and the sum of 2^(s - m) times the value. When m grows, both sums shrink by 2^(old m - new m). The scores are
-    s = q · k / √d_k · log2(e), for 2^x is quicker than e^x. If no score is large, m stays 0 and both sums as they are.
+    For each query, three things are carried from block to block: the largest score so far m, the sum of 2^(c (s - m)),
+    and the sum of 2^(c (s - m)) times the value. When m grows, both sums shrink by 2^(c (old m - new m)). Here s is
+    q · k and c is log2(e) / √d_k, for 2^x is quicker than e^x. If no score is large, m stays 0.
 
     Args:
         Q, K, V: as in `blockwise_attention`.
         plan: which blocks there are. `plan.groups(...)` gives the heads that are computed together.
 
     Returns:
-        The output, and the logarithm to base 2 of the sum of 2^s for each query, in float32 or better.
+        The output, and the logarithm to base 2 of the sum of 2^(c s) for each query, in float32 or better.
     """
     # BEGIN SOLUTION
     accumulator = torch.promote_types(Q.dtype, torch.float32)
@@ -99,16 +99,16 @@ def blockwise_forward(
                 else:
                     if tile is not None:
                         by_head.masked_fill_(~tile, -math.inf)
-                    previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True) * scale)
-                    weights = torch.add(-maximum, scores, alpha=scale, out=scores).exp2_()
-                    shrink = torch.exp2(previous - maximum)
+                    previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True))
+                    weights = scores.sub_(maximum).mul_(scale).exp2_()
+                    shrink = torch.exp2((previous - maximum) * scale)
                     total.mul_(shrink)
                     weighted_sum.mul_(shrink)
                 total.add_(weights.sum(-1, keepdim=True))
                 weighted_sum.baddbmm_(weights, values)
             total.clamp_(min=limits.tiny)  # a query that sees nothing: 0 / tiny is 0
             out[:, :, rows] = weighted_sum.div_(total).unflatten(1, (q.shape[1], -1))
-            lse[:, :, rows] = total.log2_().add_(maximum).unflatten(1, (q.shape[1], -1))
+            lse[:, :, rows] = total.log2_().add_(maximum, alpha=scale).unflatten(1, (q.shape[1], -1))
     return output, logsumexp
     # END SOLUTION
 
@@ -116,9 +116,9 @@ def blockwise_forward(
 def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
     r"""Whether 2^s can be summed as it is, without subtracting the maximum: then a pass over each tile is saved.
 
-    By Cauchy and Schwarz no score exceeds ‖q‖ ‖k‖ scale. Below 32, each 2^s is between 2^-32 and 2^32, so that the
-    sum over 2^30 keys with values up to 2^60 stays below 2^122, which float32 still holds. NaN and infinities are
-    never small.
+    By Cauchy and Schwarz no s, a score times `scale`, exceeds ‖q‖ ‖k‖ scale. Below 32, each 2^s is between 2^-32 and
+    2^32, so that the sum over 2^30 keys with values up to 2^60 stays below 2^122, which float32 still holds. NaN and
+    infinities are never small.
     """
     if 0 in (Q.numel(), K.numel(), V.numel()):
         return False
