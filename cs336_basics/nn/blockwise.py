@@ -123,6 +123,5 @@ def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
     if 0 in (Q.numel(), K.numel(), V.numel()):
         return False
     accumulator = torch.promote_types(Q.dtype, torch.float32)
-    longest_query, longest_key = (torch.linalg.vector_norm(x, dim=-1, dtype=accumulator).amax() for x in (Q, K))
-    largest_value = torch.linalg.vector_norm(V, math.inf, dtype=accumulator)
-    return bool((longest_query * longest_key * scale < 32) & (largest_value < 2.0**60))
+    q, k, v = (torch.linalg.vector_norm(x, dim=-1, dtype=accumulator).amax() for x in (Q, K, V))
+    return bool((q * k * scale < 32) & (v < 2.0**60))

@@ -5,7 +5,8 @@
 measures, prints as it goes and keeps what it found for `attention_plots`. It takes about half an hour.
 
 8 heads of 64, float32 on a CPU. In each comparison the implementations take turns, and what counts is the ratio of
-medians. A call during which the system took a processor away (involuntary context switches) is measured again.
+medians. A call during which the system took a processor away (more than 10 involuntary context switches a second) is
+measured again, and a comparison that never got three undisturbed calls of each is marked.
 Memory is the peak above what the process held before, in a fresh process for each call.
 """
 
@@ -137,23 +138,28 @@ def with_backward(attention: Attention) -> Attention:
     return both
 
 
-def medians(calls: dict[str, Attention], tensors: list[Tensor], seconds: float) -> dict[str, float]:
-    """The median time of each call in seconds, the calls taking turns."""
+def medians(calls: dict[str, Attention], tensors: list[Tensor], seconds: float) -> tuple[dict[str, float], bool]:
+    """The median time of each call in seconds, the calls taking turns, and whether the machine was quiet meanwhile."""
     times: dict[str, list[float]] = {name: [] for name in calls}
+    quiet: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call(*tensors)
         call(*tensors)
     start = time.perf_counter()
-    # Patience has an end: on a machine that is never quiet, what was disturbed counts as well.
-    while (spent := time.perf_counter() - start) < seconds or min(map(len, times.values())) < 3:
+    # Patience has an end: on a machine that is never quiet, calls that were disturbed have to do.
+    while (spent := time.perf_counter() - start) < seconds or (
+        min(map(len, quiet.values())) < 3 and (spent < 10 * seconds or min(map(len, times.values())) < 3)
+    ):
         for name, call in calls.items():
             switches, began = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, time.perf_counter()
             call(*tensors)
             took = time.perf_counter() - began
             switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
-            if switches <= 10 * took or spent > 8 * seconds:
-                times[name].append(took)
-    return {name: statistics.median(values) for name, values in times.items()}
+            times[name].append(took)
+            if switches <= 10 * took:
+                quiet[name].append(took)
+    enough = min(map(len, quiet.values())) >= 3
+    return {name: statistics.median(values) for name, values in (quiet if enough else times).items()}, enough
 
 
 MEMORY = {
@@ -203,12 +209,14 @@ def measure_time(length: int, name: str, calls: dict[str, Attention], backward: 
     if backward:
         calls = {what: with_backward(call) for what, call in calls.items()}
     rows = []
-    times = medians(calls, inputs(length), seconds=2.0)
+    times, quiet = medians(calls, inputs(length), seconds=2.0)
     for what, took in times.items():
         ratio = took / times["fused"]
         row = {"kind": "time", "pass": "both" if backward else "forward", "length": length, "mask": name, "what": what}
-        rows.append(row | {"seconds": took, "ratio": ratio})
-        click.echo(f"{row['pass']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}")
+        rows.append(row | {"seconds": took, "ratio": ratio, "quiet": quiet})
+        click.echo(
+            f"{row['pass']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}{'' if quiet else '  (disturbed)'}"
+        )
     return rows
 
 
