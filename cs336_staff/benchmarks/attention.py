@@ -5,8 +5,9 @@
 measures, prints as it goes and keeps what it found for `attention_plots`. It takes about half an hour.
 
 8 heads of 64, float32 on a CPU. In each comparison the implementations take turns, and what counts is the ratio of
-medians. A call during which the system took a processor away (more than 10 involuntary context switches a second) is
-measured again, and a comparison that never got three undisturbed calls of each is marked.
+medians. With one thread, times are the processor time of that thread, which other programs disturb little. With more,
+they are wall-clock times: a call during which the system took a processor away (more than 10 involuntary context
+switches a second) is measured again, and a comparison that never got three undisturbed calls of each is marked.
 Memory is the peak above what the process held before, in a fresh process for each call.
 """
 
@@ -31,9 +32,9 @@ from cs336_basics.nn.functional import scaled_dot_product_attention
 from cs336_basics.nn.masks import Mask, causal, document, padding, window
 
 HEADS, WIDTH = 8, 64
-LENGTHS_COMPILED = [512, 1024, 2048, 4096]
-LENGTHS_BACKWARD = [512, 1024, 2048, 4096, 8192]
-LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+LENGTHS_COMPILED = [512, 1024, 2048]
+LENGTHS_BACKWARD = [512, 1024, 2048, 4096]
+LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
 MEMORY_LENGTHS = [1024, 2048, 4096, 8192, 16384]
 # Implementations that hold the whole matrix, or take as long as they do, stop here.
 LONGEST_WITH_MATRIX = {"time": 4096, "memory": 8192}
@@ -144,19 +145,20 @@ def medians(calls: dict[str, Attention], tensors: list[Tensor], seconds: float) 
     quiet: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call(*tensors)
-        call(*tensors)
-    start = time.perf_counter()
+    one_thread = torch.get_num_threads() == 1
+    clock = time.thread_time if one_thread else time.perf_counter
+    start = clock()
     # Patience has an end: on a machine that is never quiet, calls that were disturbed have to do.
-    while (spent := time.perf_counter() - start) < seconds or (
+    while (spent := clock() - start) < seconds or (
         min(map(len, quiet.values())) < 3 and (spent < 10 * seconds or min(map(len, times.values())) < 3)
     ):
         for name, call in calls.items():
-            switches, began = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, time.perf_counter()
+            switches, began = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, clock()
             call(*tensors)
-            took = time.perf_counter() - began
+            took = clock() - began
             switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
             times[name].append(took)
-            if switches <= 10 * took:
+            if one_thread or switches <= 10 * took:
                 quiet[name].append(took)
     enough = min(map(len, quiet.values())) >= 3
     return {name: statistics.median(values) for name, values in (quiet if enough else times).items()}, enough
@@ -187,22 +189,21 @@ def measure_peak(name: str, length: int, backward: bool) -> int:
 
 
 def machine() -> str:
+    """The processor, the threads, the version of PyTorch, and the quickest of 20 large matrix products."""
     processor = platform.processor()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor = next((line.split(": ")[1] for line in lines if line.startswith("model name")), processor)
-    A = torch.randn(2048, 2048)
-    out = torch.empty_like(A)
-    seconds = min(_seconds(lambda: torch.mm(A, A, out=out)) for _ in range(20))
-    peak = 2 * 2048**3 / seconds / 1e9
     threads = torch.get_num_threads()
-    return f"{processor}, {threads} threads, PyTorch {torch.__version__}, matrix product at {peak:.0f} GFLOP/s"
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    A, out = torch.randn(2048, 2048), torch.empty(2048, 2048)
+    times = []
+    for _ in range(20):
+        began = clock()
+        torch.mm(A, A, out=out)
+        times.append(clock() - began)
+    peak = 2 * 2048**3 / min(times) / 1e9
+    return f"{processor}, {threads} thread(s), PyTorch {torch.__version__}, matrix product at {peak:.0f} GFLOP/s"
 
 
 def measure_time(length: int, name: str, calls: dict[str, Attention], backward: bool) -> list[dict]:
@@ -214,9 +215,8 @@ def measure_time(length: int, name: str, calls: dict[str, Attention], backward: 
         ratio = took / times["fused"]
         row = {"kind": "time", "pass": "both" if backward else "forward", "length": length, "mask": name, "what": what}
         rows.append(row | {"seconds": took, "ratio": ratio, "quiet": quiet})
-        click.echo(
-            f"{row['pass']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}{'' if quiet else '  (disturbed)'}"
-        )
+        mark = "" if quiet else "  (disturbed)"
+        click.echo(f"{row['pass']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}{mark}")
     return rows
 
 
@@ -235,13 +235,15 @@ def measure_memory(length: int, what: str, backward: bool) -> dict:
 @click.option("--peak-of", type=click.Choice(list(MEMORY)), help="Only print the peak memory of one call, in bytes.")
 @click.option("--length", type=int, help="How many queries and keys that call has.")
 @click.option("--backward", is_flag=True, help="Whether it includes the backward pass.")
-def main(output: Path | None, peak_of: str | None, length: int, backward: bool) -> None:
+@click.option("--threads", type=int, default=torch.get_num_threads(), show_default=True)
+def main(output: Path | None, peak_of: str | None, length: int, backward: bool, threads: int) -> None:
     """Measure everything and write it to OUTPUT, or the peak memory of one call in this process."""
     if peak_of is not None:
         click.echo(measure_peak(peak_of, length, backward))
         return
     if output is None:
         raise click.UsageError("expected OUTPUT, the file to write what is measured to")
+    torch.set_num_threads(threads)
     name_of_machine = machine()
     click.echo(name_of_machine)
     rows = [
