@@ -213,10 +213,16 @@ def measure_time(length: int, name: str, calls: dict[str, Attention], backward: 
     times, quiet = medians(calls, inputs(length), seconds=2.0)
     for what, took in times.items():
         ratio = took / times["fused"]
-        row = {"kind": "time", "pass": "both" if backward else "forward", "length": length, "mask": name, "what": what}
+        row = {
+            "kind": "time",
+            "direction": "both" if backward else "forward",
+            "length": length,
+            "mask": name,
+            "what": what,
+        }
         rows.append(row | {"seconds": took, "ratio": ratio, "quiet": quiet})
         mark = "" if quiet else "  (disturbed)"
-        click.echo(f"{row['pass']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}{mark}")
+        click.echo(f"{row['direction']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}{mark}")
     return rows
 
 
@@ -225,8 +231,14 @@ def measure_memory(length: int, what: str, backward: bool) -> dict:
     if backward:
         command.append("--backward")
     peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)  # noqa: S603 (ourselves)
-    row = {"kind": "memory", "pass": "both" if backward else "forward", "length": length, "what": what, "bytes": peak}
-    click.echo(f"{row['pass']:8}{length:6}  {what:26}{peak / 2**20:9.1f} MiB")
+    row = {
+        "kind": "memory",
+        "direction": "both" if backward else "forward",
+        "length": length,
+        "what": what,
+        "bytes": peak,
+    }
+    click.echo(f"{row['direction']:8}{length:6}  {what:26}{peak / 2**20:9.1f} MiB")
     return row
 
 
