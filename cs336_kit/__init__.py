@@ -1,0 +1,1 @@
+"""What ships beside the assignment: the pytest plugin, the diagnosis and the `cs336` command."""

@@ -1,0 +1,1 @@
+"""What only staff have: references, the hidden suite, grading and the handout."""

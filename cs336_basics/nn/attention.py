@@ -31,6 +31,8 @@ class CausalMultiHeadSelfAttention(nn.Module):
         Vaswani et al., Attention Is All You Need (2017), section 3.2.2.
     """
 
+    causal_mask: Tensor  # (longest sequence so far, longest sequence so far)
+
     def __init__(
         self,
         d_model: int,

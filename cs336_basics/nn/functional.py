@@ -35,7 +35,7 @@ def softmax(x: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
     """
     # BEGIN SOLUTION
     logits = at_least_float32(x)
-    if logits.shape[dim] == 0:  # amax refuses an empty dimension, and there is nothing to normalise
+    if logits.size(dim) == 0:  # amax refuses an empty dimension, and there is nothing to normalise
         return x.clone()
     maximum = logits.detach().amax(dim, keepdim=True)
     maximum = maximum.masked_fill(maximum == -math.inf, 0.0)  # -inf - -inf would be NaN

@@ -24,6 +24,9 @@ class RotaryPositionalEmbedding(nn.Module):
         Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding (2021), section 3.2.2.
     """
 
+    cos: Tensor  # (position, pair)
+    sin: Tensor
+
     def __init__(
         self,
         theta: float,

@@ -1,0 +1,208 @@
+"""Right implementations of every adapter in other styles, computing in the dtype of their inputs.
+
+How far they lie from the float64 reference is what a right answer may differ by: the tolerances come from them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from einops import einsum, rearrange, reduce
+from torch import Tensor
+from torch.nn import functional as F
+
+from cs336_staff import references
+
+Softmax = Callable[[Tensor, int], Tensor]
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+Matmul = Callable[[Tensor, Tensor], Tensor]
+Rotate = Callable[[Tensor, Tensor, float], Tensor]
+
+
+# softmax(x, dim)
+
+
+def softmax_by_definition(x: Tensor, dim: int) -> Tensor:
+    wide = _widened(x)
+    exponentials = torch.exp(wide - wide.max(dim, keepdim=True).values)
+    return (exponentials / exponentials.sum(dim, keepdim=True)).to(x.dtype)
+
+
+def softmax_einops(x: Tensor, dim: int) -> Tensor:
+    last = _widened(x).movedim(dim, -1)
+    exponentials = torch.exp(last - reduce(last, "... n -> ... 1", "max"))
+    return (exponentials / reduce(exponentials, "... n -> ... 1", "sum")).movedim(-1, dim).to(x.dtype)
+
+
+def softmax_of_torch(x: Tensor, dim: int) -> Tensor:
+    return torch.softmax(x, dim)
+
+
+def softmax_logsumexp(x: Tensor, dim: int) -> Tensor:
+    wide = _widened(x)
+    return torch.exp(wide - torch.logsumexp(wide, dim, keepdim=True)).to(x.dtype)
+
+
+def softmax_in_float64(x: Tensor, dim: int) -> Tensor:
+    return torch.softmax(x.double(), dim).to(x.dtype)
+
+
+# attention(Q, K, V, mask)
+
+
+def attention_einsum(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    scores = torch.einsum("...qd,...kd->...qk", Q, K) / math.sqrt(Q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return torch.einsum("...qk,...kv->...qv", _without_nan(softmax_by_definition(scores, -1)), V)
+
+
+def attention_einops(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    scores = einsum(Q, K, "... q d, ... k d -> ... q k") * Q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = torch.where(mask, scores, -math.inf)
+    return einsum(_without_nan(softmax_einops(scores, -1)), V, "... q k, ... k v -> ... q v")
+
+
+def attention_matmul(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+    if mask is not None:
+        scores = scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, -math.inf)
+    return _without_nan(torch.softmax(scores, -1)) @ V
+
+
+def attention_scaled_queries(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    scores = (Q / math.sqrt(Q.shape[-1])) @ K.mT
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return _without_nan(softmax_logsumexp(scores, -1)) @ V
+
+
+def attention_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    return references.run_scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask).to(Q.dtype)
+
+
+# linear(x, W)
+
+
+def linear_einsum(x: Tensor, W: Tensor) -> Tensor:
+    return einsum(x, W, "... d_in, d_out d_in -> ... d_out")
+
+
+def linear_matmul(x: Tensor, W: Tensor) -> Tensor:
+    return x @ W.T
+
+
+def linear_of_torch(x: Tensor, W: Tensor) -> Tensor:
+    return F.linear(x, W)
+
+
+def linear_sum_of_products(x: Tensor, W: Tensor) -> Tensor:
+    return (x.unsqueeze(-2) * W).sum(-1)
+
+
+def linear_in_float64(x: Tensor, W: Tensor) -> Tensor:
+    return (x.double() @ W.double().T).to(x.dtype)
+
+
+# rotate(x, positions, theta)
+
+
+def rotate_pairs(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = _angles(x, positions, theta)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    rotated = (even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos())
+    return torch.stack(rotated, -1).flatten(-2).to(x.dtype)
+
+
+def rotate_complex(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = _angles(x, positions, theta)
+    numbers = torch.view_as_complex(_widened(x).unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(numbers * torch.polar(torch.ones_like(angles), angles)).flatten(-2).to(x.dtype)
+
+
+def rotate_matrix(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = _angles(x, positions, theta)
+    rows = torch.stack((angles.cos(), -angles.sin(), angles.sin(), angles.cos()), -1).unflatten(-1, (2, 2))
+    pairs = rearrange(_widened(x), "... (pair two) -> ... pair two", two=2)
+    return einsum(rows, pairs, "... i j, ... j -> ... i").flatten(-2).to(x.dtype)
+
+
+def rotate_with_swapped_copy(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = _angles(x, positions, theta).repeat_interleave(2, -1)
+    swapped = torch.stack((-x[..., 1::2], x[..., 0::2]), -1).flatten(-2)
+    return (x * angles.cos() + swapped * angles.sin()).to(x.dtype)
+
+
+def rotate_in_float64(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    return references.run_rope(x.shape[-1], theta, 0, x.double(), positions).to(x.dtype)
+
+
+def _multihead(
+    attention: Attention,
+    linear: Matmul,
+    rotate: Rotate,
+    num_heads: int,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
+    o_proj_weight: Tensor,
+    in_features: Tensor,
+    token_positions: Tensor | None = None,
+    theta: float | None = None,
+    **sizes: int,
+) -> Tensor:
+    Q, K, V = (
+        rearrange(linear(in_features, W), "... t (h d) -> ... h t d", h=num_heads)
+        for W in (q_proj_weight, k_proj_weight, v_proj_weight)
+    )
+    length = in_features.shape[-2]
+    if theta is not None:
+        positions = torch.arange(length) if token_positions is None else token_positions.unsqueeze(-2)
+        Q, K = rotate(Q, positions, theta), rotate(K, positions, theta)
+    heads = attention(Q, K, V, torch.ones(length, length, dtype=torch.bool).tril())
+    return linear(rearrange(heads, "... h t d -> ... t (h d)"), o_proj_weight)
+
+
+def _adapters(
+    softmax: Softmax, attention: Attention, linear: Matmul, rotate: Rotate
+) -> Mapping[str, Callable[..., Tensor]]:
+    def multihead(**arguments) -> Tensor:
+        return _multihead(attention, linear, rotate, **arguments)
+
+    return {
+        "run_softmax": lambda in_features, dim: softmax(in_features, dim),
+        "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: attention(Q, K, V, mask),
+        "run_linear": lambda d_in, d_out, weights, in_features: linear(in_features, weights),
+        "run_rope": lambda d_k, theta, max_seq_len, in_query_or_key, token_positions: rotate(
+            in_query_or_key, token_positions, theta
+        ),
+        "run_multihead_self_attention": multihead,
+        "run_multihead_self_attention_with_rope": multihead,
+    }
+
+
+# name of a style -> the adapters of a submission that is written in it
+CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
+    "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs),
+    "einops": _adapters(softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix),
+    "matmul": _adapters(softmax_of_torch, attention_matmul, linear_matmul, rotate_complex),
+    "scaled queries": _adapters(softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy),
+    "float64 inside": _adapters(softmax_in_float64, attention_in_float64, linear_in_float64, rotate_in_float64),
+}
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _without_nan(weights: Tensor) -> Tensor:
+    """A row with nothing to attend to: softmax gives NaN, attention zeros."""
+    return weights.nan_to_num(0.0)
+
+
+def _angles(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    """In float32 for float32, as most write it: at position 1000 that alone costs five digits."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    frequencies = theta ** (-torch.arange(0, x.shape[-1], 2, dtype=dtype) / x.shape[-1])
+    return positions.unsqueeze(-1).to(dtype) * frequencies

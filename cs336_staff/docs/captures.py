@@ -1,0 +1,87 @@
+"""The pictures in the README: what the commands print, in colour, as SVG.
+
+`uv run python -m cs336_staff.docs.captures` draws them; with `--check` it fails when a command no longer prints what
+its picture shows.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from cs336_kit.assignment import find_root
+from cs336_staff.tests.student import Student
+
+PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
+FUNCTIONAL = "cs336_basics/nn/functional.py"
+COLUMNS = 80
+
+# rich's own template fetches its font from a network; a reader's monospace font will do.
+SVG = """\
+<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">{matrix}</g>
+</g>
+</svg>
+"""  # noqa: E501
+
+
+def wrong_answer(student: Student) -> tuple[str, str]:
+    """Attention divided by d_k, not by its root."""
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    return "uv run pytest -x -k test_scaled_dot_product_attention", student.run(
+        "pytest", "-x", "-q", "--color=yes", "-k", "test_scaled_dot_product_attention"
+    ).stdout
+
+
+def board(student: Student) -> tuple[str, str]:
+    """The same mistake, with multi-head attention still to be written."""
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    student.unwrite("cs336_basics/nn/attention.py")
+    return "uv run cs336 check", student.run("cs336_kit", "check").stdout
+
+
+def drawn(command: str, output: str) -> str:
+    """The SVG of a terminal that shows a command and what it printed."""
+    console = Console(width=COLUMNS, record=True, file=StringIO())
+    console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"))
+    return console.export_svg(title=" ", code_format=SVG, unique_id="terminal")
+
+
+def main() -> None:
+    check = sys.argv[1:] == ["--check"]
+    os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
+    for scene in (wrong_answer, board):
+        with tempfile.TemporaryDirectory() as folder:
+            svg = drawn(*scene(Student(Path(folder))))
+        path = PICTURES / f"{scene.__name__.replace('_', '-')}.svg"
+        if not check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(svg)
+        elif _timeless(path.read_text()) != _timeless(svg):
+            sys.exit(f"{path} is not what the command prints now; draw it again: python -m cs336_staff.docs.captures")
+
+
+def _timeless(svg: str) -> str:
+    """Without the one figure that differs from run to run: how long pytest took."""
+    return re.sub(r"\d+\.\d+s", "", svg)
+
+
+if __name__ == "__main__":
+    main()

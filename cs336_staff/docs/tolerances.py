@@ -1,0 +1,39 @@
+"""The table of tolerances.md: how far right implementations lie from the float64 reference.
+
+`uv run python -m cs336_staff.docs.tolerances` prints it.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+
+from cs336_kit.assignment import find_root
+from cs336_kit.cases import Case, load_case, load_metadata
+from cs336_staff.cases import PUBLIC
+from cs336_staff.correct import CORRECT
+from cs336_staff.fixtures import spread
+
+FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+
+
+def main() -> None:
+    rows: dict[tuple[str, str, str], list[tuple[dict[str, float], float]]] = defaultdict(list)
+    for spec in PUBLIC:
+        case = load_case(FIXTURES, spec.name)
+        call = load_metadata(FIXTURES, spec.name)["call"]
+        for what, errors in spread(call, case.inputs, case.expected, case.cotangent).items():
+            rows[call.removeprefix("run_"), _dtype(case), what.split()[0]].append((errors, case.tolerance[what]))
+
+    print(f"| adapter | dtype | what | cases | {' | '.join(CORRECT)} | tolerances |")
+    print(f"| --- | --- | --- | ---: | {'---: | ' * len(CORRECT)}---: |")
+    for (call, dtype, what), found in sorted(rows.items()):
+        spreads = " | ".join(f"{max(errors[style] for errors, _ in found):.1e}" for style in CORRECT)
+        allowed = [tolerance for _, tolerance in found]
+        print(f"| {call} | {dtype} | {what} | {len(found)} | {spreads} | {min(allowed):.0e} to {max(allowed):.0e} |")
+
+
+def _dtype(case: Case) -> str:
+    return str(case.dtype).removeprefix("torch.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""A copy of what a student works in, to be broken by a test."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from cs336_kit.assignment import find_root
+
+ROOT = find_root(Path(__file__).parent)
+SOLUTION = re.compile(r"( *)# BEGIN SOLUTION\n.*?# END SOLUTION\n", re.DOTALL)
+
+
+class Student:
+    """A student's folder, at first with the solution in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("adapters.py", "assignment.toml", "pyproject.toml"):
+            shutil.copy(ROOT / name, folder)
+        for name in ("cs336_basics", "tests", "fixtures"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        """Make a mistake in one file."""
+        text = (self.folder / file).read_text()
+        assert old in text, f"{file} holds no {old!r}"
+        (self.folder / file).write_text(text.replace(old, new))
+
+    def unwrite(self, file: str) -> None:
+        """Put the file back to what a student starts from."""
+        text = (self.folder / file).read_text()
+        (self.folder / file).write_text(SOLUTION.sub(r"\1raise NotImplementedError\n", text))
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a module, `pytest` or `cs336_kit`, in the folder, on a terminal of 80 columns."""
+        return subprocess.run(  # noqa: S603
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env=os.environ | {"COLUMNS": "80"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )

@@ -1,0 +1,93 @@
+"""`cs336 check` shows the board whatever student code does."""
+
+import re
+
+import pytest
+
+from cs336_staff.tests.student import Student
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONAL = "cs336_basics/nn/functional.py"
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """The cells of each row of the board, by problem."""
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if "│" in line]
+    return {name: rest for name, *rest in cells}
+
+
+def test_a_solved_assignment_passes_but_was_not_graded(student: Student) -> None:
+    process = student.run("cs336_kit", "check")
+    assert process.returncode == 0
+    assert [cells[0] for cells in rows(process.stdout).values()] == ["passed"] * 5
+    assert [cells[2] for cells in rows(process.stdout).values()] == ["2.0/2", "5.0/5", "1.0/1", "2.0/2", "5.0/5"]
+    assert re.search(r"(\d+) of \1 public tests passed; the hidden suite was not run\.", process.stdout)
+    assert "Next" not in process.stdout
+
+
+def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
+    student.unwrite("adapters.py")
+    process = student.run("cs336_kit", "check")
+    assert process.returncode == 1
+    assert {tuple(cells[::2]) for cells in rows(process.stdout).values()} >= {("not implemented", "0.0/2")}
+    assert (
+        "Next: softmax, test_softmax[1d]\n  not implemented yet: write run_softmax in adapters.py\n" in process.stdout
+    )
+    assert "  uv run pytest -x -k test_softmax\n" in process.stdout
+
+
+def test_partial_credit(student: Student) -> None:
+    """An input changed in place costs the gradients and the test of that: three of nine parts of two points."""
+    student.replace(FUNCTIONAL, "maximum = logits.detach()", "logits += 1\n    maximum = logits.detach()")
+    process = student.run("cs336_kit", "check", "softmax")
+    assert process.returncode == 1
+    state, tests, points = rows(process.stdout)["softmax"]
+    assert state == "failing"
+    assert tests == "13/16"
+    assert points == "1.3/2"
+
+
+def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> None:
+    student.replace(
+        "cs336_basics/nn/rope.py", "if token_positions.numel() > 0:", "import os; os._exit(7)\n        if 1:"
+    )
+    process = student.run("cs336_kit", "check")
+    assert process.returncode == 1
+    board = rows(process.stdout)
+    assert board["linear"][0] == "passed"
+    assert board["rope"] == ["failing", "0/12", "0.0/2"]
+    assert "the process ended during this test, with exit status 7" in process.stdout
+
+
+def test_one_problem(student: Student) -> None:
+    process = student.run("cs336_kit", "check", "linear")
+    assert process.returncode == 0
+    assert list(rows(process.stdout)) == ["linear"]
+
+
+def test_an_unknown_problem(student: Student) -> None:
+    process = student.run("cs336_kit", "check", "lineal")
+    assert process.returncode == 2
+    assert "no problem is called lineal; the problems are softmax, scaled_dot_product_attention" in process.stderr
+
+
+def test_adapters_that_do_not_parse(student: Student) -> None:
+    student.replace("adapters.py", "import torch\n", "import torch\ndef broken(:\n")
+    process = student.run("cs336_kit", "check")
+    assert process.returncode == 1
+    assert process.stderr.startswith("Error: the tests could not start\nSyntaxError: invalid syntax\n")
+    assert "Traceback" not in process.stderr
+
+
+def test_outside_the_assignment(student: Student) -> None:
+    (student.folder / "assignment.toml").unlink()
+    process = student.run("cs336_kit", "check")
+    assert process.returncode == 1
+    assert "go to the folder of the assignment" in process.stderr
+
+
+def test_from_a_folder_below(student: Student) -> None:
+    student.folder = student.folder / "cs336_basics" / "nn"
+    process = student.run("cs336_kit", "check", "linear")
+    assert process.returncode == 0, process.stderr

@@ -1,0 +1,236 @@
+"""What the docstrings of cs336_basics/nn/functional.py promise, beyond what is asked of students."""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import jaxtyping
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from cs336_basics.nn.functional import attention_weights, scaled_dot_product_attention, softmax
+
+HALF = [torch.float16, torch.bfloat16]
+
+
+@pytest.fixture
+def without_types() -> Iterator[None]:
+    """Types are on when tests run and refuse most wrong arguments first; the functions must do so by themselves."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+# softmax
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data())
+def test_probabilities_sum_to_one_along_any_dimension(shape: list[int], data: st.DataObject) -> None:
+    dim = data.draw(st.integers(-len(shape), len(shape) - 1))
+    x = 10 * drawn(*shape)
+    assert torch.allclose(softmax(x, dim), torch.softmax(x, dim), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("shift", [1e4, -1e4])
+def test_a_constant_added_to_all_logits_changes_nothing(shift: float) -> None:
+    x = drawn(3, 5)
+    torch.testing.assert_close(softmax(x + shift, 1), softmax(x, 1), rtol=1e-9, atol=0)
+
+
+def test_each_slice_has_its_own_maximum() -> None:
+    x = torch.tensor([[0.0, 1.0], [1e4, 1e4 + 1]])
+    torch.testing.assert_close(softmax(x, -1)[1], softmax(x, -1)[0])
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_empty_tensors_stay_empty(shape: tuple[int, ...], dim: int) -> None:
+    x = torch.zeros(shape, requires_grad=True)
+    answer = softmax(x, dim)
+    assert answer.shape == shape
+    assert answer.requires_grad
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
+    x = drawn(3, 1000, dtype=dtype)
+    answer = softmax(x, -1)
+    assert answer.dtype == dtype
+    assert torch.equal(answer, softmax(x.float(), -1).to(dtype))
+
+
+def test_a_slice_of_minus_infinity_gives_zeros_with_zero_gradients() -> None:
+    x = torch.tensor([[-math.inf, -math.inf], [0.0, -math.inf]], requires_grad=True)
+    answer = softmax(x, -1)
+    assert answer.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    answer.square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_infinity_and_nan_propagate_in_their_slice_alone(bad: float) -> None:
+    answer = softmax(torch.tensor([[bad, 0.0], [1.0, 1.0]]), -1)
+    assert answer[0].isnan().any()
+    assert answer[1].tolist() == [0.5, 0.5]
+
+
+def test_softmax_gradients() -> None:
+    assert gradcheck(lambda x: softmax(x, 1), drawn(2, 5, 3).requires_grad_())
+
+
+def test_a_dimension_that_is_not_there() -> None:
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        softmax(drawn(2, 3), 2)
+
+
+# attention
+
+batches = st.sampled_from([(), (2,), (2, 3), (1, 2, 1, 2, 1)])
+
+
+@settings(deadline=None)
+@given(batches, *[st.integers(0, 4)] * 2, st.integers(1, 4), st.integers(0, 4), st.booleans(), st.integers(0, 9))
+def test_attention_is_what_the_formula_says(
+    batch: tuple[int, ...], queries: int, keys: int, d_k: int, d_v: int, masked: bool, seed: int
+) -> None:
+    """Row by row, with sums over the keys that may be attended to; nothing of torch.softmax or of -inf."""
+    Q, K, V = drawn(*batch, queries, d_k, seed=seed), drawn(*batch, keys, d_k, seed=1), drawn(*batch, keys, d_v, seed=2)
+    mask = (
+        drawn(*batch, queries, keys, seed=seed) > 0 if masked else torch.ones(*batch, queries, keys, dtype=torch.bool)
+    )
+    exponentials = torch.exp(Q @ K.mT / math.sqrt(d_k)) * mask
+    expected = (exponentials @ V) / exponentials.sum(-1, keepdim=True).clamp(min=1e-300)
+    answer = scaled_dot_product_attention(Q, K, V, mask if masked else None)
+    torch.testing.assert_close(answer, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("q_batch", "kv_batch", "mask_shape"),
+    [
+        ((2, 3), (2, 1), (5, 7)),  # one key/value head for many query heads
+        ((2, 3), (), (2, 1, 1, 7)),  # padding
+        ((), (2, 3), (3, 5, 7)),
+        ((3,), (3,), (2, 1, 5, 1)),  # the mask alone has a batch
+        ((2, 1), (1, 3), (1, 1)),
+    ],
+)
+def test_leading_dimensions_broadcast(
+    q_batch: tuple[int, ...], kv_batch: tuple[int, ...], mask_shape: tuple[int, ...]
+) -> None:
+    Q, K, V = drawn(*q_batch, 5, 11), drawn(*kv_batch, 7, 11, seed=1), drawn(*kv_batch, 7, 13, seed=2)
+    mask = drawn(*mask_shape, seed=3) > -1
+    batch = torch.broadcast_shapes(q_batch, kv_batch, mask_shape[:-2])
+    answer = scaled_dot_product_attention(Q, K, V, mask)
+    Q, K, V = (x.expand(*batch, *x.shape[-2:]).clone() for x in (Q, K, V))
+    torch.testing.assert_close(answer, scaled_dot_product_attention(Q, K, V, mask.expand(*batch, 5, 7)))
+
+
+def test_probabilities_are_zero_where_masked_and_sum_to_one_elsewhere() -> None:
+    mask = drawn(2, 5, 7, seed=3) > 0
+    mask[0, 1] = False
+    weights = attention_weights(drawn(2, 5, 11), drawn(2, 7, 11, seed=1), mask)
+    assert torch.equal(weights != 0, mask)
+    torch.testing.assert_close(weights.sum(-1), mask.any(-1).double())
+
+
+def test_attention_averages_with_its_own_weights() -> None:
+    Q, K, mask = drawn(2, 5, 11), drawn(2, 7, 11, seed=1), drawn(5, 7, seed=3) > 0
+    identity = torch.eye(7, dtype=torch.float64).expand(2, 7, 7)
+    assert torch.equal(scaled_dot_product_attention(Q, K, identity, mask), attention_weights(Q, K, mask))
+
+
+def test_a_query_with_nothing_to_attend_to_gets_zeros_and_finite_gradients() -> None:
+    Q, K, V = (drawn(5, 4, seed=seed).requires_grad_() for seed in range(3))
+    mask = torch.ones(5, 5, dtype=torch.bool).tril(-1)
+    answer = scaled_dot_product_attention(Q, K, V, mask)
+    assert answer[0].tolist() == [0.0] * 4
+    answer.sum().backward()
+    for x in (Q, K, V):
+        assert x.grad is not None
+        assert x.grad.isfinite().all()
+    assert Q.grad is not None
+    assert Q.grad[0].tolist() == [0.0] * 4
+
+
+def test_no_keys_give_zeros_and_no_queries_nothing() -> None:
+    assert (
+        scaled_dot_product_attention(drawn(2, 5, 3), drawn(2, 0, 3), drawn(2, 0, 4)).tolist() == [[[0.0] * 4] * 5] * 2
+    )
+    assert scaled_dot_product_attention(drawn(2, 0, 3), drawn(2, 5, 3), drawn(2, 5, 4)).shape == (2, 0, 4)
+    assert scaled_dot_product_attention(drawn(0, 5, 3), drawn(0, 5, 3), drawn(0, 5, 4)).shape == (0, 5, 4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_gradients(masked: bool) -> None:
+    tensors = tuple(drawn(2, 3, 4, seed=seed).requires_grad_() for seed in range(3))
+    mask = drawn(3, 3, seed=3) > 0 if masked else None
+    assert gradcheck(partial(scaled_dot_product_attention, mask=mask), tensors)
+
+
+def test_non_contiguous_arguments_are_read_and_left_alone() -> None:
+    Q, K, V = drawn(11, 5).mT, drawn(14, 11, seed=1)[::2], drawn(13, 7, seed=2).mT
+    mask = (drawn(7, 5, seed=3) > 0).mT
+    copies = [x.clone() for x in (Q, K, V, mask)]
+    answer = scaled_dot_product_attention(Q, K, V, mask)
+    torch.testing.assert_close(answer, scaled_dot_product_attention(*copies))
+    assert all(torch.equal(x, copy) for x, copy in zip((Q, K, V, mask), copies, strict=True))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_half_precision_overflows_nowhere(dtype: torch.dtype) -> None:
+    """Every score is 64 · 60 · 60, beyond the largest float16, before it is divided by √64."""
+    Q, V = torch.full((3, 64), 60.0, dtype=dtype), drawn(3, 5, dtype=dtype)
+    answer = scaled_dot_product_attention(Q, Q, V)
+    assert answer.dtype == dtype
+    torch.testing.assert_close(answer, V.float().mean(0, keepdim=True).expand(3, 5).to(dtype))
+
+
+Q23, K43, V45 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5)
+
+
+@pytest.mark.usefixtures("without_types")
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((Q23, torch.zeros(4, 2), V45), ValueError, r"the same d_k, got Q \(2, 3\), K \(4, 2\), V \(4, 5\)"),
+        ((Q23, K43, torch.zeros(3, 5)), ValueError, r"the same keys, got Q \(2, 3\), K \(4, 3\), V \(3, 5\)"),
+        ((torch.zeros(3), K43, V45), ValueError, r"at least two dimensions, got Q \(3,\)"),
+        ((Q23, K43, V45, torch.ones(4, dtype=torch.bool)), ValueError, r"at least two dimensions.* mask \(4,\)"),
+        (
+            (Q23, K43, V45, torch.ones(4, 2, dtype=torch.bool)),
+            ValueError,
+            r"broadcasts to .* = \(2, 4\).* mask \(4, 2\)",
+        ),
+        (
+            (Q23, K43, V45, torch.ones(2, 4)),
+            TypeError,
+            r"boolean mask \(True = may attend\), got torch.float32; .*\.bool",
+        ),
+        ((Q23, K43.double(), V45), TypeError, r"one dtype, got Q torch.float32, K torch.float64, V torch.float32"),
+        ((Q23, K43.to("meta"), V45), ValueError, r"one device, got Q cpu, K meta, V cpu; move them"),
+        ((torch.zeros(2, 2, 3), torch.zeros(3, 4, 3), V45), ValueError, r"leading dimensions that broadcast"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: tuple[Tensor, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        scaled_dot_product_attention(*arguments)
+
+
+@pytest.mark.usefixtures("without_types")
+def test_attention_weights_name_a_wrong_mask() -> None:
+    with pytest.raises(TypeError, match="expected a boolean mask"):
+        attention_weights(Q23, K43, torch.ones(2, 4))
+
+
+def test_types_refuse_what_does_not_fit() -> None:
+    with pytest.raises(jaxtyping.TypeCheckError, match="K"):
+        scaled_dot_product_attention(Q23, torch.zeros(4, 2), V45)
