@@ -120,8 +120,8 @@ def _positions(block: slice, device: torch.device) -> Int[Tensor, " block"]:
 class _Band(Mask):
     """True where lowest <= query - key <= highest: a band along the diagonal."""
 
-    lowest: float
-    highest: float
+    lowest: int | float
+    highest: int | float
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
         return self

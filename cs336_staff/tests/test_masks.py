@@ -1,13 +1,24 @@
 """Mask objects say, block by block, what the boolean matrix that they stand for says."""
 
 import operator
+from collections.abc import Iterator
 
+import jaxtyping
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cs336_basics.nn.masks import Mask, Visibility, as_mask, causal, document, padding, window
+
+
+@pytest.fixture
+def without_types() -> Iterator[None]:
+    """Types are on when tests run and refuse most wrong arguments first; the functions must do so by themselves."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
 
 LENGTH = 23
 POSITION = torch.arange(LENGTH)
@@ -42,6 +53,7 @@ spans = st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).filter(lambda 
 
 
 @pytest.mark.parametrize("name", MASKS)
+@settings(deadline=None, derandomize=True)
 @given(rows=spans, columns=spans)
 def test_a_block_is_the_block_of_the_matrix(name: str, rows: tuple[int, int], columns: tuple[int, int]) -> None:
     mask, matrix = MASKS[name]
@@ -55,6 +67,7 @@ def test_a_block_is_the_block_of_the_matrix(name: str, rows: tuple[int, int], co
 
 
 @pytest.mark.parametrize("name", ["causal", "window", "padding", "document", "tensor", "transposed tensor"])
+@settings(deadline=None, derandomize=True)
 @given(rows=spans, columns=spans)
 def test_a_simple_mask_finds_every_block_that_is_all_or_nothing(
     name: str, rows: tuple[int, int], columns: tuple[int, int]
@@ -84,6 +97,7 @@ def test_a_tensor_that_is_changed_is_seen_as_it_is_then() -> None:
     assert mask.matrix(()).visibility(block, block) is Visibility.ALL
 
 
+@pytest.mark.usefixtures("without_types")
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
