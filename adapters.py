@@ -106,3 +106,18 @@ def run_multihead_self_attention_with_rope(
     weights = {"qkv_proj.weight": qkv_proj_weight, "output_proj.weight": o_proj_weight}
     return functional_call(attention, weights, (in_features, token_positions))
     # END SOLUTION
+
+
+def run_blockwise_attention(
+    Q: Float[Tensor, " ... queries d_k"],
+    K: Float[Tensor, " ... keys d_k"],
+    V: Float[Tensor, " ... keys d_v"],
+    mask: Bool[Tensor, " ... #queries #keys"] | None = None,
+    block_size: int | None = None,
+) -> Float[Tensor, " ... queries d_v"]:
+    """The same attention, computed in blocks of `block_size` queries and keys (None: you choose)."""
+    # BEGIN SOLUTION
+    from cs336_basics.nn.blockwise import blockwise_attention
+
+    return blockwise_attention(Q, K, V, mask, block_size=block_size)
+    # END SOLUTION
