@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from textwrap import indent
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -100,13 +100,13 @@ def _summary(scores: list[Score]) -> str:
     return f"{passed} of {planned} public tests passed; the hidden suite was not run."
 
 
-def _next_step(scores: list[Score]) -> Iterable[Text]:
+def _next_step(scores: list[Score]) -> Iterable[RenderableType]:
     for result in scores:
         if failure := result.first_failure:
             where = f"{failure.test}[{failure.case}]" if failure.case else failure.test
             yield Text.assemble("\nNext: ", (where, "bold"))
-            yield Text(indent(failure.message, "  "), "red")
+            yield Padding(Text(failure.message, "red"), (0, 0, 0, 2))
             if failure.named or failure.details:
-                yield Text(indent(failure.named or failure.details, "    "), "bold" if failure.named else "")
+                yield Padding(Text(failure.named or failure.details, "bold" if failure.named else ""), (0, 0, 0, 4))
             yield Text(f"  uv run pytest -x -k {failure.test}", "cyan")
             return

@@ -230,7 +230,7 @@ def measure_memory(length: int, what: str, backward: bool) -> dict:
     command = [sys.executable, "-m", "cs336_staff.benchmarks.attention", "--peak-of", what, "--length", str(length)]
     if backward:
         command.append("--backward")
-    peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)  # noqa: S603 (ourselves)
+    peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     row = {
         "kind": "memory",
         "direction": "both" if backward else "forward",
