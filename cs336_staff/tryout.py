@@ -53,6 +53,13 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, 0, "uv", "run", "cs336", "submit", "--check", "submission.zip")
         yield "check, hint and submit work there, and its submission.zip reads back"
 
+        results = Path(folder) / "results"
+        _run(root, 0, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
+        report = json.loads((results / "submission" / "results.json").read_text())
+        if report["score"] != report["max_score"]:
+            raise TryoutError(f"submission.zip should get {report['max_score']} points, it gets {report['score']}")
+        yield f"graded, submission.zip gets {report['score']:g} of {report['max_score']:g} points"
+
 
 def _verdicts(tree: Path) -> list[dict[str, Any]]:
     """Run the public suite in `tree`; the verdict of every planned test."""
