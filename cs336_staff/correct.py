@@ -82,6 +82,54 @@ def attention_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -
     return references.run_scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask).to(Q.dtype)
 
 
+def attention_by_rows(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """One query at a time, over the keys that it may attend to and no others."""
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
+    allowed = torch.ones(1, 1, dtype=torch.bool) if mask is None else mask
+    allowed = allowed.expand(*batch, Q.shape[-2], K.shape[-2]).reshape(-1, Q.shape[-2], K.shape[-2])
+    Qs, Ks, Vs = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (Q, K, V))
+    rows = [
+        softmax_of_torch(keys[may] @ query / math.sqrt(Q.shape[-1]), -1) @ values[may]
+        for queries, keys, values, rows in zip(Qs, Ks, Vs, allowed, strict=True)
+        for query, may in zip(queries, rows, strict=True)
+    ]
+    return torch.stack(rows).reshape(*batch, Q.shape[-2], V.shape[-1])
+
+
+def attention_in_chunks(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """Two queries at a time."""
+    masks = [None] * Q.shape[-2] if mask is None else mask.expand(*mask.shape[:-2], Q.shape[-2], -1).split(2, -2)
+    return torch.cat([attention_matmul(q, K, V, m) for q, m in zip(Q.split(2, -2), masks, strict=False)], -2)
+
+
+def attention_weights_times_mask(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """Exponentials over the largest allowed score, multiplied by the mask: no infinity anywhere."""
+    scores = _widened(Q @ K.mT / math.sqrt(Q.shape[-1]))
+    may = torch.ones_like(scores) if mask is None else mask.expand_as(scores).to(scores.dtype)
+    largest = scores.masked_fill(may == 0, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
+    exponentials = torch.exp((scores - largest).clamp(max=0)) * may
+    total = exponentials.sum(-1, keepdim=True)
+    return (exponentials / total.masked_fill(total == 0, 1)).to(Q.dtype) @ V
+
+
+def attention_of_torch(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """PyTorch's own, fused."""
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
+    Q, K, V = (x.expand(*batch, *x.shape[-2:]) for x in (Q, K, V))
+    return _without_nan(F.scaled_dot_product_attention(Q, K, V, mask))
+
+
+def attention_values_first(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """Values weighted by exponentials and divided by their sum at the end."""
+    scores = _widened(torch.einsum("...qd,...kd->...qk", Q, K)) / math.sqrt(Q.shape[-1])
+    if mask is not None:
+        scores = torch.where(mask, scores, torch.tensor(-math.inf, dtype=scores.dtype))
+    largest = scores.amax(-1, keepdim=True)
+    exponentials = torch.exp(scores - largest.masked_fill(largest.isinf(), 0))
+    total = exponentials.sum(-1, keepdim=True)
+    return (exponentials @ _widened(V) / total.masked_fill(total == 0, 1)).to(Q.dtype)
+
+
 # linear(x, W)
 
 
@@ -189,6 +237,15 @@ CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
     "matmul": _adapters(softmax_of_torch, attention_matmul, linear_matmul, rotate_complex),
     "scaled queries": _adapters(softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy),
     "float64 inside": _adapters(softmax_in_float64, attention_in_float64, linear_in_float64, rotate_in_float64),
+}
+
+# Styles that no tolerance was taken from: what was derived must be wide enough for them too.
+ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
+    "row by row": _adapters(softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix),
+    "in chunks": _adapters(softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex),
+    "weights times mask": _adapters(softmax_logsumexp, attention_weights_times_mask, linear_einsum, rotate_pairs),
+    "fused": _adapters(softmax_of_torch, attention_of_torch, linear_of_torch, rotate_with_swapped_copy),
+    "values first": _adapters(softmax_in_float64, attention_values_first, linear_in_float64, rotate_in_float64),
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_staff.correct import CORRECT
+from cs336_staff.correct import ALSO_CORRECT, CORRECT
 from cs336_staff.misconceptions import CATALOGUE
 from cs336_staff.rehearsal import Rehearsal, rehearse
 
@@ -28,7 +28,7 @@ class Finding:
 
 def verify_correct(root: Path) -> Iterator[Finding]:
     """Each style of right implementation must pass every test."""
-    for style, adapters in CORRECT.items():
+    for style, adapters in {**CORRECT, **ALSO_CORRECT}.items():
         rehearsal = rehearse(root, adapters)
         yield Finding(style, len(rehearsal.failures), "is right and fails" if rehearsal.failures else "")
 

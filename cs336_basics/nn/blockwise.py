@@ -122,6 +122,6 @@ def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
     """
     if 0 in (Q.numel(), K.numel(), V.numel()):
         return False
-    accumulator = torch.promote_types(Q.dtype, torch.float32)
-    q, k, v = (torch.linalg.vector_norm(x, dim=-1, dtype=accumulator).amax() for x in (Q, K, V))
+    wide = torch.promote_types(Q.dtype, torch.float32)
+    q, k, v = (torch.linalg.vector_norm(x, dim=-1, dtype=wide).amax() for x in (Q, K, V))
     return bool((q * k * scale < 32) & (v < 2.0**60))
