@@ -27,7 +27,7 @@ class HeadLayout:
         keys, values, mask = (_padded(shape, len(batch)) for shape in (keys, values, mask))
         dims = range(len(batch))
         masked = [d for d in dims if mask[d] != 1]
-        self._together = [d for d in dims if d not in masked and (keys[d] != 1 or values[d] != 1)]
+        self._together = [d for d in dims if d not in masked and (keys[d] != 1 or values[d] != 1 or batch[d] == 1)]
         shared = [d for d in dims if d not in masked and d not in self._together]
         self._order = [*masked, *self._together, *shared, len(batch), len(batch) + 1]
         self._masked = masked
@@ -44,6 +44,8 @@ class HeadLayout:
 
         It is a view if the strides allow it, and always for tensors from `empty`.
         """
+        if len(self._together) == len(self.batch) and x.shape[:-2] == self.batch:  # nothing broadcasts: the quick way
+            return x.reshape(self.heads, 1, *x.shape[-2:])
         x = x.view(_padded(x.shape, len(self._order))).permute(self._order)
         x = x[tuple(index[d] if size > 1 else 0 for d, size in zip(self._masked, x.shape, strict=False))]
         shared, matrix = x.shape[len(self._together) : -2], x.shape[-2:]

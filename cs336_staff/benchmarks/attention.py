@@ -37,7 +37,7 @@ LENGTHS_BACKWARD = [512, 1024, 2048, 4096]
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
 MEMORY_LENGTHS = [1024, 2048, 4096, 8192, 16384]
 # Implementations that hold the whole matrix, or take as long as they do, stop here.
-LONGEST_WITH_MATRIX = {"time": 4096, "memory": 8192}
+LONGEST_WITH_MATRIX = {"time": 4096, "forward": 8192, "both": 4096}
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -147,12 +147,12 @@ def medians(calls: dict[str, Attention], tensors: list[Tensor], seconds: float) 
         call(*tensors)
     one_thread = torch.get_num_threads() == 1
     clock = time.thread_time if one_thread else time.perf_counter
-    start = clock()
-    # Patience has an end: on a machine that is never quiet, calls that were disturbed have to do.
-    while (spent := clock() - start) < seconds or (
-        min(map(len, quiet.values())) < 3 and (spent < 10 * seconds or min(map(len, times.values())) < 3)
-    ):
+    patience = 60.0
+    # On a machine that is never quiet, calls that were disturbed have to do.
+    while sum(map(sum, times.values())) < seconds or (min(map(len, quiet.values())) < 3 and patience > 0):
         for name, call in calls.items():
+            if not one_thread:
+                patience -= wait_until_idle(patience)
             switches, began = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, clock()
             call(*tensors)
             took = clock() - began
@@ -160,8 +160,20 @@ def medians(calls: dict[str, Attention], tensors: list[Tensor], seconds: float) 
             times[name].append(took)
             if one_thread or switches <= 10 * took:
                 quiet[name].append(took)
+            else:
+                patience -= took
     enough = min(map(len, quiet.values())) >= 3
     return {name: statistics.median(values) for name, values in (quiet if enough else times).items()}, enough
+
+
+def wait_until_idle(longest: float) -> float:
+    """Wait until no other program runs, for at most `longest` seconds; returns how long it took. Linux only."""
+    began = time.perf_counter()
+    while (waited := time.perf_counter() - began) < longest:
+        if Path("/proc/loadavg").read_text().split()[3].startswith("1/"):
+            return waited
+        time.sleep(0.01)
+    return waited
 
 
 MEMORY = {
@@ -263,16 +275,15 @@ def main(output: Path | None, peak_of: str | None, length: int, backward: bool, 
         for backward in (False, True)
         for what in MEMORY
         for length in MEMORY_LENGTHS
-        if what != "einsum" or length <= LONGEST_WITH_MATRIX["memory"]
+        if what != "einsum" or length <= LONGEST_WITH_MATRIX["both" if backward else "forward"]
     ]
     for backward, lengths in ((False, LENGTHS), (True, LENGTHS_BACKWARD)):
         for length in lengths:
             for name in masks(length):
                 rows += measure_time(length, name, contestants(length, name, backward), backward)
     for length in LENGTHS_COMPILED:
-        rows += measure_time(
-            length, "causal", {"fused": contestants(length, "causal", False)["fused"], **compiled(length)}, False
-        )
+        calls = {"fused": contestants(length, "causal", False)["fused"], **compiled(length)}
+        rows += [row for row in measure_time(length, "causal", calls, False) if row["what"] != "fused"]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"machine": name_of_machine, "rows": rows}, indent=1))
 

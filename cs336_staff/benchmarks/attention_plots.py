@@ -39,7 +39,7 @@ def table(rows: list[dict]) -> str:
     for mask, what in dict.fromkeys((row["mask"], row["what"]) for row in rows):
         found = {row["length"]: row for row in rows if row["mask"] == mask and row["what"] == what}
         shown = (
-            (lambda row: f"{row['seconds'] * 1e3:.2f} ms") if what == "fused" else lambda row: f"{row['ratio']:.2f}×"
+            (lambda row: f"{row['seconds'] * 1e3:.2f} ms") if what == "fused" else lambda row: f"{row['ratio']:.3g}×"
         )
         lines.append([mask, what, *(shown(found[n]) if n in found else "" for n in lengths)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
