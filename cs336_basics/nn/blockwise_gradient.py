@@ -55,13 +55,13 @@ class BlockwiseAttention(Function):
         weights, dscores, dqueries = (Q.new_empty(0, dtype=accumulator) for _ in range(3))
 
         for blocks, (q, k, v, o, lse, g, dq, dk, dv) in plan.groups(Q, K, V, output, logsumexp, G, dQ, dK, dV):
-            for rows, key_blocks in blocks:
+            for rows, tiles in blocks:
                 queries, outputs, gradient = (at_least_float32(x[:, :, rows]).flatten(1, 2) for x in (q, o, g))
                 normaliser = lse[:, :, rows].flatten(1, 2)
                 mean = (gradient * outputs).sum(-1, keepdim=True)
                 dqueries.resize_(queries.shape).zero_()
-                for columns, tile in key_blocks:
-                    keys, values = at_least_float32(k[:, 0, columns]), at_least_float32(v[:, 0, columns])
+                for span, tile in tiles:
+                    keys, values = at_least_float32(k[:, 0, span]), at_least_float32(v[:, 0, span])
                     shape = (*queries.shape[:2], keys.shape[1])
                     torch.bmm(queries, keys.mT, out=weights.resize_(shape))
                     torch.add(-normaliser, weights, alpha=scale * math.log2(math.e), out=weights)
@@ -69,8 +69,8 @@ class BlockwiseAttention(Function):
                         weights.unflatten(1, (q.shape[1], -1)).masked_fill_(~tile, -math.inf)
                     weights.exp2_()
                     torch.bmm(gradient, values.mT, out=dscores.resize_(shape)).sub_(mean).mul_(weights)
-                    dv[:, 0, columns].baddbmm_(weights.mT, gradient)
-                    dk[:, 0, columns].baddbmm_(dscores.mT, queries)
+                    dv[:, 0, span].baddbmm_(weights.mT, gradient)
+                    dk[:, 0, span].baddbmm_(dscores.mT, queries)
                     dqueries.baddbmm_(dscores, keys)
                 dq[:, :, rows] = dqueries.mul_(scale).unflatten(1, (q.shape[1], -1))
         dK.mul_(scale)
