@@ -131,3 +131,9 @@ def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(tmp_path:
     assert update.removed == ("tests/test_gone.py",)
     assert "tests/test_1_softmax.py" in update.files
     assert not any(name.startswith(("adapters", "cs336_basics")) for name in update.files)
+
+
+def test_this_tree_can_be_handed_out() -> None:
+    files = make_handout(ROOT, "1").files
+    assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
+    assert not any(name.startswith(("cs336_staff", ".ci")) for name in files)
