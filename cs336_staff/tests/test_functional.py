@@ -208,7 +208,7 @@ Q23, K43, V45 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5)
         (
             (Q23, K43, V45, torch.ones(4, 2, dtype=torch.bool)),
             ValueError,
-            r"broadcasts to .* = \(2, 4\).* mask \(4, 2\)",
+            r"to .* = \(2, 4\), got .* V \(4, 5\), mask \(4, 2\)",
         ),
         (
             (Q23, K43, V45, torch.ones(2, 4)),
@@ -229,6 +229,17 @@ def test_wrong_arguments_are_named(arguments: tuple[Tensor, ...], error: type[Ex
 def test_attention_weights_name_a_wrong_mask() -> None:
     with pytest.raises(TypeError, match="expected a boolean mask"):
         attention_weights(Q23, K43, torch.ones(2, 4))
+
+
+@pytest.mark.usefixtures("without_types")
+def test_attention_weights_name_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"the same d_k, got Q \(2, 3\), K \(4, 2\)$"):
+        attention_weights(Q23, torch.zeros(4, 2))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_attention_weights_have_the_dtype_of_the_queries(dtype: torch.dtype) -> None:
+    assert attention_weights(drawn(2, 3, dtype=dtype), drawn(4, 3, dtype=dtype)).dtype == dtype
 
 
 def test_types_refuse_what_does_not_fit() -> None:
