@@ -64,6 +64,7 @@ class BlockPlan:
         if block_size is not None and block_size < 1:
             raise ValueError(f"expected a block_size of at least 1, got {block_size}; None chooses one")
         mask = None if mask is None else as_mask(mask)
+        self.mask_tensors = () if mask is None else mask.tensors
         queries, keys = Q.shape[-2], K.shape[-2]
         self._layout = _layout(Q, K, V, mask)
         self._queries, self._device = queries, Q.device
@@ -104,8 +105,9 @@ class BlockPlan:
 def _layout(Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None) -> HeadLayout:
     """How the heads are laid out; refuses a mask object that does not fit, as `checks` does for a tensor."""
     shape = (1, 1) if mask is None else mask.shape
-    if mask is not None and mask.device not in (None, Q.device):
-        raise ValueError(f"expected one device, got Q {Q.device}, mask {mask.device}; move them with .to(device)")
+    for tensor in () if mask is None else mask.tensors:
+        if tensor.device != Q.device:
+            raise ValueError(f"expected one device, got Q {Q.device}, mask {tensor.device}; move them with .to(device)")
     shapes = f"Q {tuple(Q.shape)}, K {tuple(K.shape)}, V {tuple(V.shape)}, mask {shape}"
     sizes = (Q.shape[-2], K.shape[-2])
     if any(m not in (1, n) for m, n in zip(shape[-2:], sizes, strict=True)):

@@ -33,7 +33,8 @@ class BlockwiseAttention(Function):
     ) -> Tensor:
         """What `attend` computes: the output, and the logsumexp that is kept for the backward pass."""
         output, logsumexp = attend(Q, K, V, plan)
-        ctx.save_for_backward(Q, K, V, output, logsumexp)
+        # The mask is saved with the rest, so that a change before the backward pass is an error, not a wrong gradient.
+        ctx.save_for_backward(Q, K, V, output, logsumexp, *plan.mask_tensors)
         ctx.plan = plan
         return output
 
@@ -46,7 +47,7 @@ class BlockwiseAttention(Function):
                 "derivative; use scaled_dot_product_attention for that"
             )
         (G,) = grad_outputs
-        Q, K, V, output, logsumexp = ctx.saved_tensors
+        Q, K, V, output, logsumexp, *_ = ctx.saved_tensors
         plan: BlockPlan = ctx.plan
         accumulator = logsumexp.dtype
         dQ = plan.for_queries(Q.shape[-1], accumulator)

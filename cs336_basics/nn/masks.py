@@ -35,9 +35,9 @@ class Mask(ABC):
         return (1, 1)
 
     @property
-    def device(self) -> torch.device | None:
-        """Where its tensors lie; None if it can serve any device."""
-        return None
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What it looks at again in the backward pass. It must lie where the queries do, and be unchanged by then."""
+        return ()
 
     @abstractmethod
     def matrix(self, index: tuple[int, ...]) -> "Mask":
@@ -81,7 +81,7 @@ def padding(lengths: Int[Tensor, "..."]) -> Mask:
     """Of each sequence, only the first `length` keys are real. For (batch, head) dimensions pass `lengths[:, None]`."""
     if lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise TypeError(f"expected whole numbers of keys, got {lengths.dtype}; a boolean mask needs no padding()")
-    return _Padding(lengths.cpu())
+    return _Padding(lengths.to("cpu", copy=True))
 
 
 def document(ids: Int[Tensor, "... sequence"]) -> Mask:
@@ -171,8 +171,8 @@ class _Document(Mask):
         return (*self.ids.shape, self.ids.shape[-1])
 
     @property
-    def device(self) -> torch.device:
-        return self.ids.device
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.ids,)
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
         return _Document(_entry(self.ids, index, 1))
@@ -209,8 +209,8 @@ class _Matrix(Mask):
         return tuple(self.values.shape)
 
     @property
-    def device(self) -> torch.device:
-        return self.values.device
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.values,)
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
         return _Matrix(_entry(self.values, index, 2))
@@ -242,8 +242,8 @@ class _Both(Mask):
         return tuple(torch.broadcast_shapes(self.left.shape, self.right.shape))
 
     @property
-    def device(self) -> torch.device | None:
-        return self.left.device or self.right.device
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (*self.left.tensors, *self.right.tensors)
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
         return type(self)(self.left.matrix(index), self.right.matrix(index))

@@ -61,8 +61,8 @@ def plot_time(rows: list[dict], path: Path) -> None:
         found = [row for row in rows if row["mask"] == mask and row["what"] == "blockwise"]
         axes.plot([row["length"] for row in found], [row["ratio"] for row in found], marker="o", label=mask)
     axes.axhline(1, color="grey", linestyle="--")
-    axes.set(xscale="log", yscale="log", xlabel="queries and keys", ylabel="time / time of PyTorch's fused kernel")
-    axes.set_title("Blockwise attention, forward: time by that of the fused kernel with the same mask")
+    axes.set(xscale="log", yscale="log", xlabel="queries and keys", ylabel="blockwise / fused")
+    axes.set_title("Forward pass: time as a multiple of the fused kernel's with the same mask")
     lengths = sorted({row["length"] for row in rows})
     axes.set_xticks(lengths, map(str, lengths), minor=False)
     axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
@@ -83,7 +83,7 @@ def plot_memory(rows: list[dict], path: Path) -> None:
     lengths = sorted({row["length"] for row in rows})
     axes.set_xticks(lengths, map(str, lengths), minor=False)
     axes.minorticks_off()
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=120)
 
 

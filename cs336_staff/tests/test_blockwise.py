@@ -289,6 +289,24 @@ def test_blocks_in_which_nothing_is_visible_are_not_computed(mask: Any, blocks: 
     assert largest.elements <= 80 * 10  # the largest thing is one strip of the mask
 
 
+@pytest.mark.parametrize("combine", [lambda mask: mask, lambda mask: causal & mask], ids=["tensor", "combined"])
+def test_a_mask_that_changes_before_the_backward_pass_is_an_error(combine: Callable[[Tensor], Any]) -> None:
+    Q, K, V = (normal(4, 3, seed=i).requires_grad_() for i in range(3))
+    mask = torch.ones(4, 4).bool()
+    output = blockwise_attention(Q, K, V, combine(mask))
+    mask[2] = False
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
+
+
+def test_a_mask_that_changes_between_calls_is_seen_as_it_is_then() -> None:
+    Q, K, V = (normal(4, 3, seed=i) for i in range(3))
+    mask = torch.ones(4, 4).bool()
+    blockwise_attention(Q, K, V, mask)
+    mask.tril_()
+    torch.testing.assert_close(blockwise_attention(Q, K, V, mask), scaled_dot_product_attention(Q, K, V, mask))
+
+
 def test_a_second_derivative_is_refused() -> None:
     Q, K, V = (normal(4, 3, seed=i).requires_grad_() for i in range(3))
     with pytest.raises(RuntimeError, match=r"once, but .*; use scaled_dot_product_attention"):
