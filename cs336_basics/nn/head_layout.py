@@ -54,8 +54,7 @@ class HeadLayout:
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
         """A tensor of this shape (..., length, width) whose parts are views: what is written to them arrives in it."""
-        x = torch.empty([shape[d] for d in self._order], dtype=dtype, device=device)
-        return x.permute([self._order.index(d) for d in range(len(shape))])
+        return torch.empty_permuted(shape, self._order, dtype=dtype, device=device)
 
     def gradient_shape(self, x: Tensor) -> list[int]:
         """The shape of keys or values, spread over the heads that are taken together."""

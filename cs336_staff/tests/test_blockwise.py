@@ -247,6 +247,13 @@ def test_block_size_and_threads_change_the_result_by_rounding_alone(mask: Mask |
         torch.set_num_threads(threads)
 
 
+def test_the_output_may_be_modified_in_place() -> None:
+    Q, K, V = (normal(2, 4, 3, seed=i).requires_grad_() for i in range(3))
+    output = blockwise_attention(Q, K, V)
+    output += 1
+    torch.testing.assert_close(output, scaled_dot_product_attention(Q, K, V) + 1)
+
+
 class LargestTensor(TorchFunctionMode):
     """Notes the number of elements of the largest tensor that is made, and of all scores."""
 
