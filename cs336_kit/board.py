@@ -105,8 +105,10 @@ def _next_step(scores: list[Score]) -> Iterable[RenderableType]:
         if failure := result.first_failure:
             where = f"{failure.test}[{failure.case}]" if failure.case else failure.test
             yield Text.assemble("\nNext: ", (where, "bold"))
-            yield Padding(Text(failure.message, "red"), (0, 0, 0, 2))
+            yield Padding(Text(failure.message, "red"), (0, 0, 0, 2), expand=False)
             if failure.named or failure.details:
-                yield Padding(Text(failure.named or failure.details, "bold" if failure.named else ""), (0, 0, 0, 4))
+                yield Padding(
+                    Text(failure.named or failure.details, "bold" if failure.named else ""), (0, 0, 0, 4), expand=False
+                )
             yield Text(f"  uv run pytest -x -k {failure.test}", "cyan")
             return
