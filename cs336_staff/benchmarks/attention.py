@@ -2,7 +2,7 @@
 
     uv run python -m cs336_staff.benchmarks.attention results/attention.json
 
-measures, prints as it goes and keeps what it found for `attention_plots`. It takes about half an hour.
+measures, prints as it goes and keeps what it found in a file. It takes about half an hour.
 
 8 heads of 64, float32 on a CPU. In each comparison the implementations take turns, and what counts is the ratio of
 medians. With one thread, times are the processor time of that thread, which other programs disturb little. With more,
