@@ -132,12 +132,13 @@ def verify() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cs336_staff.cases import PUBLIC
+    from cs336_staff.cases import HIDDEN, PUBLIC
     from cs336_staff.fixtures import check_fixtures
+    from cs336_staff.hidden.release import FOLDER
     from cs336_staff.verify import verify_correct, verify_misconceptions
 
     root = find_root(Path.cwd())
-    complaints = list(check_fixtures(root / "fixtures", PUBLIC))
+    complaints = [*check_fixtures(root / "fixtures", PUBLIC), *check_fixtures(FOLDER / "fixtures", HIDDEN)]
     table = Table("implementation", "tests that fail", "named", "verdict")
     correct, mistakes = list(verify_correct(root)), list(verify_misconceptions(root))
     for finding in (*correct, *mistakes):
