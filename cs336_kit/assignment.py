@@ -24,6 +24,7 @@ class Problem:
         files: what the student writes, relative to the root.
         tests: the weight of each test function; the cases of one function share its weight evenly.
         hints: from a question to a pointer.
+        bonus: whether its points come on top of the maximum.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Problem:
     files: tuple[str, ...]
     tests: dict[str, float]
     hints: tuple[str, ...]
+    bonus: bool = False
 
 
 def find_root(start: Path) -> Path:
@@ -68,6 +70,7 @@ def load_problems(root: Path) -> dict[str, Problem]:
                 files=tuple(table["files"]),
                 tests={name: float(weight) for name, weight in table["tests"].items()},
                 hints=tuple(table["hints"]),
+                bonus=table.get("bonus", False) is True,
             )
             for table in tables
         ]

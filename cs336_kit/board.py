@@ -87,7 +87,7 @@ def render(scores: list[Score]) -> Group:
     colours = {"passed": "green", "failing": "red", "not implemented": "yellow", "not run": "red"}
     for result in scores:
         table.add_row(
-            result.problem.id,
+            result.problem.id + " (bonus)" * result.problem.bonus,
             Text(result.state, colours[result.state]),
             f"{result.passed}/{len(result.verdicts)}",
             f"{result.points:.1f}/{result.problem.points:g}",

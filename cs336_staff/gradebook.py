@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE grading (
     id INTEGER PRIMARY KEY,
@@ -32,6 +32,7 @@ CREATE TABLE verdict (
     problem TEXT NOT NULL,
     hidden INTEGER NOT NULL,
     maximum REAL NOT NULL,
+    bonus INTEGER NOT NULL,
     outcome TEXT NOT NULL,
     seconds REAL NOT NULL,
     message TEXT NOT NULL,
@@ -54,6 +55,7 @@ class Row:
         problem: the id of its problem.
         hidden: whether students must not learn its inputs.
         maximum: the points that it is worth.
+        bonus: whether they come on top of the maximum of the assignment.
         outcome: "passed", "failed" or "violation".
         seconds: how long it took.
         message: why it did not pass, for the student.
@@ -64,6 +66,7 @@ class Row:
     problem: str
     hidden: bool
     maximum: float
+    bonus: bool
     outcome: str
     seconds: float
     message: str
@@ -108,7 +111,7 @@ class Grading:
 
     @property
     def maximum(self) -> float:
-        return math.fsum(row.maximum for row in self.rows)
+        return math.fsum(row.maximum for row in self.rows if not row.bonus)
 
 
 class Gradebook:
@@ -118,7 +121,7 @@ class Gradebook:
         """Open the file, or make it.
 
         Raises:
-            GradebookError: a newer version of this program wrote it, or it is no gradebook.
+            GradebookError: another version of this program wrote it, or it is no gradebook.
         """
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
@@ -129,9 +132,8 @@ class Gradebook:
                 # One transaction: a file that has a version has all of its tables.
                 self._connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
             elif version != VERSION:
-                raise GradebookError(
-                    f"{path} has version {version}, this program knows version {VERSION}; use the newer program"
-                )
+                todo = "use the newer program" if version > VERSION else "grade into a new folder"
+                raise GradebookError(f"{path} has version {version}, this program knows version {VERSION}; {todo}")
         except (sqlite3.DatabaseError, GradebookError) as error:
             self._connection.close()
             raise error if isinstance(error, GradebookError) else GradebookError(f"{path}: {error}") from None
@@ -157,7 +159,7 @@ class Gradebook:
             inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
             for number, row in enumerate(grading.rows, start=1):
                 values = (inserted, number, *asdict(row).values())
-                execute("INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                execute("INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def find(self, submission: str, content: str, suite: str) -> Grading | None:
         """The grading of this content by this suite, if there is one."""
@@ -171,9 +173,12 @@ class Gradebook:
     def _select(self, condition: str, parameters: tuple[Any, ...]) -> Iterator[Grading]:
         query = f"SELECT * FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
         for id_, *columns, started, seconds, about in self._connection.execute(query, parameters).fetchall():
-            query = "SELECT name, problem, hidden, maximum, outcome, seconds, message, details FROM verdict"
+            query = "SELECT name, problem, hidden, maximum, bonus, outcome, seconds, message, details FROM verdict"
             verdicts = self._connection.execute(f"{query} WHERE grading = ? ORDER BY number", (id_,))
-            rows = [Row(name, problem, bool(hidden), *rest) for name, problem, hidden, *rest in verdicts]
+            rows = [
+                Row(name, problem, bool(hidden), maximum, bool(bonus), *rest)
+                for name, problem, hidden, maximum, bonus, *rest in verdicts
+            ]
             submission, path, content, suite, seed, layer = columns
             at = datetime.fromisoformat(started)
             yield Grading(submission, path, content, suite, seed, layer, at, seconds, json.loads(about), rows)

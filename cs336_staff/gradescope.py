@@ -61,7 +61,7 @@ def write_autograder(root: Path, path: Path) -> None:
     """Write the archive for the assignment in `root`; the packages have the versions that are installed here."""
     from cs336_kit.assignment import load_problems
 
-    points = sum(problem.points for problem in load_problems(root).values())
+    points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in (("setup.sh", SETUP.format(private=" ".join((*FILES, *FOLDERS)))), ("run_autograder", RUN)):
             info = zipfile.ZipInfo(name)

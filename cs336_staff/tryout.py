@@ -56,8 +56,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         results = Path(folder) / "results"
         _run(root, 0, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
         report = json.loads((results / "submission" / "results.json").read_text())
-        if report["score"] != report["max_score"]:
-            raise TryoutError(f"submission.zip should get {report['max_score']} points, it gets {report['score']}")
+        if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
+            raise TryoutError(f"submission.zip should get all points, it fails {', '.join(lost)}")
         yield f"graded, submission.zip gets {report['score']:g} of {report['max_score']:g} points"
 
 

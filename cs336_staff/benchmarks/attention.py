@@ -34,8 +34,8 @@ from cs336_basics.nn.masks import Mask, causal, document, padding, window
 HEADS, WIDTH = 8, 64
 LENGTHS_COMPILED = [512, 1024, 2048]
 LENGTHS_BACKWARD = [512, 1024, 2048, 4096]
-LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
-MEMORY_LENGTHS = [1024, 2048, 4096, 8192, 16384]
+LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+MEMORY_LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768]
 # Implementations that hold the whole matrix, or take as long as they do, stop here.
 LONGEST_WITH_MATRIX = {"time": 4096, "forward": 8192, "both": 4096}
 

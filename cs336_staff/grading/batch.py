@@ -235,7 +235,7 @@ class _Batch:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         write_reports(self.out / grading.submission, grading, self.suite.problems)
         self.progress.done += 1
-        self.progress.failed += any(row.outcome != "passed" for row in grading.rows)
+        self.progress.failed += any(row.outcome != "passed" for row in grading.rows if not row.bonus)
 
 
 def _grade_and_exit(
@@ -271,7 +271,17 @@ def _row(test: Planned, verdict: Verdict, forbidden: list[str] | None, named: Na
         message = "\n".join([*named["lines"], "", message])
     if outcome == "passed" and forbidden:
         outcome, message = "violation", "passed, but not by your own work:\n" + "\n".join(forbidden)
-    return Row(test.name, test.problem, test.hidden, test.points, outcome, verdict.seconds, message, verdict.details)
+    return Row(
+        name=test.name,
+        problem=test.problem,
+        hidden=test.hidden,
+        maximum=test.points,
+        bonus=test.bonus,
+        outcome=outcome,
+        seconds=verdict.seconds,
+        message=message,
+        details=verdict.details,
+    )
 
 
 def _say(pipe: int, **line: Any) -> None:

@@ -20,12 +20,14 @@ class Planned:
         problem: the id of its problem.
         hidden: whether it belongs to the hidden suite.
         points: what it is worth.
+        bonus: whether they come on top of the maximum.
     """
 
     name: str
     problem: str
     hidden: bool
     points: float
+    bonus: bool
 
     @property
     def test(self) -> str:
@@ -68,5 +70,5 @@ def plan(problems: Mapping[str, Problem], tests: Iterable[tuple[str, bool]]) -> 
         test = name.partition("[")[0]
         problem = problem_of[test]
         share = problem.tests[test] / sum(problem.tests.values()) / cases[test]
-        planned.append(Planned(name, problem.id, hidden, problem.points * share))
+        planned.append(Planned(name, problem.id, hidden, problem.points * share, problem.bonus))
     return planned

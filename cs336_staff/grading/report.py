@@ -39,7 +39,7 @@ def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]
                 "output_format": "text",
                 "visibility": "after_published" if row.hidden else "visible",
                 "tags": [row.problem],
-                "extra_data": {"outcome": row.outcome, "test": row.name, "hidden": row.hidden},
+                "extra_data": {"outcome": row.outcome, "test": row.name, "hidden": row.hidden, "bonus": row.bonus},
             }
         )
     return {
@@ -68,7 +68,8 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
     for problem in problems.values():
         rows = [row for row in grading.rows if row.problem == problem.id]
         earned, passed = math.fsum(row.points for row in rows), sum(row.outcome == "passed" for row in rows)
-        lines.append(f"| {problem.title} | {earned:.1f} / {problem.points:g} | {passed} / {len(rows)} |")
+        title = problem.title + " (bonus)" * problem.bonus
+        lines.append(f"| {title} | {earned:.1f} / {problem.points:g} | {passed} / {len(rows)} |")
     for problem in problems.values():
         failed = [row for row in grading.rows if row.problem == problem.id and row.outcome != "passed"]
         if failed:

@@ -42,7 +42,8 @@ def board(grading: Grading, problems: Mapping[str, Problem]) -> Table:
         state = next(name for name in ("violation", "failed", "passed") if name in outcomes)
         points = f"{fsum(row.points for row in rows):.1f}/{problem.points:g}"
         colour = "green" if state == "passed" else "red"
-        table.add_row(problem.id, Text(state, colour), f"{_passed(rows)}/{len(rows)}", points)
+        name = problem.id + " (bonus)" * problem.bonus
+        table.add_row(name, Text(state, colour), f"{_passed(rows)}/{len(rows)}", points)
     return table
 
 

@@ -67,6 +67,17 @@ def test_one_problem(student: Student) -> None:
     assert list(rows(process.stdout)) == ["linear"]
 
 
+def test_a_bonus_problem_may_fail(student: Student) -> None:
+    student.replace("assignment.toml", 'title = "Linear layer"', 'title = "Linear layer"\nbonus = true')
+    student.replace(
+        "adapters.py", "    return functional_call(Linear(d_in", "    raise NotImplementedError\n    (Linear(d_in"
+    )
+    process = student.run("cs336_kit", "check")
+    assert rows(process.stdout)["linear (bonus)"] == ["not implemented", "0/4", "0.0/1"]
+    assert process.returncode == 0
+    assert student.run("cs336_kit", "check", "linear").returncode == 1
+
+
 def test_an_unknown_problem(student: Student) -> None:
     process = student.run("cs336_kit", "check", "lineal")
     assert process.returncode == 1
