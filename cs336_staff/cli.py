@@ -25,7 +25,8 @@ def staff() -> None:
 @click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
 def fixtures(check: bool) -> None:
     """Write the stored cases."""
-    from cs336_staff.cases import HIDDEN, PUBLIC
+    from cs336_staff.cases.hidden import HIDDEN
+    from cs336_staff.cases.public import PUBLIC
     from cs336_staff.fixtures import check_fixtures, write_fixtures
     from cs336_staff.hidden.release import FOLDER, load_release
 
@@ -132,7 +133,8 @@ def verify() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cs336_staff.cases import HIDDEN, PUBLIC
+    from cs336_staff.cases.hidden import HIDDEN
+    from cs336_staff.cases.public import PUBLIC
     from cs336_staff.fixtures import check_fixtures
     from cs336_staff.hidden.release import FOLDER
     from cs336_staff.verify import verify_correct, verify_misconceptions

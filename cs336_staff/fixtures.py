@@ -15,7 +15,7 @@ from torch import Tensor
 from cs336_kit.cases import METADATA, Case, CaseError, Outcomes, case_names, load_case, load_metadata
 from cs336_kit.diagnosis import MISTAKES_FILE
 from cs336_staff import references
-from cs336_staff.cases import CaseSpec
+from cs336_staff.cases.spec import CaseSpec
 from cs336_staff.correct import CORRECT
 from cs336_staff.wrong import mistakes_as_json, packed, same_outcome, wrong_outcomes
 

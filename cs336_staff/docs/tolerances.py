@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cs336_kit.assignment import find_root
 from cs336_kit.cases import Case, load_case, load_metadata
-from cs336_staff.cases import PUBLIC
+from cs336_staff.cases.public import PUBLIC
 from cs336_staff.correct import CORRECT
 from cs336_staff.fixtures import spread
 

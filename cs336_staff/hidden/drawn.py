@@ -12,7 +12,7 @@ from hypothesis.errors import Flaky
 from torch import Tensor
 
 from cs336_kit.cases import Case
-from cs336_staff.cases import CaseSpec
+from cs336_staff.cases.spec import CaseSpec
 from cs336_staff.fixtures import make_case
 from cs336_staff.hidden.release import load_release
 

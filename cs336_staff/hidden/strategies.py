@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from cs336_staff import cases
-from cs336_staff.cases import CaseSpec
+from cs336_staff.cases import draws
+from cs336_staff.cases.spec import CaseSpec, Inputs
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -25,9 +25,9 @@ def softmaxes(
     shape = draw(st.lists(sizes, min_size=1, max_size=4))
     dim = draw(st.integers(-len(shape), len(shape) - 1))
     scale = draw(st.sampled_from((1.0, 10.0) if gradients else (1.0, 30.0, 1000.0)))
-    logits = cases.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
+    logits = draws.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
 
-    def shifted(generator: torch.Generator) -> cases.Inputs:
+    def shifted(generator: torch.Generator) -> Inputs:
         inputs = logits(generator)
         return inputs | {"in_features": inputs["in_features"] + constant}
 
@@ -42,7 +42,7 @@ def attentions(
     batch: st.SearchStrategy[list[int]] = batches,
     gradients: tuple[str, ...] = (),
 ) -> CaseSpec:
-    drawing = cases.attention(
+    drawing = draws.attention(
         *draw(batch),
         queries=draw(sizes),
         keys=draw(sizes),
@@ -56,12 +56,12 @@ def attentions(
 
 @st.composite
 def linears(draw: st.DrawFn) -> CaseSpec:
-    return CaseSpec("linear", "run_linear", cases.linear(*draw(batches), d_in=draw(sizes), d_out=draw(sizes)))
+    return CaseSpec("linear", "run_linear", draws.linear(*draw(batches), d_in=draw(sizes), d_out=draw(sizes)))
 
 
 @st.composite
 def ropes(draw: st.DrawFn, positions: tuple[str, ...] = POSITIONS) -> CaseSpec:
-    drawing = cases.rope(
+    drawing = draws.rope(
         *draw(batches),
         positions=draw(st.sampled_from(positions)),
         sequence=draw(sizes),
@@ -74,7 +74,7 @@ def ropes(draw: st.DrawFn, positions: tuple[str, ...] = POSITIONS) -> CaseSpec:
 @st.composite
 def multiheads(draw: st.DrawFn, min_sequence: int = 1) -> CaseSpec:
     heads = draw(st.integers(1, 4))
-    drawing = cases.multihead(
+    drawing = draws.multihead(
         *draw(batches), sequence=draw(st.integers(min_sequence, 5)), d_model=heads * draw(sizes), num_heads=heads
     )
     return CaseSpec("multihead", "run_multihead_self_attention", drawing)
@@ -83,7 +83,7 @@ def multiheads(draw: st.DrawFn, min_sequence: int = 1) -> CaseSpec:
 @st.composite
 def multiheads_with_rope(draw: st.DrawFn) -> CaseSpec:
     heads = draw(st.integers(1, 4))
-    drawing = cases.multihead(
+    drawing = draws.multihead(
         *draw(batches),
         positions=draw(st.sampled_from(("not given", *POSITIONS))),
         sequence=draw(sizes),

@@ -12,7 +12,9 @@ from safetensors.torch import save_file
 from cs336_kit.assignment import find_root
 from cs336_kit.cases import CaseError, load_case
 from cs336_staff import references
-from cs336_staff.cases import PUBLIC, CaseSpec, attention
+from cs336_staff.cases.draws import attention
+from cs336_staff.cases.public import PUBLIC
+from cs336_staff.cases.spec import CaseSpec
 from cs336_staff.fixtures import check_fixtures, write_fixtures
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"

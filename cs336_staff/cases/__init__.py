@@ -1,0 +1,1 @@
+"""The cases that are stored: what each adapter is called with, public and hidden."""
