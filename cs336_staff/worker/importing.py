@@ -104,7 +104,7 @@ class Placeholder(ModuleType):
 
 
 class _Placeholders(MetaPathFinder, Loader):
-    """Serves imports by the submission, not those of libraries. One comes last, when no other finder knows the module."""
+    """Serves the imports of a submission, not those of libraries. One comes last: no other finder knows the module."""
 
     def __init__(self, only: Collection[str] | None = None) -> None:
         self.only = only
