@@ -79,7 +79,7 @@ class Case:
         if self.drops:
             self.checks.append("dropout")
             right, tolerance = self.expected[WEIGHTS], self.tolerance[WEIGHTS]
-            check_dropout(*parts.values(), right, self.V, self.inputs["dropout"], tolerance)
+            check_dropout(parts["answer"], parts[WEIGHTS], right, self.V, self.inputs["dropout"], tolerance)
 
     def parts(self, answer: Any) -> dict[str, Any]:
         """What an adapter gave, under the names in `expected`: the answer, and the weights where they are stored.

@@ -54,7 +54,8 @@ def run_multihead_self_attention(
     in_features: Tensor,
 ) -> Tensor:
     weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
-    return _multihead(num_heads, *weights, *(in_features,) * 3, _causal(num_heads, in_features))
+    x = in_features
+    return _multihead(num_heads, *weights, x, x, x, _causal(num_heads, x))
 
 
 def run_multihead_self_attention_with_rope(
@@ -75,7 +76,8 @@ def run_multihead_self_attention_with_rope(
         return run_rope(d_model // num_heads, theta, max_seq_len, x, positions)
 
     weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
-    return _multihead(num_heads, *weights, *(in_features,) * 3, _causal(num_heads, in_features), rotate)
+    x = in_features
+    return _multihead(num_heads, *weights, x, x, x, _causal(num_heads, x), rotate)
 
 
 def run_scaled_dot_product_attention_module(
