@@ -6,7 +6,16 @@ swapped axis has a legal shape and a wrong value.
 
 import torch
 
-from cs336_staff.cases.draws import attention, by_hand, linear, multihead, rope, softmax
+from cs336_staff.cases.draws import (
+    attention,
+    attention_module,
+    by_hand,
+    linear,
+    multihead,
+    multihead_attention,
+    rope,
+    softmax,
+)
 from cs336_staff.cases.spec import CaseSpec, specs
 
 PUBLIC: list[CaseSpec] = [
@@ -140,5 +149,61 @@ PUBLIC: list[CaseSpec] = [
             "longest-sequence": multihead(2, positions="in order", sequence=11, max_seq_len=11),
             "square": multihead(4, positions="spaced", sequence=4, d_model=16, num_heads=4),
         },
+    ),
+    *specs(
+        "attention_module",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-no-mask": attention_module(2),
+            "3d-padding": attention_module(3, mask="padding"),
+            "3d-random-mask": attention_module(2, mask="random", dropout=0.5, training=False),
+            "3d-large-logits": attention_module(2, mask="random", scale=1e4),
+            "3d-nothing": attention_module(2, mask="empty rows", dropout=0.5, training=False),
+            "3d-square": attention_module(4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
+            "3d-in-float64": attention_module(2, mask="random", dtype=torch.float64),
+            "4d-no-mask": attention_module(2, 3, dropout=0.5, training=False),
+            "4d-mask-per-head": attention_module(2, 3, mask="full", dropout=0.3, training=False),
+        },
+    ),
+    *specs(
+        "attention_module-gradients",
+        "run_scaled_dot_product_attention_module",
+        {"3d-random-mask": attention_module(2, mask="random")},
+        gradients=("Q", "K", "V"),
+    ),
+    *specs(
+        "attention_module-dropout",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-no-mask": attention_module(4, queries=31, keys=37, dropout=0.25),
+            "4d-padding": attention_module(3, 2, queries=31, keys=37, mask="padding", dropout=0.4),
+        },
+    ),
+    *specs(
+        "multihead_attention",
+        "run_multihead_attention",
+        {
+            "no-mask": multihead_attention(2),
+            "padding": multihead_attention(3, mask="padding"),
+            "padding-throughout": multihead_attention(2, mask="nothing"),
+            "full-mask": multihead_attention(2, mask="full"),
+            "same-mask-for-all": multihead_attention(2, mask="same for all"),
+            "mask-per-head": multihead_attention(2, mask="per head"),
+            "no-batch": multihead_attention(),
+            "no-batch-padding": multihead_attention(mask="padding"),
+            "two-batch-dims": multihead_attention(2, 5, mask="padding"),
+            "one-head": multihead_attention(2, num_heads=1, mask="padding"),
+            "heads-of-one": multihead_attention(2, d_model=5, num_heads=5, mask="full"),
+            "one-query": multihead_attention(2, queries=1, mask="padding"),
+            "square": multihead_attention(4, queries=4, keys=4, d_model=16, num_heads=4),
+            "square-padding": multihead_attention(4, queries=4, keys=4, d_model=16, num_heads=4, mask="padding"),
+            "square-full-mask": multihead_attention(4, queries=4, keys=4, d_model=16, num_heads=4, mask="full"),
+        },
+    ),
+    *specs(
+        "multihead_attention-gradients",
+        "run_multihead_attention",
+        {"padding": multihead_attention(2, mask="padding")},
+        gradients=("q_proj_weight", "k_proj_weight", "v_proj_weight", "o_proj_weight", "query", "key", "value"),
     ),
 ]

@@ -8,10 +8,12 @@ from cs336_staff.misconceptions import (
     attention_axis,
     attention_fill,
     attention_mask,
+    attention_module,
     attention_output,
     attention_scale,
     attention_shape,
     linear,
+    multihead_attention,
     multihead_heads,
     multihead_mask,
     multihead_rope,
@@ -47,6 +49,8 @@ FAMILIES = (
     multihead_mask,
     multihead_weights,
     multihead_rope,
+    attention_module,
+    multihead_attention,
 )
 
 CATALOGUE: dict[str, Misconception] = {entry.id: entry for family in FAMILIES for entry in family.ENTRIES}

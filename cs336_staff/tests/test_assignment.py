@@ -45,6 +45,8 @@ def test_points() -> None:
         "linear": 1,
         "rope": 2,
         "multihead_self_attention": 5,
+        "attention_module": 2,
+        "multihead_attention": 2,
     }
 
 

@@ -27,6 +27,9 @@ SAMPLE = (
     "linear-bias",
     "rope-half-tables",
     "multihead-heads-inner",
+    "module-dropout-not-rescaled",
+    "module-weights-before-mask",
+    "cross-padding-along-queries",
 )
 
 

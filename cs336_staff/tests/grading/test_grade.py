@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
+BONUS = 4  # points of bonus problems, on top of the maximum
 
 pytestmark = pytest.mark.slow
 
@@ -97,9 +98,10 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 
 def test_a_right_submission_gets_full_marks(graded):
     results = graded.results("right")
-    assert results["score"] == results["max_score"] == 15
+    assert results["max_score"] == 15
+    assert results["score"] == 15 + BONUS
     assert {test["status"] for test in results["tests"]} == {"passed"}
-    assert graded.feedback("right").startswith("# `right`: 15.0 of 15 points")
+    assert graded.feedback("right").startswith(f"# `right`: {15 + BONUS:.1f} of 15 points")
 
 
 def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
@@ -110,7 +112,7 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
             (results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3))
         )
     assert len(maxima) == 1
-    assert maxima.pop()[::2] == (15, 15)
+    assert maxima.pop()[::2] == (15, 15 + BONUS)
 
 
 def test_a_wrong_answer_costs_the_points_of_its_tests_and_no_others(graded):
@@ -212,7 +214,7 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
 def test_grades_csv_has_a_row_for_each_submission(graded):
     with (graded.out / "grades.csv").open(newline="") as file:
         rows = {row["student"]: row for row in csv.DictReader(file)}
-    assert rows["right"]["points"] == rows["right"]["maximum"] == "15"
+    assert (rows["right"]["points"], rows["right"]["maximum"]) == (str(15 + BONUS), "15")
     assert rows["forbidden"]["violations"] == "9"
     assert len(rows) == len(SUBMISSIONS) + 1
 
