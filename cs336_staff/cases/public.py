@@ -6,7 +6,16 @@ swapped axis has a legal shape and a wrong value.
 
 import torch
 
-from cs336_staff.cases.draws import attention, by_hand, linear, multihead, rope, softmax
+from cs336_staff.cases.draws import (
+    attention,
+    blockwise,
+    blockwise_by_hand,
+    by_hand,
+    linear,
+    multihead,
+    rope,
+    softmax,
+)
 from cs336_staff.cases.spec import CaseSpec, specs
 
 PUBLIC: list[CaseSpec] = [
@@ -140,5 +149,38 @@ PUBLIC: list[CaseSpec] = [
             "longest-sequence": multihead(2, positions="in order", sequence=11, max_seq_len=11),
             "square": multihead(4, positions="spaced", sequence=4, d_model=16, num_heads=4),
         },
+    ),
+    *specs(
+        "blockwise",
+        "run_blockwise_attention",
+        {
+            "by-hand": blockwise_by_hand,
+            "blocks-of-1": blockwise(2, block_size=1, mask="random"),
+            "blocks-of-7": blockwise(2, queries=11, keys=13, block_size=7, mask="random"),
+            "size-not-given": blockwise(2, block_size=None, mask="random"),
+            "one-block": blockwise(2, block_size=64, mask="random"),
+            "no-mask": blockwise(2, block_size=3),
+            "causal": blockwise(2, queries=11, keys=11, block_size=3, mask="causal"),
+            "first-block-hidden": blockwise(2, queries=7, keys=11, block_size=2, mask="later keys"),
+            "nothing-to-attend-to": blockwise(2, block_size=2, mask="empty rows"),
+            "padding": blockwise(3, block_size=2, mask="padding"),
+            "mask-per-batch": blockwise(2, queries=7, block_size=3, mask="full"),
+            "more-queries": blockwise(2, queries=11, keys=5, block_size=3),
+            "one-key-value-head": blockwise(2, 3, kv_batch=(2, 1), block_size=3, mask="random"),
+            "large-logits": blockwise(2, keys=11, block_size=2, mask="random", scale=100.0),
+            "queries-far-apart": blockwise(2, block_size=3, mask="random", shift=1e4, dtype=torch.float64),
+            "square": blockwise(4, queries=4, keys=4, d_k=4, d_v=4, block_size=2, mask="random"),
+            "float16": blockwise(2, keys=101, block_size=7, mask="random", dtype=torch.float16),
+            "no-batch": blockwise(block_size=3, mask="random"),
+        },
+    ),
+    *specs(
+        "blockwise-gradients",
+        "run_blockwise_attention",
+        {
+            "no-mask": blockwise(2, block_size=3),
+            "first-block-hidden": blockwise(2, block_size=2, mask="later keys"),
+        },
+        gradients=("Q", "K", "V"),
     ),
 ]

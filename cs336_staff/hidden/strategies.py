@@ -91,3 +91,19 @@ def multiheads_with_rope(draw: st.DrawFn) -> CaseSpec:
         num_heads=heads,
     )
     return CaseSpec("multihead with RoPE", "run_multihead_self_attention_with_rope", drawing)
+
+
+@st.composite
+def blockwises(draw: st.DrawFn) -> CaseSpec:
+    drawing = draws.blockwise(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_k=draw(sizes),
+        d_v=draw(sizes),
+        block_size=draw(st.sampled_from((None, 1, 2, 3, 100))),
+        mask=draw(st.sampled_from((None, "causal", "random", "full"))),
+        scale=draw(st.sampled_from((1.0, 100.0))),
+        dtype=draw(st.sampled_from((torch.float32, torch.float64))),
+    )
+    return CaseSpec("blockwise", "run_blockwise_attention", drawing)

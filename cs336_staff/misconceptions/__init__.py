@@ -11,6 +11,9 @@ from cs336_staff.misconceptions import (
     attention_output,
     attention_scale,
     attention_shape,
+    blockwise_blocks,
+    blockwise_mask,
+    blockwise_rescaling,
     linear,
     multihead_heads,
     multihead_mask,
@@ -47,6 +50,9 @@ FAMILIES = (
     multihead_mask,
     multihead_weights,
     multihead_rope,
+    blockwise_rescaling,
+    blockwise_blocks,
+    blockwise_mask,
 )
 
 CATALOGUE: dict[str, Misconception] = {entry.id: entry for family in FAMILIES for entry in family.ENTRIES}
