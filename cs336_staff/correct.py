@@ -234,12 +234,16 @@ def blockwise_two_passes(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, b
     return (weighted / total.masked_fill(total == 0, 1)).to(Q.dtype)
 
 
-def blockwise_query_chunks(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+def in_query_chunks(attention: Attention) -> Blockwise:
     """Whole rows of scores, for a few queries at a time."""
-    blocks = _blocks(Q, block_size)
-    tiles = [None if mask is None else _tile(mask, rows, slice(None), Q, K) for rows in blocks]
-    chunks = [attention_matmul(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
-    return torch.cat(chunks, -2)
+
+    def blockwise(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+        blocks = _blocks(Q, block_size)
+        tiles = [None if mask is None else _tile(mask, rows, slice(None), Q, K) for rows in blocks]
+        chunks = [attention(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
+        return torch.cat(chunks, -2)
+
+    return blockwise
 
 
 def blockwise_merged(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
@@ -271,11 +275,6 @@ def _blocks(x: Tensor, size: int | None) -> list[slice]:
 
 def _tile(mask: Tensor, rows: slice, columns: slice, Q: Tensor, K: Tensor) -> Tensor:
     return mask.expand(*mask.shape[:-2], Q.shape[-2], K.shape[-2])[..., rows, columns]
-
-
-def _at_once(attention: Attention) -> Blockwise:
-    """The right numbers, and the whole matrix held."""
-    return lambda Q, K, V, mask, block_size: attention(Q, K, V, mask)
 
 
 def _multihead(
@@ -327,7 +326,9 @@ def _adapters(
 CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
     "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs, blockwise_tiles),
     "einops": _adapters(softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix, blockwise_two_passes),
-    "matmul": _adapters(softmax_of_torch, attention_matmul, linear_matmul, rotate_complex, blockwise_query_chunks),
+    "matmul": _adapters(
+        softmax_of_torch, attention_matmul, linear_matmul, rotate_complex, in_query_chunks(attention_matmul)
+    ),
     "scaled queries": _adapters(
         softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy, blockwise_merged
     ),
@@ -339,27 +340,31 @@ CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
 # Styles that no tolerance was taken from: what was derived must be wide enough for them too.
 ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
     "row by row": _adapters(
-        softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix, _at_once(attention_by_rows)
+        softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix, in_query_chunks(attention_by_rows)
     ),
     "in chunks": _adapters(
-        softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex, _at_once(attention_in_chunks)
+        softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex, in_query_chunks(attention_in_chunks)
     ),
     "weights times mask": _adapters(
         softmax_logsumexp,
         attention_weights_times_mask,
         linear_einsum,
         rotate_pairs,
-        _at_once(attention_weights_times_mask),
+        in_query_chunks(attention_weights_times_mask),
     ),
     "fused": _adapters(
-        softmax_of_torch, attention_of_torch, linear_of_torch, rotate_with_swapped_copy, _at_once(attention_of_torch)
+        softmax_of_torch,
+        attention_of_torch,
+        linear_of_torch,
+        rotate_with_swapped_copy,
+        in_query_chunks(attention_of_torch),
     ),
     "values first": _adapters(
         softmax_in_float64,
         attention_values_first,
         linear_in_float64,
         rotate_in_float64,
-        _at_once(attention_values_first),
+        in_query_chunks(attention_values_first),
     ),
 }
 
