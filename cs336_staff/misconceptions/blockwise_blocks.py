@@ -107,7 +107,7 @@ ENTRIES = (
     ),
     in_blockwise(
         "blockwise-no-scale",
-        "you did not divide the scores by √d_k",
+        "you did not divide the scores of a block by √d_k",
         "In attention, what were the products of queries and keys divided by?",
         score=lambda Q, K: Q @ K.mT,
     ),

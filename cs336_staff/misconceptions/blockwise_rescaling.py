@@ -139,7 +139,7 @@ ENTRIES = (
     ),
     in_blockwise(
         "blockwise-nan-for-nothing",
-        "your answer is NaN where a query may attend to nothing",
+        "you divided by a sum of 0 where a query may attend to nothing",
         "What is the sum of the exponentials of a query that saw no key, and what do you get when you divide by it?",
         divide=lambda state: state[2] / state[1],
     ),

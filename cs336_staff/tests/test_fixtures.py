@@ -116,7 +116,7 @@ def test_the_example_worked_by_hand() -> None:
 
 
 def test_the_example_of_two_blocks_worked_by_hand() -> None:
-    """Scores (1, 0) and (2, 1): what is carried after each block, and what comes out without rescaling, to four places."""
+    """Scores (1, 0) and (2, 1): what is carried after each block, and the answer with and without rescaling."""
     first, second, values = torch.tensor([1.0, 0.0]), torch.tensor([2.0, 1.0]), torch.tensor([4.0, 2.0, 1.0, 3.0])
     weights = torch.exp(first - 1)
     total, weighted = weights.sum(), weights @ values[:2]

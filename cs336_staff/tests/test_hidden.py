@@ -120,7 +120,7 @@ WRONG = {
     ),
     "test_blockwise_attention_of_any_shape": changed(
         "run_blockwise_attention",
-        lambda right: lambda Q, K, V, mask, block_size: right(Q, K[..., :block_size, :], V, mask, block_size),
+        lambda right: lambda Q, K, V, mask, block_size: right(Q * (block_size or 1), K, V, mask, block_size),
     ),
     "test_blockwise_attention_in_little_memory": changed(
         "run_blockwise_attention", lambda right: lambda Q, K, V, mask, block_size: right(Q, K[:-11], V[:-11]) * 1.01
