@@ -20,9 +20,6 @@ Rotate = Callable[[Tensor, Tensor, float], Tensor]
 Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
 
 CHOSEN_BLOCK_SIZE = 64  # where none is given
-Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
-
-CHOSEN_BLOCK_SIZE = 64  # where none is given
 
 
 # softmax(x, dim)
@@ -200,7 +197,7 @@ def blockwise_tiles(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_
     answers = []
     for rows in _blocks(Q, block_size):
         queries = Q[..., rows, :] / math.sqrt(Q.shape[-1])
-        maximum, total, weighted = torch.full_like(queries[..., :1], -math.inf), 0.0, 0.0
+        maximum, total, weighted = torch.full_like(queries[..., :1], -math.inf), torch.zeros(()), torch.zeros(())
         for columns in _blocks(K, block_size):
             scores = queries @ K[..., columns, :].mT
             if mask is not None:
@@ -226,7 +223,7 @@ def blockwise_two_passes(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, b
     blocks = _blocks(K, block_size)
     largest = torch.stack([scores(columns).detach().amax(-1) for columns in blocks]).amax(0).unsqueeze(-1)
     largest = largest.masked_fill(largest == -math.inf, 0.0)
-    total, weighted = 0.0, 0.0
+    total, weighted = torch.zeros(()), torch.zeros(())
     for columns in blocks:
         weights = torch.exp(scores(columns) - largest)
         total = total + weights.sum(-1, keepdim=True)
