@@ -77,6 +77,30 @@ def grade(
 
 
 @staff.command()
+@click.argument("results", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path("results"))
+def misconceptions(results: Path) -> None:
+    """Count which misconceptions a class had, in the gradebook of RESULTS, and write misconceptions.csv there."""
+    from rich.console import Console
+
+    from cs336_kit.diagnosis import load_mistakes
+    from cs336_staff.gradebook import Gradebook, GradebookError
+    from cs336_staff.grades import grades
+    from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
+
+    known = load_mistakes(find_root(Path.cwd()) / "fixtures")
+    path = results / "gradebook.sqlite"
+    if not path.exists():  # to open it would make one
+        raise click.ClickException(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
+    try:
+        with Gradebook(path) as gradebook:
+            counts = count_mistakes(grades(gradebook))
+    except GradebookError as error:
+        raise click.ClickException(str(error)) from None
+    write_mistakes(results / FILE_NAME, counts, known)
+    Console().print(mistakes_table(counts, known))
+
+
+@staff.command()
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
 def gradescope(output: Path) -> None:
     """Write the autograder that Gradescope runs."""
