@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Case:
         cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
         expected: the right answers in float64: "answer", and "gradient of Q" and so on where gradients are stored.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
-        wrong: reads what known mistakes give, by the id of the mistake; those that pass every check are left out.
+        wrong: reads, once, what known mistakes give, by the id of the mistake; those that pass every check are left out.
         checks: the checks made so far; when one fails, the last.
     """
 
@@ -137,7 +137,7 @@ def load_case(fixtures: Path, name: str) -> Case:
             cotangent=tensors.get("cotangent"),
             expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
             tolerance=metadata["tolerance"],
-            wrong=partial(load_wrong, fixtures, name),
+            wrong=cache(partial(load_wrong, fixtures, name)),
         )
 
 
