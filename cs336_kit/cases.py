@@ -37,7 +37,7 @@ class Case:
         cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
         expected: the right answers in float64: "answer", and "gradient of Q" and so on where gradients are stored.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
-        wrong: reads, once, what known mistakes give, by the id of the mistake; those that pass every check are left out.
+        wrong: reads, once, what known mistakes give, by their ids; those that pass every check are left out.
         checks: the checks made so far; when one fails, the last.
     """
 

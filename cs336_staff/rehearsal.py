@@ -3,11 +3,12 @@
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -30,11 +31,13 @@ class Rehearsal:
 
     Args:
         passed: the ids of the tests that passed.
-        failures: the failures of the others by the ids of the tests.
+        failed: the ids of those that did not.
+        failures: what a student reads of them.
         explained: for each family of cases in which something failed, the ids of the misconceptions that were named.
     """
 
     passed: tuple[str, ...]
+    failed: tuple[str, ...]
     failures: dict[str, Failure]
     explained: dict[str, list[str]]
 
@@ -44,8 +47,10 @@ class Rehearsal:
         return {id for ids in self.explained.values() for id in ids}
 
 
-# Runs the collected suite on the given `run_*` functions.
-Rehearse = Callable[[Mapping[str, Adapter]], Rehearsal]
+class Rehearse(Protocol):
+    """Runs the collected suite on the given `run_*` functions."""
+
+    def __call__(self, adapters: Mapping[str, Adapter], *, until_first_failure: bool = False) -> Rehearsal: ...
 
 
 def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, *options: str) -> Rehearsal:
@@ -60,11 +65,11 @@ def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, 
     Raises:
         RuntimeError: the tests could not be collected.
     """
-    return with_collected(root, lambda rehearse: rehearse(adapters), suite, *options)
+    return with_collected(root, lambda rehearse: rehearse(adapters), (suite,), *options)
 
 
-def with_collected(root: Path, use: Callable[[Rehearse], T], suite: Path = PUBLIC, *options: str) -> T:
-    """Collect a suite once and call `use` with a function that runs it; the arguments are those of `rehearse`."""
+def with_collected(root: Path, use: Callable[[Rehearse], T], suites: Sequence[Path] = (PUBLIC,), *options: str) -> T:
+    """Collect tests once and call `use` with a function that runs them; the arguments are those of `rehearse`."""
     stage = _Stage(use)
     arguments = ["--quiet", "--rootdir", str(root), "-c", str(root / "pyproject.toml")]
     # Without the types of the handout: adapters of staff are not annotated.
@@ -72,11 +77,14 @@ def with_collected(root: Path, use: Callable[[Rehearse], T], suite: Path = PUBLI
         "--override-ini",
         "addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider -p no:unraisableexception",
     ]
+    arguments += [*options, *(str(root / suite) for suite in suites)]
     output = io.StringIO()
     with _as_module(stage.adapters), contextlib.redirect_stdout(output):
-        status = pytest.main([*arguments, *options, str(root / suite)], plugins=[stage])
+        status = pytest.main(arguments, plugins=[stage])
+    if stage.raised is not None:
+        raise stage.raised
     if status != pytest.ExitCode.OK:
-        raise RuntimeError(f"the suite {suite} could not be run:\n{output.getvalue()}")
+        raise RuntimeError(f"{' and '.join(map(str, suites))} could not be run:\n{output.getvalue()}")
     return stage.result
 
 
@@ -87,6 +95,7 @@ class _Stage(Generic[T]):
 
     def __init__(self, use: Callable[[Rehearse], T]) -> None:
         self.use = use
+        self.raised: BaseException | None = None
         self.adapters = ModuleType("adapters")
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -95,22 +104,28 @@ class _Stage(Generic[T]):
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         if session.testsfailed or not session.items:
             return None  # pytest says why
-        self.result = self.use(lambda adapters: self._rehearse(session, adapters))
+        try:
+            self.result = self.use(partial(self._rehearse, session))
+        except BaseException as error:  # it goes past pytest, which would print it as its own
+            self.raised = error
         return True
 
-    def _rehearse(self, session: pytest.Session, adapters: Mapping[str, Adapter]) -> Rehearsal:
+    def _rehearse(
+        self, session: pytest.Session, adapters: Mapping[str, Adapter], *, until_first_failure: bool = False
+    ) -> Rehearsal:
         vars(self.adapters).clear()
         vars(self.adapters).update(adapters)
         diagnosis = session.config.pluginmanager.get_plugin("diagnosis")
         assert isinstance(diagnosis, Diagnosis)
         diagnosis.evidence, diagnosis.failures, diagnosis.explained = [], {}, {}
-        passed = []
-        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
-            reports = runtestprotocol(item, log=False, nextitem=following)
-            if all(report.passed for report in reports):
-                passed.append(item.nodeid)
+        passed, failed = [], []
+        for item in session.items:
+            reports = runtestprotocol(item, log=False, nextitem=None)
+            (passed if all(report.passed for report in reports) else failed).append(item.nodeid)
+            if failed and until_first_failure:
+                break
         diagnosis.pytest_sessionfinish(session)
-        return Rehearsal(tuple(passed), diagnosis.failures, diagnosis.explained)
+        return Rehearsal(tuple(passed), tuple(failed), diagnosis.failures, diagnosis.explained)
 
 
 @contextlib.contextmanager
