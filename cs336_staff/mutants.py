@@ -64,7 +64,7 @@ def mutants_of(module: str, source: str) -> Iterator[Mutant]:
 
 
 def verify_mutants(root: Path) -> tuple[int, list[str]]:
-    """How many mutants were tried, and what is wrong: survivors that are not listed, and listed ones that do not survive.
+    """How many mutants were tried, and what is wrong: survivors not listed, and listed ones that do not survive.
 
     Raises:
         RuntimeError: the solution itself fails.
