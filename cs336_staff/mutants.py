@@ -13,7 +13,6 @@ from difflib import ndiff
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
@@ -58,7 +57,8 @@ def mutants_of(module: str, source: str) -> Iterator[Mutant]:
     for mutation in mutations:
         if mutation.contained_by_top_level_function is not None:
             mutated = deep_replace(tree, mutation.original_node, mutation.mutated_node)
-            code = tree.with_changes(body=mutated.body).code
+            assert isinstance(mutated, type(tree))
+            code = mutated.code
             added = [line[2:].strip() for line in ndiff(source.splitlines(), code.splitlines()) if line[0] == "+"]
             yield Mutant(module, " ".join(added), code)
 
@@ -89,15 +89,16 @@ def verify_mutants(root: Path) -> tuple[int, list[str]]:
         return found
 
     survived = with_collected(root, survivors, SUITE, *OPTIONS)
-    listed = {(entry["module"], line) for entry in load_equivalents() for line in entry["lines"]}
+    listed = equivalents()
     complaints = [f"{module}: no test fails with the line {line}" for module, line in sorted(survived - listed)]
     complaints += [f"{module}: listed as equivalent and is not: {line}" for module, line in sorted(listed - survived)]
     return len(mutants), complaints
 
 
-def load_equivalents() -> list[dict[str, Any]]:
-    """The mutants that are no mistakes: `module`, `lines` and the `reason`."""
-    return tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8"))["equivalent"]
+def equivalents() -> set[tuple[str, str]]:
+    """The mutants that are no mistakes, by module and line."""
+    entries = tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8"))["equivalent"]
+    return {(entry["module"], line) for entry in entries for line in entry["lines"]}
 
 
 @contextmanager
