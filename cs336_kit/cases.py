@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Case:
         expected: the right answers in float64: "answer", `WEIGHTS` if the adapter gives them too, and "gradient of Q"
             and so on where gradients are stored; where weights are dropped at random, what is right without that.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
-        wrong: reads what known mistakes give, by the id of the mistake; those that pass every check are left out.
+        wrong: reads, once, what known mistakes give, by their ids; those that pass every check are left out.
         checks: the checks made so far; when one fails, the last.
     """
 
@@ -178,7 +178,7 @@ def load_case(fixtures: Path, name: str) -> Case:
             cotangent=tensors.get("cotangent"),
             expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
             tolerance=metadata["tolerance"],
-            wrong=partial(load_wrong, fixtures, name),
+            wrong=cache(partial(load_wrong, fixtures, name)),
         )
 
 

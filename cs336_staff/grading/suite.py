@@ -173,9 +173,11 @@ def _is_hidden(item: pytest.Item) -> bool:
 
 
 def _sha256(root: Path) -> str:
-    """Of the tests, their cases, the points, and all code that compares or keeps apart; and of torch's version."""
+    """Of the tests, their cases, the points, all code that compares, names or keeps apart, and torch's version."""
     staff = HIDDEN.parent
-    code = [path for folder in ("cases", "grading", "worker") for path in (staff / folder).glob("*.py")]
+    code = [
+        path for folder in ("cases", "grading", "misconceptions", "worker") for path in (staff / folder).glob("*.py")
+    ]
     files = [root / "assignment.toml", *code, *staff.glob("*.py")]
     for folder in (root / "tests", root / "fixtures", root / "cs336_kit", HIDDEN):
         files += [path for path in folder.rglob("*") if path.suffix in {".py", ".toml", ".safetensors"}]
