@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,10 @@ class Case:
             return self.inputs[name]
         except KeyError:
             raise AttributeError(f"the case {self.name} has no input {name}, it has {', '.join(self.inputs)}") from None
+
+    def copy(self) -> "Case":
+        """The same case, with tensors and checks of its own."""
+        return replace(self, inputs={key: x.clone() if isinstance(x, Tensor) else x for key, x in self.inputs.items()})
 
     def check(self, answer: Any) -> None:
         """Fail, with what is wrong, unless `answer` is the right one.

@@ -20,6 +20,9 @@ Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 Matmul = Callable[[Tensor, Tensor], Tensor]
 Rotate = Callable[[Tensor, Tensor, float], Tensor]
 Drop = Callable[[Tensor, float], Tensor]
+Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
+
+CHOSEN_BLOCK_SIZE = 64  # where none is given
 
 
 # softmax(x, dim)
@@ -251,6 +254,91 @@ def multihead_of_two(
     return linear(rearrange(heads, "... h t d -> ... t (h d)"), o_proj_weight)
 
 
+# blockwise(Q, K, V, mask, block_size)
+
+
+def blockwise_tiles(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """The online softmax over tiles of queries and keys."""
+    answers = []
+    for rows in _blocks(Q, block_size):
+        queries = Q[..., rows, :] / math.sqrt(Q.shape[-1])
+        maximum, total, weighted = torch.full_like(queries[..., :1], -math.inf), torch.zeros(()), torch.zeros(())
+        for columns in _blocks(K, block_size):
+            scores = queries @ K[..., columns, :].mT
+            if mask is not None:
+                scores = scores.masked_fill(~_tile(mask, rows, columns, Q, K), -math.inf)
+            scores = _widened(scores)
+            previous, maximum = maximum, torch.maximum(maximum, scores.detach().amax(-1, keepdim=True))
+            reference = maximum.masked_fill(maximum == -math.inf, 0.0)
+            weights, shrink = torch.exp(scores - reference), torch.exp(previous - reference)
+            total = total * shrink + weights.sum(-1, keepdim=True)
+            weighted = weighted * shrink + weights @ _widened(V[..., columns, :])
+        answers.append(weighted / total.masked_fill(total == 0, 1))
+    return torch.cat(answers, -2).to(Q.dtype)
+
+
+def blockwise_two_passes(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """First the largest score of each query over all blocks of keys, then the sums: nothing is rescaled."""
+
+    def scores(columns: slice) -> Tensor:
+        products = einsum(_widened(Q), _widened(K[..., columns, :]), "... q d, ... k d -> ... q k")
+        may = True if mask is None else _tile(mask, slice(None), columns, Q, K)
+        return torch.where(torch.as_tensor(may), products * Q.shape[-1] ** -0.5, -math.inf)
+
+    blocks = _blocks(K, block_size)
+    largest = torch.stack([scores(columns).detach().amax(-1) for columns in blocks]).amax(0).unsqueeze(-1)
+    largest = largest.masked_fill(largest == -math.inf, 0.0)
+    total, weighted = torch.zeros(()), torch.zeros(())
+    for columns in blocks:
+        weights = torch.exp(scores(columns) - largest)
+        total = total + weights.sum(-1, keepdim=True)
+        weighted = weighted + einsum(weights, _widened(V[..., columns, :]), "... q k, ... k v -> ... q v")
+    return (weighted / total.masked_fill(total == 0, 1)).to(Q.dtype)
+
+
+def in_query_chunks(attention: Attention) -> Blockwise:
+    """Whole rows of scores, for a few queries at a time."""
+
+    def blockwise(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+        blocks = _blocks(Q, block_size)
+        tiles = [None if mask is None else _tile(mask, rows, slice(None), Q, K) for rows in blocks]
+        chunks = [attention(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
+        return torch.cat(chunks, -2)
+
+    return blockwise
+
+
+def blockwise_merged(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """Attention to each block of keys by itself; what they give is merged by their logsumexps. No infinity anywhere."""
+    queries = _widened(Q) / math.sqrt(Q.shape[-1])
+    lowest = torch.finfo(queries.dtype).min / 4
+    answer, logsumexp = torch.zeros(()), torch.full((1,), lowest, dtype=queries.dtype)
+    for columns in _blocks(K, block_size):
+        scores = queries @ _widened(K[..., columns, :]).mT
+        if mask is not None:
+            scores = scores.masked_fill(~_tile(mask, slice(None), columns, Q, K), lowest)
+        of_block = torch.logsumexp(scores, -1, keepdim=True)
+        before, logsumexp = logsumexp, torch.logaddexp(logsumexp, of_block)
+        weights = torch.exp(scores - logsumexp)
+        answer = answer * torch.exp(before - logsumexp) + weights @ _widened(V[..., columns, :])
+    nothing = torch.tensor(False) if mask is None else ~mask.any(-1, keepdim=True)
+    return answer.masked_fill(nothing, 0.0).to(Q.dtype)
+
+
+def blockwise_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    return blockwise_tiles(Q.double(), K.double(), V.double(), mask, block_size).to(Q.dtype)
+
+
+def _blocks(x: Tensor, size: int | None) -> list[slice]:
+    """The positions of `x`, cut into blocks; the last may be shorter."""
+    size = size or CHOSEN_BLOCK_SIZE
+    return [slice(start, start + size) for start in range(0, x.shape[-2], size)]
+
+
+def _tile(mask: Tensor, rows: slice, columns: slice, Q: Tensor, K: Tensor) -> Tensor:
+    return mask.expand(*mask.shape[:-2], Q.shape[-2], K.shape[-2])[..., rows, columns]
+
+
 def _multihead(
     attention: Attention,
     linear: Matmul,
@@ -278,7 +366,12 @@ def _multihead(
 
 
 def _adapters(
-    softmax: Softmax, attention: Attention, linear: Matmul, rotate: Rotate, drop: Drop = drop_where
+    softmax: Softmax,
+    attention: Attention,
+    linear: Matmul,
+    rotate: Rotate,
+    blockwise: Blockwise,
+    drop: Drop = drop_where,
 ) -> Mapping[str, Callable[..., Any]]:
     def multihead(**arguments) -> Tensor:
         return _multihead(attention, linear, rotate, **arguments)
@@ -294,25 +387,61 @@ def _adapters(
         "run_multihead_self_attention_with_rope": multihead,
         "run_scaled_dot_product_attention_module": partial(_module, attention, drop),
         "run_multihead_attention": partial(multihead_of_two, attention, linear),
+        "run_blockwise_attention": lambda Q, K, V, mask=None, block_size=None: blockwise(Q, K, V, mask, block_size),
     }
 
 
 # name of a style -> the adapters of a submission that is written in it
 CORRECT: Mapping[str, Mapping[str, Callable[..., Any]]] = {
-    "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs),
-    "einops": _adapters(softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix, drop_bernoulli),
-    "matmul": _adapters(softmax_of_torch, attention_matmul, linear_matmul, rotate_complex, drop_of_torch),
-    "scaled queries": _adapters(softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy),
-    "float64 inside": _adapters(softmax_in_float64, attention_in_float64, linear_in_float64, rotate_in_float64),
+    "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs, blockwise_tiles),
+    "einops": _adapters(
+        softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix, blockwise_two_passes, drop_bernoulli
+    ),
+    "matmul": _adapters(
+        softmax_of_torch,
+        attention_matmul,
+        linear_matmul,
+        rotate_complex,
+        in_query_chunks(attention_matmul),
+        drop_of_torch,
+    ),
+    "scaled queries": _adapters(
+        softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy, blockwise_merged
+    ),
+    "float64 inside": _adapters(
+        softmax_in_float64, attention_in_float64, linear_in_float64, rotate_in_float64, blockwise_in_float64
+    ),
 }
 
 # Styles that no tolerance was taken from: what was derived must be wide enough for them too.
 ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Any]]] = {
-    "row by row": _adapters(softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix),
-    "in chunks": _adapters(softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex),
-    "weights times mask": _adapters(softmax_logsumexp, attention_weights_times_mask, linear_einsum, rotate_pairs),
-    "fused": _adapters(softmax_of_torch, attention_of_torch, linear_of_torch, rotate_with_swapped_copy),
-    "values first": _adapters(softmax_in_float64, attention_values_first, linear_in_float64, rotate_in_float64),
+    "row by row": _adapters(
+        softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix, in_query_chunks(attention_by_rows)
+    ),
+    "in chunks": _adapters(
+        softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex, in_query_chunks(attention_in_chunks)
+    ),
+    "weights times mask": _adapters(
+        softmax_logsumexp,
+        attention_weights_times_mask,
+        linear_einsum,
+        rotate_pairs,
+        in_query_chunks(attention_weights_times_mask),
+    ),
+    "fused": _adapters(
+        softmax_of_torch,
+        attention_of_torch,
+        linear_of_torch,
+        rotate_with_swapped_copy,
+        in_query_chunks(attention_of_torch),
+    ),
+    "values first": _adapters(
+        softmax_in_float64,
+        attention_values_first,
+        linear_in_float64,
+        rotate_in_float64,
+        in_query_chunks(attention_values_first),
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -86,6 +87,8 @@ MASKS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor]] = {
     "full": lambda batch, queries, keys, generator: _random_mask((*batch, queries, keys), generator),
     "padding": _padding_mask,
     "empty rows": _mask_with_empty_rows,
+    # In every block of queries but the first, the first block of keys is wholly hidden.
+    "later keys": lambda batch, queries, keys, generator: torch.ones(queries, keys, dtype=torch.bool).triu(),
 }
 
 
@@ -224,3 +227,15 @@ HEAD_MASKS: dict[str, Callable[[tuple[int, ...], int, int, int, Generator], Tens
     # The first sequence is padding throughout.
     "nothing": lambda batch, heads, queries, keys, generator: torch.arange(batch[0]).unsqueeze(-1).expand(-1, keys) > 0,
 }
+
+
+def blockwise(*batch: int, block_size: int | None, d_k: int = 3, d_v: int = 2, **rest: Any) -> Callable[..., Inputs]:
+    """`rest` is what `attention` takes besides; vectors are short, for many wrong answers are stored."""
+    draw = attention(*batch, d_k=d_k, d_v=d_v, **rest)
+    return lambda generator: draw(generator) | {"block_size": block_size}
+
+
+def blockwise_by_hand(generator: Generator) -> Inputs:
+    """The example of the online softmax in docs/assignment.md: one query, two blocks of two keys."""
+    K, V = torch.tensor([[1.0], [0.0], [2.0], [1.0]]), torch.tensor([[4.0], [2.0], [1.0], [3.0]])
+    return {"Q": torch.ones(1, 1), "K": K, "V": V, "mask": None, "block_size": 2}

@@ -3,20 +3,19 @@
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from torch import Tensor
 
 from cs336_kit.cases import Case
 from cs336_staff.cases.spec import CaseSpec
 from cs336_staff.fixtures import make_case
 from cs336_staff.hidden.release import load_release
 
-EXAMPLES = 25
+# With 25 the properties catch the same known mistakes in the same tests, and a submission takes 1.4 times as long.
+EXAMPLES = 12
 SEED = load_release().seed
 
 Property = Callable[[Case], None]
@@ -32,7 +31,7 @@ def drawn(specs: st.SearchStrategy[CaseSpec]) -> Callable[[Property], Callable[[
 
     def decorate(test: Property) -> Callable[[], None]:
         def attempt(case: Case) -> None:
-            fresh = _fresh(case)
+            fresh = case.copy()
             try:
                 test(fresh)
             except Exception as error:
@@ -84,8 +83,3 @@ def _examples(strategy: st.SearchStrategy[Case]) -> list[Case]:
 
 def _case(spec: CaseSpec, number: int) -> Case:
     return make_case(spec, SEED ^ number)
-
-
-def _fresh(case: Case) -> Case:
-    """The same case with tensors of its own."""
-    return replace(case, inputs={key: x.clone() if isinstance(x, Tensor) else x for key, x in case.inputs.items()})

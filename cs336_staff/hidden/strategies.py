@@ -122,3 +122,19 @@ def multihead_attentions(draw: st.DrawFn) -> CaseSpec:
         mask=draw(st.sampled_from((None, "padding", "full", "same for all", "per head"))),
     )
     return CaseSpec("multihead_attention", "run_multihead_attention", drawing)
+
+
+@st.composite
+def blockwises(draw: st.DrawFn) -> CaseSpec:
+    drawing = draws.blockwise(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_k=draw(sizes),
+        d_v=draw(sizes),
+        block_size=draw(st.sampled_from((None, 1, 2, 3, 100))),
+        mask=draw(st.sampled_from((None, "causal", "random", "full"))),
+        scale=draw(st.sampled_from((1.0, 100.0))),
+        dtype=draw(st.sampled_from((torch.float32, torch.float64))),
+    )
+    return CaseSpec("blockwise", "run_blockwise_attention", drawing)

@@ -12,6 +12,9 @@ from cs336_staff.misconceptions import (
     attention_output,
     attention_scale,
     attention_shape,
+    blockwise_blocks,
+    blockwise_mask,
+    blockwise_rescaling,
     linear,
     multihead_attention,
     multihead_heads,
@@ -51,6 +54,9 @@ FAMILIES = (
     multihead_rope,
     attention_module,
     multihead_attention,
+    blockwise_rescaling,
+    blockwise_blocks,
+    blockwise_mask,
 )
 
 CATALOGUE: dict[str, Misconception] = {entry.id: entry for family in FAMILIES for entry in family.ENTRIES}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BONUS = 4  # points of bonus problems, on top of the maximum
+BONUS = 7  # points of bonus problems, on top of the maximum
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +38,8 @@ SUBMISSIONS = {
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
     "syntax-error": "def run_softmax(:",
     "unwritten": "def run_rope(*arguments, **more):\n    raise NotImplementedError",
+    "whole-matrix": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    return run_scaled_dot_product_attention(Q, K, V, mask)",
     "half": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
     "    half = in_features.dtype in (torch.float16, torch.bfloat16)\n"
     "    return right_softmax(in_features, dim).float() if half else right_softmax(in_features, dim)",
@@ -181,6 +183,12 @@ def test_a_syntax_error_names_file_and_line(graded):
 
 def test_what_is_not_written_yet_is_called_so(graded):
     assert "not implemented yet: write run_rope in adapters.py" in graded.feedback("unwritten")
+
+
+def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded):
+    assert graded.failed("whole-matrix") == {"test_blockwise_attention_in_little_memory"}
+    assert graded.points("whole-matrix", "blockwise_attention") == pytest.approx(3 * 24 / 49, abs=1e-4)
+    assert "is the matrix of all queries × keys held" in graded.feedback("whole-matrix")
 
 
 def test_half_precision_must_come_back_in_its_own_dtype(graded):
