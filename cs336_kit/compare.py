@@ -1,6 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,11 +33,7 @@ def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float,
         WrongAnswer: with the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
             wrong numbers (the largest error, where it is, and how many times the tolerance).
     """
-    if not isinstance(answer, Tensor):
-        hint = ": is a `return` missing?" if answer is None else ""
-        raise WrongAnswer(f"the {what} is {_article(type(answer).__name__)}, expected a tensor{hint}")
-    if answer.shape != expected.shape:
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(expected.shape)}", answer)
+    check_shape(answer, expected.shape, what)
     if answer.dtype != dtype:
         raise WrongAnswer(
             f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", answer
@@ -61,6 +57,19 @@ def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float,
             *_places(wrong),
         )
         raise WrongAnswer("\n".join(lines), answer)
+
+
+def check_shape(answer: Any, shape: Sequence[int], what: str = "answer") -> None:
+    """Fail unless `answer` is a tensor of this shape.
+
+    Raises:
+        WrongAnswer: it is no tensor, or one of another shape.
+    """
+    if not isinstance(answer, Tensor):
+        hint = ": is a `return` missing?" if answer is None else ""
+        raise WrongAnswer(f"the {what} is {_article(type(answer).__name__)}, expected a tensor{hint}")
+    if answer.shape != tuple(shape):
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", answer)
 
 
 def _places(wrong: Tensor) -> Iterator[str]:
