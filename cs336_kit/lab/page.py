@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from cs336_kit.lab.picture import HIGH, LOW, NOT_A_NUMBER, Picture, in_words
+from cs336_kit.lab.picture import DARK, HIGH, LOW, NOT_A_NUMBER, Picture, in_words
 
 PLACE = "{{data}}"
 
@@ -22,11 +22,12 @@ def write_page(picture: Picture, mask: str, path: Path) -> None:
         path: the file.
     """
     weights = torch.stack([pattern.weights.float() for pattern in picture.patterns]).numpy()
+    isolated = [f"\u2068{token}\u2069" for token in picture.tokens]  # one from right to left turns nothing around it
     data = {
         "tokens": picture.tokens,
         "notes": [*picture.warnings(), *picture.notes],
         "mask": mask,
-        "largest": picture.largest,
+        "dark": DARK,
         "colours": {"low": LOW, "high": HIGH, "notANumber": NOT_A_NUMBER},
         "patterns": [
             {
@@ -34,7 +35,7 @@ def write_page(picture: Picture, mask: str, path: Path) -> None:
                 "head": pattern.head,
                 "causal": pattern.causal,
                 "title": pattern.title,
-                "sentences": list(in_words(picture.tokens, pattern.weights)),
+                "sentences": list(in_words(isolated, pattern.weights)),
             }
             for pattern in picture.patterns
         ],

@@ -10,6 +10,9 @@ from torch import Tensor
 # From no weight to the largest in the picture; and what is no number.
 LOW, HIGH, NOT_A_NUMBER = "#ffffff", "#08306b", "#d95f02"
 
+# From this share of the largest weight on, the colour is so dark that text on it is white.
+DARK = 0.65
+
 NAMED = 3  # of tokens that get the same weight, how many a sentence names
 
 
@@ -58,7 +61,7 @@ class Picture:
             found.append("Some weights are NaN or infinite: your attention gives them; `cs336 debug` tells more.")
         sums = [x.sum(-1) for x in self._weights() if x.isfinite().all()]
         if any((total - 1).abs().max() > 1e-3 for total in sums):
-            least, most = (float(f(total) for total in sums) for f in (Tensor.amin, Tensor.amax))
+            least, most = min(float(x.amin()) for x in sums), max(float(x.amax()) for x in sums)
             found.append(f"The weights of a token should sum to 1; yours sum to {least:.3g} up to {most:.3g}.")
         return found
 

@@ -68,10 +68,10 @@ def show(
         Console(highlight=False).print(Heatmaps(picture))
         return
     try:
-        _write(picture, mask, output)
+        said = _write(picture, mask, output)
     except OSError as error:
         raise BadInput(f"{output} cannot be written: {error.strerror}") from None
-    for line in (*picture.warnings(), *picture.notes):
+    for line in (*picture.warnings(), *picture.notes, *said):
         click.echo(line)
     click.echo(f"{output} is written")
 
@@ -92,7 +92,7 @@ def _source(root: Path, classifier: Path | None, model: Path | None) -> "Source"
 def _picture(
     source: "Source", text: str, masks: tuple[bool, ...], layers: range | list[int], head: str | None
 ) -> "Picture":
-    """The patterns that were asked for: layer by layer, and each head with its masks side by side."""
+    """The patterns that were asked for: layer by layer, all heads without a mask and then all with one."""
     from cs336_kit.lab.picture import Pattern, Picture
 
     tokens = source.tokens(text)
@@ -116,8 +116,8 @@ def _picture(
             weights=weights[causal][layer, source.heads.index(name)],
         )
         for layer in layers
-        for name in heads
         for causal in masks
+        for name in heads
     ]
     return Picture(tokens, patterns, source.notes(text))
 
@@ -128,12 +128,13 @@ def _title(layer: int | None, head: str, causal: bool) -> str:
     return ", ".join([*parts, "causal"] if causal else parts)
 
 
-def _write(picture: "Picture", mask: str, output: Path) -> None:
+def _write(picture: "Picture", mask: str, output: Path) -> list[str]:
+    """Write a page or a figure; the lines to be said with it."""
     if output.suffix == ".html":
         from cs336_kit.lab.page import write_page
 
         write_page(picture, mask, output)
-    else:
-        from cs336_kit.lab.figure import write_figure
+        return []
+    from cs336_kit.lab.figure import write_figure
 
-        write_figure(picture, output)
+    return write_figure(picture, output)

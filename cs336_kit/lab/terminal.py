@@ -1,5 +1,6 @@
 """Attention in the terminal: a heatmap, the shaded text, and a sentence for each token."""
 
+import math
 from collections.abc import Iterator
 
 from rich.color import Color, blend_rgb
@@ -8,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from cs336_kit.lab.picture import HIGH, LOW, NOT_A_NUMBER, Pattern, Picture, in_words
+from cs336_kit.lab.picture import DARK, HIGH, LOW, NOT_A_NUMBER, Pattern, Picture, in_words
 
 LABEL = 14  # columns for a token beside its row
 GAP = 2
@@ -33,14 +34,15 @@ class Heatmaps:
         room = options.max_width - margin
         cell = next((cell for cell in (3, 1) if cell * len(tokens) <= room), None)
         if cell is None:
-            yield f"{len(tokens):,} tokens do not fit into this terminal; a page shows them: -o page.html\n"
+            yield f"{len(tokens):,} tokens do not fit into this terminal; a page shows them: -o page.html"
         else:
             abreast = max(1, (room + GAP) // (cell * len(tokens) + GAP))
             for start in range(0, len(patterns), abreast):
                 yield from self._row(patterns[start : start + abreast], margin, cell)
         for pattern in patterns:
             yield Text(f"\n{pattern.title}", "bold")
-            yield self._shaded_text(pattern)
+            if cell is not None:
+                yield self._shaded_text(pattern)
             yield from self._sentences(pattern)
         for line in (*self._picture.warnings(), *self._picture.notes):
             yield Text(f"\n{line}")
@@ -59,26 +61,18 @@ class Heatmaps:
             yield line + Text(" " * GAP).join(cells)
         yield Text("")
 
-    def _cell(self, weight: float, width: int) -> tuple[str, Style | str]:
+    def _cell(self, weight: float, width: int) -> tuple[str, Style]:
+        known = not math.isnan(weight)
         if width == 1:
-            return ("!", "bold") if weight != weight else (SHADES[round(self._share(weight) * (len(SHADES) - 1))], "")
-        return ("NaN" if weight != weight else f"{100 * weight:3.0f}"[-width:]), self._style(weight)
-
-    def _share(self, weight: float) -> float:
-        return min(1.0, max(0.0, weight / self._largest))
-
-    def _style(self, weight: float) -> Style:
-        if weight != weight:
-            return Style(color="black", bgcolor=NOT_A_NUMBER)
-        share = self._share(weight)
-        ground = blend_rgb(_rgb(LOW), _rgb(HIGH), share)
-        return Style(color="white" if share > 0.5 else "black", bgcolor=Color.from_triplet(ground))
+            return (SHADES[round(_share(weight, self._largest) * (len(SHADES) - 1))] if known else "!"), Style()
+        percent = f"{min(999.0, max(-99.0, 100 * weight)):3.0f}" if known else "NaN"
+        return percent, _style(weight, self._largest)
 
     def _shaded_text(self, pattern: Pattern) -> Text:
-        """The text; the darker a token, the more attention it gets on average."""
-        received = pattern.weights.mean(0).tolist()
+        """The text; the darker a token, the more attention it gets from all."""
+        received = pattern.weights.sum(0).tolist()
         tokens = zip(self._picture.tokens, received, strict=True)
-        return Text(" ").join(Text(printable(token), self._style(weight)) for token, weight in tokens)
+        return Text(" ").join(Text(printable(token), _style(x, max(received))) for token, x in tokens)
 
     def _sentences(self, pattern: Pattern) -> Iterator[Text]:
         tokens = [printable(token) for token in self._picture.tokens]
@@ -92,6 +86,18 @@ class Heatmaps:
 def printable(token: str) -> str:
     """A token without characters that would move the cursor or turn the direction of a line around."""
     return "".join(char if char.isprintable() else "�" for char in token)
+
+
+def _share(weight: float, largest: float) -> float:
+    return min(1.0, max(0.0, weight / largest)) if largest > 0.0 else 0.0
+
+
+def _style(weight: float, largest: float) -> Style:
+    if math.isnan(weight):
+        return Style(color="black", bgcolor=NOT_A_NUMBER)
+    share = _share(weight, largest)
+    ground = blend_rgb(_rgb(LOW), _rgb(HIGH), share)
+    return Style(color="white" if share > DARK else "black", bgcolor=Color.from_triplet(ground))
 
 
 def _cut(text: str, width: int) -> Text:
