@@ -50,7 +50,7 @@ def write_figure(picture: Picture, path: Path) -> list[str]:
             axes.set_xticks(range(len(tokens)), tokens, rotation=90, parse_math=False)
             axes.set_yticks(range(len(tokens)), tokens, parse_math=False)
     shown = list(grid.flat[: len(patterns)])
-    figure.colorbar(ScalarMappable(scale, colours), ax=shown, label="weight", shrink=0.8)
+    figure.colorbar(ScalarMappable(scale, colours), ax=shown, label="weight", shrink=0.8, aspect=20 * rows)
     # Text of an SVG stays text: small, and every script in the reader's own font.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cs336"}), catch_warnings(record=True) as caught:
         figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -7,6 +7,7 @@ import click
 
 from cs336_kit.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.output_file import check_output
 
 if TYPE_CHECKING:
     from cs336_kit.lab.picture import Picture
@@ -48,10 +49,8 @@ def show(
         raise BadInput("give either TEXT or --example")
     if classifier and model:
         raise BadInput("give either --classifier or --model")
-    if output and output.suffix not in FORMATS:
-        raise BadInput(f"{output}: a picture is a .png or .svg file, a page an .html file")
-    if output and not output.parent.is_dir():
-        raise BadInput(f"{output}: there is no folder {output.parent}; make it first")
+    if output:
+        check_output(output, FORMATS)
 
     source = _source(find_root(Path.cwd()), classifier, model)
     if mask is None:

@@ -21,6 +21,9 @@ class Student:
     Args:
         root: that folder.
 
+    Attributes:
+        adapters: the module. What it raises is the student's to mend: call its functions within `in_words()`.
+
     Raises:
         click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
     """
@@ -31,9 +34,9 @@ class Student:
         spec = spec_from_file_location("adapters", root / "adapters.py")
         assert spec is not None
         assert spec.loader is not None
-        self._adapters = module_from_spec(spec)
-        with self._in_words():
-            spec.loader.exec_module(self._adapters)
+        self.adapters = module_from_spec(spec)
+        with self.in_words():
+            spec.loader.exec_module(self.adapters)
 
     def attention(
         self,
@@ -48,8 +51,8 @@ class Student:
             click.ClickException: it raises an error, or gives something else than a tensor of the right shape.
         """
         batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V)), () if mask is None else mask.shape[:-2])
-        with self._in_words(), torch.no_grad():
-            answer = self._adapters.run_scaled_dot_product_attention(Q, K, V, mask)
+        with self.in_words(), torch.no_grad():
+            answer = self.adapters.run_scaled_dot_product_attention(Q, K, V, mask)
             check_shape(answer, (*batch, Q.shape[-2], V.shape[-1]))
         return answer
 
@@ -64,9 +67,12 @@ class Student:
         return self.attention(Q, K, identity, mask)
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def in_words(self) -> Iterator[None]:
+        """Turn an error of the student's code into a click.ClickException."""
         try:
             yield
+        except click.ClickException:
+            raise
         except (Exception, SystemExit) as error:
             failure = describe(error, None, None, self._root, ("adapters.py", 1))
             raise click.ClickException("\n".join((failure.headline, *failure.details))) from None
