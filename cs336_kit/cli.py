@@ -12,6 +12,7 @@ from rich.console import Console
 from cs336_kit.archive import ArchiveError
 from cs336_kit.assignment import AssignmentError, Problem, find_root, load_problems
 from cs336_kit.board import Verdict, render, score
+from cs336_kit.lab.debug import debug
 from cs336_kit.lab.show import show
 
 
@@ -41,6 +42,7 @@ def cs336() -> None:
     """The attention assignment: check your work, and look at attention."""
 
 
+cs336.add_command(debug)
 cs336.add_command(show)
 
 
