@@ -32,8 +32,13 @@ def weights_step(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -
             f"The row {first(wrong)} sums to {sums[wrong][0]:.4g}, and should to {right}: normalise over the "
             "keys, the last axis, and after the mask."
         )
-    if (hidden := (weights.abs() > nothing) & ~allowed).any():
-        step.advice.append(f"The hidden key {first(hidden)} has weight: set its score to -inf before the softmax.")
+    heavy = weights.abs() > nothing
+    if (heavy & ~allowed).any():
+        step.advice.append(
+            f"The hidden key {first(heavy & ~allowed)} has weight: set its score to -inf before the softmax."
+            if (heavy & allowed).any()
+            else "Only hidden keys have weight: is the mask taken the wrong way round? True = may attend."
+        )
     if (negative := weights < -nothing).any():
         step.advice.append(f"The weight {first(negative)} is negative: exp() gives none.")
     for facts, advice in (_entropy(weights, allowed), _divisor(call, weights, scaled, allowed)):

@@ -39,9 +39,7 @@ def misfit(call: Call) -> str:
     if not call.Q.dtype == call.K.dtype == call.V.dtype:
         return "Q, K and V should have one dtype: convert them with .to(Q.dtype)."
     if call.mask is not None and call.mask.dtype != torch.bool:
-        return (
-            f"The mask is {dtype_name(call.mask)}, and should be bool, True = may attend: convert it, as by mask > 0."
-        )
+        return f"The mask is {dtype_name(call.mask)}, and should be bool, True = may attend: convert it, as mask > 0."
     (queries, d_k), (keys, d_k_of_K), (values, _) = (x.shape[-2:] for x in (call.Q, call.K, call.V))
     if d_k != d_k_of_K:
         return f"Q has d_k {d_k}, K has {d_k_of_K}: they should be equal. Is one of them transposed?"

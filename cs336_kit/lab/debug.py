@@ -12,7 +12,7 @@ from cs336_kit.lab.bad_input import BadInput
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--case", metavar="NAME", help="A stored case of attention, such as attention/3d-causal.")
 def debug(file: Path | None, case: str | None) -> None:
-    """Report one call of attention: what goes in, what comes of it, what to do.
+    """Report one call of attention, step by step, with what to do.
 
     FILE holds tensors named Q, K, V and, if there is one, mask:
 

@@ -34,12 +34,12 @@ class Model:
     """
 
     def __init__(self, path: Path, student: Student) -> None:
+        if not (path / "config.json").is_file():
+            raise BadInput(f"{path} is no folder with a config.json: give one that save_pretrained() wrote")
         try:
             import transformers
         except ImportError:
             raise BadInput("--model needs the package transformers: uv sync --extra models") from None
-        if not (path / "config.json").is_file():
-            raise BadInput(f"{path} is no folder with a config.json: give one that save_pretrained() wrote")
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         transformers.AttentionInterface.register(NAME, self._attend)

@@ -94,3 +94,8 @@ def _looks_at(query: int, row: Tensor, names: list[str]) -> str:
         listed.append(f"{len(first) - NAMED} more")
     most = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
     return f"looks most at {most} ({largest:.2g}{' each' if len(first) > 1 else ''})"
+
+
+def printable(token: str) -> str:
+    """A text for the terminal, without characters that would move the cursor or turn the direction of a line around."""
+    return "".join(char if char.isprintable() else "�" for char in token)

@@ -66,12 +66,14 @@ def show(
 
         Console(highlight=False).print(Heatmaps(picture))
         return
+    from cs336_kit.lab.picture import printable
+
     try:
         said = _write(picture, mask, output)
     except OSError as error:
         raise BadInput(f"{output} cannot be written: {error.strerror}") from None
     for line in (*picture.warnings(), *picture.notes, *said):
-        click.echo(line)
+        click.echo(printable(line))
     click.echo(f"{output} is written")
 
 
@@ -104,7 +106,9 @@ def _picture(
     heads = source.heads if head is None else [head]
     count = len(layers) * len(heads) * len(masks) * len(tokens) ** 2
     if count > MOST_WEIGHTS:
-        raise BadInput(f"that is {count:,} weights, more than {MOST_WEIGHTS:,}: choose a --layer and a --head")
+        raise BadInput(
+            f"that is {count:,} weights, more than {MOST_WEIGHTS:,}: choose a --layer and a --head, or less text"
+        )
     weights = {causal: source.weights(text, causal) for causal in masks}
     patterns = [
         Pattern(

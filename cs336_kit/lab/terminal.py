@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from cs336_kit.lab.picture import DARK, HIGH, LOW, NOT_A_NUMBER, Pattern, Picture, in_words
+from cs336_kit.lab.picture import DARK, HIGH, LOW, NOT_A_NUMBER, Pattern, Picture, in_words, printable
 
 LABEL = 14  # columns for a token beside its row
 GAP = 2
@@ -45,7 +45,7 @@ class Heatmaps:
                 yield self._shaded_text(pattern)
             yield from self._sentences(pattern)
         for line in (*self._picture.warnings(), *self._picture.notes):
-            yield Text(f"\n{line}")
+            yield Text(f"\n{printable(line)}")
 
     def _row(self, patterns: list[Pattern], margin: int, cell: int) -> Iterator[Text]:
         size = len(self._picture.tokens)
@@ -81,11 +81,6 @@ class Heatmaps:
                 yield Text(f"  and {len(tokens) - SENTENCES:,} more tokens, which a page has: -o page.html")
                 return
             yield Text(f"  {sentence}")
-
-
-def printable(token: str) -> str:
-    """A token without characters that would move the cursor or turn the direction of a line around."""
-    return "".join(char if char.isprintable() else "�" for char in token)
 
 
 def _share(weight: float, largest: float) -> float:

@@ -60,8 +60,7 @@ class Words:
         word = token.casefold()
         if word in self._words:
             return self._words[word]
-        ending = max((ending for ending in self._endings if word.endswith(ending)), key=len, default="")
-        return self._endings.get(ending, [])
+        return next((features for ending, features in self._endings.items() if word.endswith(ending)), [])
 
     def weights(self, text: str, causal: bool) -> Float[Tensor, "layers heads queries keys"]:
         """Queries are what the words ask for, keys what they are."""
