@@ -200,7 +200,8 @@ def test_bad_input(lab: Lab, tmp_path: Path, arguments: list[str], message: str)
 
 def test_transformers_is_not_installed(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    (tmp_path / "config.json").write_text("{}")
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("{}")
     result = lab("show", "--model", ".")
     assert (result.output, result.exit_code) == (
         "Error: --model needs the package transformers: uv sync --extra models\n",
