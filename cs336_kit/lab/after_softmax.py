@@ -48,15 +48,17 @@ def weights_step(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -
 
 
 def _where_it_begins(bad: Tensor, scaled: Tensor, allowed: Tensor) -> str:
-    """Why some weights are not finite, as far as the steps before them tell."""
-    explained = ~scaled.isfinite().all(-1) | ~allowed.any(-1)
-    if not (bad.any(-1) & ~explained).any():
-        return f"NaN or infinity, first {first(bad)}: only where the steps above give a reason for it."
-    bad = bad & ~explained[..., None]
-    return (
-        f"NaN or infinity, first {first(bad)}, where the scores are finite: it begins in the softmax. Does it "
-        "subtract the maximum of each row, and is that the row's own?"
-    )
+    """Which step some weights are not finite from."""
+    without = ~allowed.any(-1)
+    unexplained = bad & (scaled.isfinite().all(-1) & ~without)[..., None]
+    if unexplained.any():
+        return (
+            f"NaN or infinity, first {first(unexplained)}, where the scores are finite: it begins in the softmax. Does "
+            "it subtract the maximum of each row, and is that the row's own?"
+        )
+    if (bad & ~without[..., None]).any():
+        return f"NaN or infinity, first {first(bad)}: only in rows whose scores are not finite, see above."
+    return f"NaN or infinity, first {first(bad)}: only in rows that may attend to nothing. Give zeros there."
 
 
 # Facts, and advice.

@@ -20,7 +20,8 @@ SENTENCES = 20  # of a pattern; a longer text is for a page
 class Heatmaps:
     """A picture, as rich prints it: as many patterns side by side as there is room for.
 
-    A weight is a percentage on a colour, or a shade alone where the text is too long for that.
+    A weight is a percentage, on a colour where the terminal has enough of them, or a shade alone where the text is too
+    long for that.
     """
 
     def __init__(self, picture: Picture) -> None:
@@ -29,6 +30,7 @@ class Heatmaps:
         self._labels = [f"{place} {printable(token)}" for place, token in enumerate(picture.tokens)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self._coloured = console.color_system in ("256", "truecolor")
         tokens, patterns = self._picture.tokens, self._picture.patterns
         margin = min(LABEL, max(Text(label).cell_len for label in self._labels)) + 1
         room = options.max_width - margin
@@ -38,6 +40,8 @@ class Heatmaps:
         else:
             abreast = max(1, (room + GAP) // (cell * len(tokens) + GAP))
             for start in range(0, len(patterns), abreast):
+                if start:
+                    yield Text("")
                 yield from self._row(patterns[start : start + abreast], margin, cell)
         for pattern in patterns:
             yield Text(f"\n{pattern.title}", "bold")
@@ -59,20 +63,28 @@ class Heatmaps:
             line = _cut(label, margin - 1) + Text(" ")
             cells = (Text.assemble(*(self._cell(x, cell) for x in p.weights[query].tolist())) for p in patterns)
             yield line + Text(" " * GAP).join(cells)
-        yield Text("")
 
     def _cell(self, weight: float, width: int) -> tuple[str, Style]:
         known = not math.isnan(weight)
         if width == 1:
             return (SHADES[round(_share(weight, self._largest) * (len(SHADES) - 1))] if known else "!"), Style()
         percent = f"{min(999.0, max(-99.0, 100 * weight)):3.0f}" if known else "NaN"
-        return percent, _style(weight, self._largest)
+        return percent, self._style(weight, self._largest)
+
+    def _style(self, weight: float, largest: float) -> Style:
+        if not self._coloured:
+            return Style()
+        if math.isnan(weight):
+            return Style(color="#000000", bgcolor=NOT_A_NUMBER)
+        share = _share(weight, largest)
+        ground = blend_rgb(_rgb(LOW), _rgb(HIGH), share)
+        return Style(color="#ffffff" if share > DARK else "#000000", bgcolor=Color.from_triplet(ground))
 
     def _shaded_text(self, pattern: Pattern) -> Text:
         """The text; the darker a token, the more attention it gets from all."""
         received = pattern.weights.sum(0).tolist()
         tokens = zip(self._picture.tokens, received, strict=True)
-        return Text(" ").join(Text(printable(token), _style(x, max(received))) for token, x in tokens)
+        return Text(" ").join(Text(printable(token), self._style(x, max(received))) for token, x in tokens)
 
     def _sentences(self, pattern: Pattern) -> Iterator[Text]:
         tokens = [printable(token) for token in self._picture.tokens]
@@ -85,14 +97,6 @@ class Heatmaps:
 
 def _share(weight: float, largest: float) -> float:
     return min(1.0, max(0.0, weight / largest)) if largest > 0.0 else 0.0
-
-
-def _style(weight: float, largest: float) -> Style:
-    if math.isnan(weight):
-        return Style(color="black", bgcolor=NOT_A_NUMBER)
-    share = _share(weight, largest)
-    ground = blend_rgb(_rgb(LOW), _rgb(HIGH), share)
-    return Style(color="white" if share > DARK else "black", bgcolor=Color.from_triplet(ground))
 
 
 def _cut(text: str, width: int) -> Text:

@@ -150,7 +150,7 @@ def test_queries_that_may_attend_to_nothing(lab: Lab) -> None:
     assert "leaves 0 to 5 of 5 keys to a query 3.33 on average; nothing to 2 of 6" in report
     assert "→ A query may attend to nothing, first at [0, 1]: its answer should be zeros." in report
     report = words(lab, saved(mask=mask), adapters=ATTENTION.replace(".nan_to_num()", ""))
-    assert "→ NaN or infinity, first at [0, 1, 0]: only where the steps above give a reason for it." in report
+    assert "→ NaN or infinity, first at [0, 1, 0]: only in rows that may attend to nothing. Give zeros there." in report
     even = ATTENTION.replace("-math.inf", "-1e9")
     assert "sums to 1, and should to 0, as it may attend to nothing" in words(lab, saved(mask=mask), adapters=even)
 
@@ -167,10 +167,11 @@ def test_inputs_that_are_not_finite(lab: Lab, name: str, said: str) -> None:
     x = torch.ones(2, 3, 4)
     x[1, 2, 0], x[1, 2, 1] = torch.nan, torch.inf
     ones = {other: torch.ones(2, 3, 4) for other in "QKV"}
-    report = words(lab, saved(**ones | {name: x}))
+    report = words(lab, saved(**ones | {name: x}), adapters=ATTENTION.replace(".nan_to_num()", ""))
     assert f"{name} (2, 3, 4) float32, 1 NaN and 1 infinite, first at [1, 2, 0]; else from 1 to 1" in report
     assert said in report
     assert "NaN or infinity first appears in step 1, inputs." in report
+    assert ("only in rows whose scores are not finite, see above." in report) == (name != "V")
 
 
 def test_nearly_all_weight_on_one_key(lab: Lab) -> None:

@@ -43,7 +43,6 @@ def test_a_heatmap_in_percent_and_each_row_in_words(lab: Lab) -> None:
         "5 was    14 14 14 14 14 14 14",
         "6 steep   2 44  2  2  2  2 44",
         "",
-        "",
         "meaning",
         "The bank of the river was steep",
         "  “The” looks alike at all 7 it sees (0.14 each)",
