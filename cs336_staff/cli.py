@@ -70,10 +70,29 @@ def grade(
     Run the same command again after an interruption: what is graded is not graded twice. The exit status is 3 when a
     submission could not be graded for a reason of ours.
     """
+    _need_linux()
     from cs336_staff.grading import command
 
     course = command.Class(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
     sys.exit(command.grade(submission, out, sandbox, jobs or os.cpu_count() or 1, rerun, course))
+
+
+@staff.command()
+@click.argument("submission")
+@click.argument("problem", required=False)
+@click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
+@click.option("--undo", is_flag=True, help="Take it back.")
+@click.option("--out", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path("results"))
+def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
+    """Count right answers of SUBMISSION, by its name in the results, that are a violation of the rules.
+
+    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
+    """
+    if bool(because) == undo:
+        raise click.UsageError("expected --because TEXT, or --undo")
+    from cs336_staff.grading import overrule
+
+    overrule.overrule(submission, problem, None if undo else because, out)
 
 
 @staff.command()
@@ -95,6 +114,7 @@ def reproduce(submission: Path, test: str, sandbox: "Layer | Literal['auto']") -
 
     TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
     """
+    _need_linux()
     from cs336_staff.grading import reproduce
 
     reproduce.reproduce(submission, test, sandbox)
@@ -155,3 +175,11 @@ def verify() -> None:
     click.echo(f"{caught} caught, {named} named")
     if complaints:
         raise click.ClickException("\n".join(complaints))
+
+
+def _need_linux() -> None:
+    if sys.platform != "linux":
+        raise click.ClickException(
+            "grading needs Linux: the sandbox and the limits are its kernel's, those of --sandbox none too. "
+            "Use a Linux machine, or WSL on Windows"
+        )

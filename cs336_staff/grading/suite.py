@@ -43,11 +43,16 @@ class Named(TypedDict):
 
 
 class RememberingAdapters(Adapters):
-    """The proxy, which remembers its last call for staff who want to see it."""
+    """The proxy, which remembers its last call for staff who want to see it, and what the present test has called."""
 
     last_call: Call | None = None
 
+    def __init__(self, source: Path) -> None:
+        super().__init__(source)
+        self.called: set[str] = set()
+
     def call(self, name: str, *arguments: object) -> Any:
+        self.called.add(name)
         self.last_call = Call(name, arguments)
         answer = super().call(name, *arguments)
         self.last_call = Call(name, arguments, answer)
@@ -89,11 +94,16 @@ class Suite:
                 examples()  # drawn here, once, and not in every fork
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
-        """A verdict for each of `tests`, which are some of the planned ones."""
+        """A verdict for each of `tests`, which are some of the planned ones.
+
+        At each verdict `adapters.called` and `worker.forbidden` are those of this test alone.
+        """
         self.adapters.worker = worker
         tests = list(tests)
         items = [self.items[test.name] for test in tests]
         for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
+            self.adapters.called.clear()
+            worker.forbidden.clear()
             yield test, run(item, following, test.hidden, worker.submission)
 
     def named(self) -> dict[str, Named]:

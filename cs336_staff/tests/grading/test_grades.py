@@ -42,8 +42,8 @@ def gradebook_with(folder: Path, **points: float) -> Gradebook:
     gradebook = Gradebook(folder / "gradebook.sqlite")
     for i, (name, earned) in enumerate(points.items()):
         rows = [
-            Row("test_softmax", "softmax", False, earned, False, "passed", 0.0, "", ""),
-            Row("test_hidden_softmax", "softmax", True, 3 - earned, False, "failed", 0.0, "", ""),
+            Row("test_softmax", "softmax", False, earned, False, "passed", True, 0.0, "", ""),
+            Row("test_hidden_softmax", "softmax", True, 3 - earned, False, "failed", False, 0.0, "", ""),
         ]
         at = GRADING.started + timedelta(minutes=i)
         gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", started=at, rows=rows))
