@@ -43,7 +43,7 @@ def fixtures(check: bool) -> None:
 
 
 @staff.command()
-@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
 @click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "process", "none"]), default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")

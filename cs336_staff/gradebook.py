@@ -138,6 +138,7 @@ class Gradebook:
         Raises:
             GradebookError: another version of this program wrote it, or it is no gradebook.
         """
+        self._path = path
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -243,13 +244,16 @@ class Gradebook:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
             try:
+                cursor.execute("BEGIN IMMEDIATE")
                 yield cursor.execute
-            except BaseException:
-                cursor.execute("ROLLBACK")
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                if self._connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):  # the disk is full, for example
+                    raise GradebookError(f"{self._path}: {error}; what is in it is whole, try again") from None
                 raise
-            cursor.execute("COMMIT")
 
 
 def _judged(row: Row, overruled: Mapping[str, str]) -> Row:

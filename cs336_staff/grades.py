@@ -34,7 +34,7 @@ def grades(
     """One grade for each student, for the latest or the best attempt; of equal attempts the later one."""
     of_student: dict[str, list[Grade]] = {}
     for grading in gradebook.latest():
-        handed = with_groups(handed_in(Path(grading.path)), groups or {})
+        handed = with_groups(handed_in(Path(grading.path), grading.submission), groups or {})
         for student in handed.students:
             of_student.setdefault(student.key, []).append(Grade(student, handed, grading))
     return [max(attempts, key=_latest if take == "latest" else _best) for _, attempts in sorted(of_student.items())]
