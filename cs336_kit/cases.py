@@ -1,10 +1,10 @@
 """Cases: the stored inputs and right answers that the tests run on."""
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,13 @@ def load_case(fixtures: Path, name: str) -> Case:
     Raises:
         CaseError: the file is missing or damaged.
     """
+    stored = _stored_case(fixtures, name)
+    inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in stored.inputs.items()}
+    return replace(stored, inputs=inputs)
+
+
+@functools.cache
+def _stored_case(fixtures: Path, name: str) -> Case:
     with _reading(fixtures, name, "input/", "expected/", "cotangent") as (tensors, metadata):
         stored = {key.removeprefix("input/"): x for key, x in tensors.items() if key.startswith("input/")}
         return Case(
@@ -137,7 +144,7 @@ def load_case(fixtures: Path, name: str) -> Case:
             cotangent=tensors.get("cotangent"),
             expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
             tolerance=metadata["tolerance"],
-            wrong=partial(load_wrong, fixtures, name),
+            wrong=functools.partial(load_wrong, fixtures, name),
         )
 
 
