@@ -123,7 +123,8 @@ def test_a_source_that_cannot_be_read_is_named(text: str) -> None:
     assert source.forbidden() == []
 
 
-@pytest.mark.parametrize("text", ["x" + ".a" * 900 + "\n", "x;", "f(a)(b);", "x.softmax(1);"])
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["x" + ".a" * 900 + "\n", "f(a)(b);"])
 def test_a_long_source_takes_seconds(text: str) -> None:
     started = time.process_time()
     read(adapters=text * ((MAX_BYTES - 1) // len(text))).forbidden()
