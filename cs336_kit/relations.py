@@ -42,8 +42,8 @@ def relations(
 
 
 def mask_of_rows(inputs: dict[str, Any]) -> Tensor | None:
-    """The mask whose rows are those of the answer: that of attention, not of several heads."""
-    return inputs.get("mask") if "Q" in inputs else None
+    """The mask, if its rows are those of the answer: not where it is for several heads."""
+    return None if "num_heads" in inputs else inputs.get("mask")
 
 
 def weights(answer: Tensor, V: Tensor) -> Tensor | None:
