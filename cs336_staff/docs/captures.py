@@ -16,10 +16,13 @@ from rich.text import Text
 
 from cs336_kit.assignment import find_root
 from cs336_staff.tests.student import Student
+from cs336_staff.tests.terminal import Terminal, watching
 
 PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
+PROBLEM = "scaled_dot_product_attention"
+CLEAR = "\x1b[2J\x1b[H"
 
 # rich's own template fetches its font from a network; a reader's monospace font will do.
 SVG = """\
@@ -57,6 +60,33 @@ def board(student: Student) -> tuple[str, str]:
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
 
+def unknown_mistake(student: Student) -> tuple[str, str]:
+    """Attention over a width that is one too large, which no misconception describes."""
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
+    return "uv run pytest -x -k test_scaled_dot_product_attention", student.run(
+        "pytest", "-x", "-q", "--color=yes", "-k", "test_scaled_dot_product_attention"
+    ).stdout
+
+
+def watch(student: Student) -> tuple[str, str]:
+    """A wrong save, a key, and a right save."""
+    with watching(student, PROBLEM, kind="xterm-256color") as terminal:
+        student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+        screens = ["\x1b[3mYou save attention that divides by d_k:\x1b[0m", _screen(terminal)]
+        terminal.send("h")
+        screens += ["\x1b[3mYou press h:\x1b[0m", _screen(terminal)]
+        student.replace(FUNCTIONAL, "/ Q.shape[-1]", "/ math.sqrt(Q.shape[-1])")
+        screens += ["\x1b[3mYou save the root:\x1b[0m", _screen(terminal)]
+    return f"uv run cs336 check --watch {PROBLEM}", "\n\n".join(screens)
+
+
+def _screen(terminal: Terminal) -> str:
+    """What the terminal shows once it waits for a save or a key again."""
+    terminal.expect(re.escape(CLEAR) + "(.*q quit)")
+    assert terminal.match
+    return terminal.match.group(1)
+
+
 def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
     console = Console(width=COLUMNS, record=True, file=StringIO())
@@ -67,7 +97,7 @@ def drawn(command: str, output: str) -> str:
 def main() -> None:
     check = sys.argv[1:] == ["--check"]
     os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
-    for scene in (wrong_answer, board):
+    for scene in (wrong_answer, unknown_mistake, board, watch):
         with tempfile.TemporaryDirectory() as folder:
             svg = drawn(*scene(Student(Path(folder))))
         path = PICTURES / f"{scene.__name__.replace('_', '-')}.svg"
