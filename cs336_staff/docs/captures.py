@@ -16,13 +16,12 @@ from rich.text import Text
 
 from cs336_kit.assignment import find_root
 from cs336_staff.tests.student import Student
-from cs336_staff.tests.terminal import Terminal, watching
+from cs336_staff.tests.terminal import ENDED, Terminal, watching
 
 PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
 PROBLEM = "scaled_dot_product_attention"
-CLEAR = "\x1b[2J\x1b[H"
 
 # rich's own template fetches its font from a network; a reader's monospace font will do.
 SVG = """\
@@ -54,9 +53,10 @@ def wrong_answer(student: Student) -> tuple[str, str]:
 
 
 def board(student: Student) -> tuple[str, str]:
-    """The same mistake, with multi-head attention still to be written."""
+    """The same mistake, with multi-head attention and what comes after it still to be written."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     student.unwrite("cs336_basics/nn/attention.py")
+    student.unwrite("cs336_basics/nn/blockwise.py")
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
 
@@ -69,22 +69,20 @@ def unknown_mistake(student: Student) -> tuple[str, str]:
 
 
 def watch(student: Student) -> tuple[str, str]:
-    """A wrong save, a key, and a right save."""
+    """A wrong save and a right one; what the screen showed after each, one below the other."""
     with watching(student, PROBLEM, kind="xterm-256color") as terminal:
         student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-        screens = ["\x1b[3mYou save attention that divides by d_k:\x1b[0m", _screen(terminal)]
-        terminal.send("h")
-        screens += ["\x1b[3mYou press h:\x1b[0m", _screen(terminal)]
+        screens = ["(you save attention that divides by d_k)", _screen(terminal)]
         student.replace(FUNCTIONAL, "/ Q.shape[-1]", "/ math.sqrt(Q.shape[-1])")
-        screens += ["\x1b[3mYou save the root:\x1b[0m", _screen(terminal)]
-    return f"uv run cs336 check --watch {PROBLEM}", "\n\n".join(screens)
+        screens += ["(you save the root)", _screen(terminal)]
+    return f"uv run cs336 check --watch {PROBLEM}", "\x1b[0m\n\n".join(screens)
 
 
 def _screen(terminal: Terminal) -> str:
-    """What the terminal shows once it waits for a save or a key again."""
-    terminal.expect(re.escape(CLEAR) + "(.*q quit)")
+    """What the terminal shows once a run has ended."""
+    terminal.expect(rf"\x1b\[2J\x1b\[H((?:(?!\x1b\[2J).)*{ENDED}.*?q quit)")
     assert terminal.match
-    return terminal.match.group(1)
+    return terminal.match.group(1).replace("\r\n", "\n")
 
 
 def drawn(command: str, output: str) -> str:

@@ -3,13 +3,11 @@
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from torch import Tensor
 
 from cs336_kit.cases import Case
 from cs336_staff.cases.spec import CaseSpec
@@ -35,7 +33,7 @@ def drawn(specs: st.SearchStrategy[CaseSpec]) -> Callable[[Property], Callable[[
 
     def decorate(test: Property) -> Callable[[], None]:
         def attempt(case: Case) -> None:
-            fresh = _fresh(case)
+            fresh = case.copy()
             try:
                 test(fresh)
             except Exception as error:
@@ -88,8 +86,3 @@ def _examples(strategy: st.SearchStrategy[Case]) -> list[Case]:
 def _case(spec: CaseSpec, number: int) -> Case:
     case = make_case(spec, SEED ^ number)
     return replace(case, wrong=functools.cache(lambda: wrong_outcomes(case, spec.call)))
-
-
-def _fresh(case: Case) -> Case:
-    """The same case with tensors of its own."""
-    return replace(case, inputs={key: x.clone() if isinstance(x, Tensor) else x for key, x in case.inputs.items()})
