@@ -81,7 +81,7 @@ def watch(student: Student) -> tuple[str, str]:
 def _screen(terminal: Terminal) -> str:
     """What the terminal shows once a run has ended."""
     terminal.expect(rf"\x1b\[2J\x1b\[H((?:(?!\x1b\[2J).)*{ENDED}.*?q quit)")
-    assert terminal.match
+    assert isinstance(terminal.match, re.Match)
     return terminal.match.group(1).replace("\r\n", "\n")
 
 
