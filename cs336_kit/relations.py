@@ -146,5 +146,5 @@ def _short_sums(got: Tensor, expected: Tensor, tolerance: float, dim: int | None
 
 def _imprecise(got: Tensor, expected: Tensor, tolerance: float) -> Found:
     error, largest = float((got - expected).abs().max()), float(expected.abs().max())
-    if tolerance < error <= 0.01 * largest:
+    if tolerance < error <= 3 * torch.finfo(torch.float16).eps * largest:
         yield "imprecise", f"Right to {error / largest:.0e} of the largest number: the precision, not the formula."
