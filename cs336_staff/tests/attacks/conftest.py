@@ -14,7 +14,6 @@ from cs336_staff.tests.attacks.attack import ROOT
 from cs336_staff.tests.attacks.grade import NOT_HERE
 from cs336_staff.tests.attacks.plain import Outcome
 
-
 Run = tuple[subprocess.Popen[str], Path]
 
 
