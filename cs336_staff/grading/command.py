@@ -12,13 +12,15 @@ from rich.text import Text
 
 from cs336_kit.assignment import find_root
 from cs336_staff.gradebook import Gradebook, GradebookError
-from cs336_staff.grades import Attempt, RosterError, grades, read_groups, write_canvas, write_grades
+from cs336_staff.grades import Attempt, Grade, RosterError, grades, read_groups, write_canvas, write_grades
 from cs336_staff.grading import batch, sandbox, show
 from cs336_staff.grading.plan import SuiteError
 from cs336_staff.grading.sandbox import Layer, SandboxError
 from cs336_staff.grading.suite import Suite, with_suite
+from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
 
 FAULTS = 3
+COMMONEST = 10  # misconceptions that are printed; the file has all
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def grade(
                 console.print(show.boards(graded, suite.problems))
             for line in show.findings(graded, done.names):
                 console.print(Text(line, "yellow"))
-            write_class(console, gradebook, list(suite.problems), out, course)
+            found = write_class(console, gradebook, list(suite.problems), out, course)
+            _write_misconceptions(console, suite, out, found)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
         for fault in done.faults:
             console.print(Text(f"NOT GRADED, by no fault of the submission: {fault.submission}: {fault.reason}", "red"))
@@ -95,8 +98,11 @@ def _say_layer(console: Console, box: sandbox.Sandbox) -> None:
         console.print(Text(f"  {note}", "yellow"))
 
 
-def write_class(console: Console, gradebook: Gradebook, problems: list[str], out: Path, course: Class) -> None:
+def write_class(console: Console, gradebook: Gradebook, problems: list[str], out: Path, course: Class) -> list[Grade]:
     """Write grades.csv, and canvas.csv if there is a roster; print who has no partner.
+
+    Returns:
+        The grade of each student.
 
     Raises:
         RosterError: the roster or the list of groups cannot be used.
@@ -110,3 +116,11 @@ def write_class(console: Console, gradebook: Gradebook, problems: list[str], out
             console.print(Text(f"In the roster, without a grade: {name}", "yellow"))
         for name in strangers:
             console.print(Text(f"Graded, not in the roster: {name}", "yellow"))
+    return found
+
+
+def _write_misconceptions(console: Console, suite: Suite, out: Path, found: list[Grade]) -> None:
+    counts = count_mistakes(found)
+    write_mistakes(out / FILE_NAME, counts, suite.known)
+    if counts and len(found) > 1:
+        console.print(mistakes_table(counts, suite.known, COMMONEST))

@@ -13,7 +13,7 @@ import pytest
 
 from cs336_staff.gradescope import write_autograder
 from cs336_staff.tests.container import run_in_container
-from cs336_staff.tests.grading.test_grade import ROOT, write_submission
+from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
 
 # It looks for whatever a container has that is none of its business; then it answers wrongly, and floods the memory.
 PROBE = """
@@ -75,7 +75,7 @@ def test_the_archive_grades_a_submission_in_a_container(tmp_path, landlock):
     assert finished.returncode == 0, finished.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
     assert results["extra_data"]["sandbox"] == f"process+uid{'+landlock' * landlock}+seccomp"
-    assert results["score"] == 12
+    assert results["score"] == 12 + BONUS
     assert {test["visibility"] for test in results["tests"]} == {"visible", "after_published"}
     assert "refused" in results["output"]
     assert "reached" not in results["output"]
