@@ -126,3 +126,10 @@ def test_weights_that_are_not_numbers(lab: Lab, tmp_path: Path) -> None:
         assert colour(page, "#text span", 0) == "rgb(217, 95, 2)"
         assert "Some weights are NaN" in page.locator("#notes").inner_text()
         assert noticed == []
+
+
+def test_a_request_would_be_noticed(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<body data-ready><img src='https://example.org/a.png'>")
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        page.wait_for_load_state("networkidle")
+        assert "https://example.org/a.png" in noticed
