@@ -129,7 +129,12 @@ def test_weights_that_are_not_numbers(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_token_that_looks_at_nothing_does_not_change_the_scale(lab: Lab, tmp_path: Path) -> None:
-    adapters = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V.tril(-1) / 4\n"
+    adapters = (
+        "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
+        "    weights = V / 4\n"
+        "    weights[..., 0, :] = 0\n"
+        "    return weights\n"
+    )
     lab("show", "-o", "page.html", adapters=adapters)
     with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
         assert page.locator("#largest").inner_text() == "0.25"
