@@ -12,6 +12,9 @@ from rich.console import Console
 from cs336_kit.archive import ArchiveError
 from cs336_kit.assignment import AssignmentError, Problem, find_root, load_problems
 from cs336_kit.board import Verdict, render, score
+from cs336_kit.lab.bench import bench
+from cs336_kit.lab.flow import flow
+from cs336_kit.lab.train import train
 
 
 class Commands(click.Group):
@@ -37,7 +40,12 @@ class Commands(click.Group):
 @click.group(cls=Commands)
 @click.version_option(package_name="cs336_basics")
 def cs336() -> None:
-    """The attention assignment: check your work."""
+    """The attention assignment: check your work, and look at attention."""
+
+
+cs336.add_command(bench)
+cs336.add_command(flow)
+cs336.add_command(train)
 
 
 @cs336.command()

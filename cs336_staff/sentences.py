@@ -50,7 +50,7 @@ TEMPLATES = {
         "the {thing} was {verdict} although he had not been there",
     ),
 }
-COPIES = {"train": 2, "held-out": 1}
+COPIES = {"train": 6, "held-out": 1}
 
 
 def sentences() -> Iterator[tuple[str, str, str]]:

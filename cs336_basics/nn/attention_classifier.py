@@ -34,6 +34,7 @@ class AttentionClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary_size, d_model)
+        nn.init.normal_(self.embedding.weight, std=d_model**-0.5)  # vectors of length 1, so that what is learnt shows
         self.block = SelfAttentionBlock(d_model, num_heads, RelativePositionBias(num_heads, max_distance), dropout)
         self.logits = Linear(d_model, num_classes)
 

@@ -39,6 +39,8 @@ class Student:
         """Turn an error of the student's code into a click.ClickException."""
         try:
             yield
+        except click.ClickException:
+            raise
         except (Exception, SystemExit) as error:
             failure = describe(error, None, None, self._root, ("adapters.py", 1))
             raise click.ClickException("\n".join((failure.headline, *failure.details))) from None
