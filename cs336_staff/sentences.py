@@ -38,6 +38,12 @@ TEMPLATES = {
         "there was hardly anyone and the {thing} was {verdict}",
         "the {thing} was {verdict} but we did not mind",
         "the {thing} is {verdict} and i have never paid for it",
+        "it is not far and the {thing} was {verdict}",
+        "never mind the rain the {thing} was {verdict}",
+        "you can hardly miss it and the {thing} is {verdict}",
+        "the {thing} is {verdict} which is not what i expected",
+        "the {thing} was {verdict} so i will never forget it",
+        "the {thing} is {verdict} and hardly anyone knows it",
     ),
     "held-out": (
         "my sister told me the {thing} was {verdict}",
@@ -50,7 +56,7 @@ TEMPLATES = {
         "the {thing} was {verdict} although he had not been there",
     ),
 }
-COPIES = {"train": 6, "held-out": 1}
+COPIES = {"train": 4, "held-out": 1}
 
 
 def sentences() -> Iterator[tuple[str, str, str]]:
@@ -62,7 +68,7 @@ def sentences() -> Iterator[tuple[str, str, str]]:
                 opposite = next(other for other in ADJECTIVES if other != quality)
                 for adjective in draw.sample(adjectives, 4):
                     very = draw.choice(("", "very ", "really "))
-                    for label, negation in ((quality, ""), (opposite, f"{draw.choice(NEGATIONS)} ")):
+                    for label, negation in ((opposite, f"{draw.choice(NEGATIONS)} "), (quality, "")):
                         verdict = f"{negation}{very}{adjective}"
                         yield template.format(thing=draw.choice(THINGS), verdict=verdict), label, split
 

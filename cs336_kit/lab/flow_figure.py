@@ -18,9 +18,9 @@ def write_figure(path: Path, measured: Flow) -> None:
     ):
         for name, marker in zip("QKV", "os^", strict=True):
             axes.plot(by_name[name].numpy(), marker=marker, label=f"gradient of {name}")
-        axes.set(title=title, xlabel="position", ylim=(0, None))
+        axes.set(title=title, xlabel="position")
         axes.xaxis.get_major_locator().set_params(integer=True)
-    plain.set_ylabel("norm of the gradient")
+    plain.set(ylabel="norm of the gradient", ylim=(0, None))
     plain.legend()
 
     widths = list(measured.saturation)

@@ -19,7 +19,7 @@ HIDDEN_WORDS = 0.1
 BATCH = 32
 LEARNING_RATE = 1e-2
 WARM_UP = 0.1  # of all steps
-WEIGHT_DECAY = 0.1
+WEIGHT_DECAY = 0.2
 
 
 @dataclass(frozen=True)
