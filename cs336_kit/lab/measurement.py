@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 
 import click
 import torch
+import torch._dynamo  # einops would import it in every fork
 from torch import Tensor
 
 from cs336_kit.lab.contenders import Attention
