@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cs336_kit.cases import Case, Outcomes
 from cs336_kit.compare import WrongAnswer
-from cs336_kit.relations import relations
+from cs336_kit.relations import mask_of_rows, relations
 
 MISTAKES_FILE = "misconceptions.json"
 
@@ -101,7 +101,7 @@ def look(case: Case, error: BaseException | None) -> Evidence:
         for mistake, outcomes in case.wrong().items()
         if _fails_first(outcomes, check)
         and isinstance(stored := outcomes[check], Tensor)
-        and _same(error.outcome, stored, expected, tolerance, inputs.get("mask"))
+        and _same(error.outcome, stored, expected, tolerance, mask_of_rows(inputs))
     }
     fits.update(*(_same_word(case, check, sign) for sign in found))
     return Evidence(case, passed=False, fits=frozenset(fits), relations=tuple(found.values()))

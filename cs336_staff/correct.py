@@ -5,6 +5,8 @@ How far they lie from the float64 reference is what a right answer may differ by
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from einops import einsum, rearrange, reduce
@@ -17,6 +19,10 @@ Softmax = Callable[[Tensor, int], Tensor]
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 Matmul = Callable[[Tensor, Tensor], Tensor]
 Rotate = Callable[[Tensor, Tensor, float], Tensor]
+Drop = Callable[[Tensor, float], Tensor]
+Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
+
+CHOSEN_BLOCK_SIZE = 64  # where none is given
 
 
 # softmax(x, dim)
@@ -186,6 +192,153 @@ def rotate_in_float64(x: Tensor, positions: Tensor, theta: float) -> Tensor:
     return references.run_rope(x.shape[-1], theta, 0, x.double(), positions).to(x.dtype)
 
 
+# drop(weights, p)
+
+
+def drop_of_torch(weights: Tensor, p: float) -> Tensor:
+    return F.dropout(weights, p)
+
+
+def drop_where(weights: Tensor, p: float) -> Tensor:
+    return torch.where(torch.rand(weights.shape) < p, 0.0, weights / (1 - p))
+
+
+def drop_bernoulli(weights: Tensor, p: float) -> Tensor:
+    return weights * torch.bernoulli(torch.full_like(weights, 1 - p)) / (1 - p)
+
+
+def _module(
+    attention: Attention,
+    drop: Drop,
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    training: bool,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    weights = attention(Q, K, torch.eye(K.shape[-2], dtype=K.dtype), mask)
+    if training and dropout:
+        torch.manual_seed(seed)
+        weights = drop(weights, dropout)
+    return weights @ V, weights
+
+
+def for_heads(mask: Tensor, query: Tensor) -> Tensor:
+    """A padding mask, or a mask for all heads, as one that broadcasts to (..., heads, queries, keys)."""
+    if mask.ndim < query.ndim:
+        mask = mask.unsqueeze(-2)
+    return mask.unsqueeze(-3) if mask.ndim == query.ndim else mask
+
+
+def multihead_of_two(
+    attention: Attention,
+    linear: Matmul,
+    num_heads: int,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
+    o_proj_weight: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    for_heads: Callable[[Tensor, Tensor], Tensor | None] = for_heads,
+    **sizes: int,
+) -> Tensor:
+    pairs = ((query, q_proj_weight), (key, k_proj_weight), (value, v_proj_weight))
+    Q, K, V = (rearrange(linear(x, W), "... t (h d) -> ... h t d", h=num_heads) for x, W in pairs)
+    heads = attention(Q, K, V, None if mask is None else for_heads(mask, query))
+    return linear(rearrange(heads, "... h t d -> ... t (h d)"), o_proj_weight)
+
+
+# blockwise(Q, K, V, mask, block_size)
+
+
+def blockwise_tiles(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """The online softmax over tiles of queries and keys."""
+    answers = []
+    for rows in _blocks(Q, block_size):
+        queries = Q[..., rows, :] / math.sqrt(Q.shape[-1])
+        maximum, total, weighted = torch.full_like(queries[..., :1], -math.inf), torch.zeros(()), torch.zeros(())
+        for columns in _blocks(K, block_size):
+            scores = queries @ K[..., columns, :].mT
+            if mask is not None:
+                scores = scores.masked_fill(~_tile(mask, rows, columns, Q, K), -math.inf)
+            scores = _widened(scores)
+            previous, maximum = maximum, torch.maximum(maximum, scores.detach().amax(-1, keepdim=True))
+            reference = maximum.masked_fill(maximum == -math.inf, 0.0)
+            weights, shrink = torch.exp(scores - reference), torch.exp(previous - reference)
+            total = total * shrink + weights.sum(-1, keepdim=True)
+            weighted = weighted * shrink + weights @ _widened(V[..., columns, :])
+        answers.append(weighted / total.masked_fill(total == 0, 1))
+    return torch.cat(answers, -2).to(Q.dtype)
+
+
+def blockwise_two_passes(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """First the largest score of each query over all blocks of keys, then the sums: nothing is rescaled."""
+
+    def scores(columns: slice) -> Tensor:
+        products = einsum(_widened(Q), _widened(K[..., columns, :]), "... q d, ... k d -> ... q k")
+        may = True if mask is None else _tile(mask, slice(None), columns, Q, K)
+        return torch.where(torch.as_tensor(may), products * Q.shape[-1] ** -0.5, -math.inf)
+
+    blocks = _blocks(K, block_size)
+    largest = torch.stack([scores(columns).detach().amax(-1) for columns in blocks]).amax(0).unsqueeze(-1)
+    largest = largest.masked_fill(largest == -math.inf, 0.0)
+    total, weighted = torch.zeros(()), torch.zeros(())
+    for columns in blocks:
+        weights = torch.exp(scores(columns) - largest)
+        total = total + weights.sum(-1, keepdim=True)
+        weighted = weighted + einsum(weights, _widened(V[..., columns, :]), "... q k, ... k v -> ... q v")
+    return (weighted / total.masked_fill(total == 0, 1)).to(Q.dtype)
+
+
+def in_query_chunks(attention: Attention) -> Blockwise:
+    """Whole rows of scores, for a few queries at a time."""
+
+    def blockwise(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+        blocks = _blocks(Q, block_size)
+        tiles = [None if mask is None else _tile(mask, rows, slice(None), Q, K) for rows in blocks]
+        chunks = [attention(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
+        return torch.cat(chunks, -2)
+
+    return blockwise
+
+
+def blockwise_merged(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """Attention to each block of keys by itself; what they give is merged by their logsumexps. No infinity anywhere."""
+    queries = _widened(Q) / math.sqrt(Q.shape[-1])
+    lowest = torch.finfo(queries.dtype).min / 4
+    answer, logsumexp = torch.zeros(()), torch.full((1,), lowest, dtype=queries.dtype)
+    for columns in _blocks(K, block_size):
+        scores = queries @ _widened(K[..., columns, :]).mT
+        if mask is not None:
+            scores = scores.masked_fill(~_tile(mask, slice(None), columns, Q, K), lowest)
+        of_block = torch.logsumexp(scores, -1, keepdim=True)
+        before, logsumexp = logsumexp, torch.logaddexp(logsumexp, of_block)
+        weights = torch.exp(scores - logsumexp)
+        answer = answer * torch.exp(before - logsumexp) + weights @ _widened(V[..., columns, :])
+    nothing = torch.tensor(False) if mask is None else ~mask.any(-1, keepdim=True)
+    return answer.masked_fill(nothing, 0.0).to(Q.dtype)
+
+
+def blockwise_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    return blockwise_tiles(Q.double(), K.double(), V.double(), mask, block_size).to(Q.dtype)
+
+
+def _blocks(x: Tensor, size: int | None) -> list[slice]:
+    """The positions of `x`, cut into blocks; the last may be shorter."""
+    size = size or CHOSEN_BLOCK_SIZE
+    return [slice(start, start + size) for start in range(0, x.shape[-2], size)]
+
+
+def _tile(mask: Tensor, rows: slice, columns: slice, Q: Tensor, K: Tensor) -> Tensor:
+    return mask.expand(*mask.shape[:-2], Q.shape[-2], K.shape[-2])[..., rows, columns]
+
+
 def _multihead(
     attention: Attention,
     linear: Matmul,
@@ -213,8 +366,13 @@ def _multihead(
 
 
 def _adapters(
-    softmax: Softmax, attention: Attention, linear: Matmul, rotate: Rotate
-) -> Mapping[str, Callable[..., Tensor]]:
+    softmax: Softmax,
+    attention: Attention,
+    linear: Matmul,
+    rotate: Rotate,
+    blockwise: Blockwise,
+    drop: Drop = drop_where,
+) -> Mapping[str, Callable[..., Any]]:
     def multihead(**arguments) -> Tensor:
         return _multihead(attention, linear, rotate, **arguments)
 
@@ -227,25 +385,63 @@ def _adapters(
         ),
         "run_multihead_self_attention": multihead,
         "run_multihead_self_attention_with_rope": multihead,
+        "run_scaled_dot_product_attention_module": partial(_module, attention, drop),
+        "run_multihead_attention": partial(multihead_of_two, attention, linear),
+        "run_blockwise_attention": lambda Q, K, V, mask=None, block_size=None: blockwise(Q, K, V, mask, block_size),
     }
 
 
 # name of a style -> the adapters of a submission that is written in it
-CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
-    "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs),
-    "einops": _adapters(softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix),
-    "matmul": _adapters(softmax_of_torch, attention_matmul, linear_matmul, rotate_complex),
-    "scaled queries": _adapters(softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy),
-    "float64 inside": _adapters(softmax_in_float64, attention_in_float64, linear_in_float64, rotate_in_float64),
+CORRECT: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs, blockwise_tiles),
+    "einops": _adapters(
+        softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix, blockwise_two_passes, drop_bernoulli
+    ),
+    "matmul": _adapters(
+        softmax_of_torch,
+        attention_matmul,
+        linear_matmul,
+        rotate_complex,
+        in_query_chunks(attention_matmul),
+        drop_of_torch,
+    ),
+    "scaled queries": _adapters(
+        softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy, blockwise_merged
+    ),
+    "float64 inside": _adapters(
+        softmax_in_float64, attention_in_float64, linear_in_float64, rotate_in_float64, blockwise_in_float64
+    ),
 }
 
 # Styles that no tolerance was taken from: what was derived must be wide enough for them too.
-ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
-    "row by row": _adapters(softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix),
-    "in chunks": _adapters(softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex),
-    "weights times mask": _adapters(softmax_logsumexp, attention_weights_times_mask, linear_einsum, rotate_pairs),
-    "fused": _adapters(softmax_of_torch, attention_of_torch, linear_of_torch, rotate_with_swapped_copy),
-    "values first": _adapters(softmax_in_float64, attention_values_first, linear_in_float64, rotate_in_float64),
+ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "row by row": _adapters(
+        softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix, in_query_chunks(attention_by_rows)
+    ),
+    "in chunks": _adapters(
+        softmax_einops, attention_in_chunks, linear_of_torch, rotate_complex, in_query_chunks(attention_in_chunks)
+    ),
+    "weights times mask": _adapters(
+        softmax_logsumexp,
+        attention_weights_times_mask,
+        linear_einsum,
+        rotate_pairs,
+        in_query_chunks(attention_weights_times_mask),
+    ),
+    "fused": _adapters(
+        softmax_of_torch,
+        attention_of_torch,
+        linear_of_torch,
+        rotate_with_swapped_copy,
+        in_query_chunks(attention_of_torch),
+    ),
+    "values first": _adapters(
+        softmax_in_float64,
+        attention_values_first,
+        linear_in_float64,
+        rotate_in_float64,
+        in_query_chunks(attention_values_first),
+    ),
 }
 
 

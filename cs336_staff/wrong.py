@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -68,8 +69,21 @@ def _outcomes(entry: Misconception, case: Case, call: str) -> Iterator[tuple[str
         except Exception:
             yield "answer", "raises"
             return
-    if _is_wrong(answer, "answer", case):
+    if case.drops:
+        looked_at = replace(case)
+        try:
+            looked_at.check(answer)
+        except WrongAnswer as error:
+            if error.outcome is not None:
+                yield looked_at.checks[-1], error.outcome
+        return
+    parts = case.parts(answer)
+    answer = parts["answer"]
+    wrong = next((what for what, part in parts.items() if _is_wrong(part, what, case)), None)
+    if wrong == "answer":
         yield "answer", _recognised(entry, answer, case)
+    elif wrong:
+        yield wrong, parts[wrong].detach()
     elif leaves and not answer.requires_grad:
         yield "gradients", "detached"
     elif leaves:

@@ -2,7 +2,16 @@
 
 import torch
 
-from cs336_staff.cases.draws import attention, linear, multihead, rope, softmax
+from cs336_staff.cases.draws import (
+    attention,
+    attention_module,
+    blockwise,
+    linear,
+    multihead,
+    multihead_attention,
+    rope,
+    softmax,
+)
 from cs336_staff.cases.spec import CaseSpec, specs
 
 HIDDEN: list[CaseSpec] = [
@@ -126,5 +135,68 @@ HIDDEN: list[CaseSpec] = [
             "small-theta": multihead(3, positions="spaced", theta=50.0),
             "square": multihead(6, positions="spaced", sequence=6, d_model=36, num_heads=6),
         },
+    ),
+    *specs(
+        "attention_module",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-no-mask": attention_module(3, queries=7, keys=11, d_k=5),
+            "3d-causal": attention_module(3, queries=11, keys=11, d_k=5, mask="causal", dropout=0.5, training=False),
+            "3d-nothing": attention_module(3, queries=7, keys=3, mask="empty rows"),
+            "4d-mask-per-head": attention_module(3, 5, queries=2, keys=11, mask="full"),
+            "4d-padding": attention_module(5, 2, queries=3, keys=11, mask="padding", dropout=0.5, training=False),
+        },
+    ),
+    *specs(
+        "attention_module-dropout",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-causal": attention_module(3, queries=41, keys=41, d_k=5, mask="causal", dropout=0.15),
+            "4d-no-mask": attention_module(3, 2, queries=23, keys=29, dropout=0.6),
+        },
+    ),
+    *specs(
+        "multihead_attention",
+        "run_multihead_attention",
+        {
+            "no-mask": multihead_attention(3, queries=11, keys=3, d_model=20, num_heads=5),
+            "padding": multihead_attention(5, queries=3, keys=11, d_model=20, num_heads=5, mask="padding"),
+            "padding-throughout": multihead_attention(3, queries=2, mask="nothing"),
+            "full-mask": multihead_attention(3, queries=11, keys=5, d_model=14, num_heads=2, mask="full"),
+            "mask-per-head": multihead_attention(3, queries=2, keys=5, d_model=28, num_heads=7, mask="per head"),
+            "no-batch-padding": multihead_attention(queries=3, keys=11, d_model=15, num_heads=5, mask="padding"),
+            "two-batch-dims": multihead_attention(3, 2, d_model=14, num_heads=2, mask="same for all"),
+            "square-padding": multihead_attention(6, queries=6, keys=6, d_model=36, num_heads=6, mask="padding"),
+        },
+    ),
+    *specs(
+        "blockwise",
+        "run_blockwise_attention",
+        {
+            "blocks-of-1": blockwise(3, queries=3, keys=5, block_size=1, mask="random"),
+            "blocks-of-5": blockwise(3, queries=13, keys=11, block_size=5, mask="random"),
+            "size-not-given": blockwise(3, queries=7, keys=11, block_size=None, mask="random"),
+            "one-block": blockwise(3, queries=7, keys=11, block_size=100),
+            "causal": blockwise(3, queries=13, keys=13, block_size=5, mask="causal"),
+            "first-block-hidden": blockwise(3, queries=11, keys=13, block_size=3, mask="later keys"),
+            "nothing-to-attend-to": blockwise(3, queries=7, keys=5, block_size=2, mask="empty rows"),
+            "padding": blockwise(5, queries=3, keys=11, block_size=2, mask="padding"),
+            "mask-per-head": blockwise(3, 2, queries=5, keys=11, block_size=3, mask="full"),
+            "one-key-value-head": blockwise(3, 5, queries=3, kv_batch=(3, 1), block_size=2, mask="random"),
+            "large-logits": blockwise(3, queries=5, keys=13, block_size=3, mask="random", scale=100.0),
+            "queries-far-apart": blockwise(3, block_size=2, mask="random", shift=1e3, dtype=torch.float64),
+            "square": blockwise(6, queries=6, keys=6, d_k=6, d_v=6, block_size=4, mask="random"),
+            "float16": blockwise(3, keys=103, block_size=11, mask="random", dtype=torch.float16),
+            "one-dimension": blockwise(queries=7, keys=11, d_k=1, d_v=1, block_size=2),
+        },
+    ),
+    *specs(
+        "blockwise-gradients",
+        "run_blockwise_attention",
+        {
+            "causal": blockwise(3, queries=11, keys=11, block_size=3, mask="causal"),
+            "first-block-hidden": blockwise(3, queries=5, keys=11, block_size=3, mask="later keys"),
+        },
+        gradients=("Q", "K", "V"),
     ),
 ]

@@ -6,7 +6,18 @@ swapped axis has a legal shape and a wrong value.
 
 import torch
 
-from cs336_staff.cases.draws import attention, by_hand, linear, multihead, rope, softmax
+from cs336_staff.cases.draws import (
+    attention,
+    attention_module,
+    blockwise,
+    blockwise_by_hand,
+    by_hand,
+    linear,
+    multihead,
+    multihead_attention,
+    rope,
+    softmax,
+)
 from cs336_staff.cases.spec import CaseSpec, specs
 
 PUBLIC: list[CaseSpec] = [
@@ -140,5 +151,94 @@ PUBLIC: list[CaseSpec] = [
             "longest-sequence": multihead(2, positions="in order", sequence=11, max_seq_len=11),
             "square": multihead(4, positions="spaced", sequence=4, d_model=16, num_heads=4),
         },
+    ),
+    *specs(
+        "attention_module",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-no-mask": attention_module(2),
+            "3d-padding": attention_module(3, mask="padding"),
+            "3d-random-mask": attention_module(2, mask="random", dropout=0.5, training=False),
+            "3d-large-logits": attention_module(2, mask="random", scale=1e4),
+            "3d-nothing": attention_module(2, mask="empty rows", dropout=0.5, training=False),
+            "3d-square": attention_module(4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
+            "3d-in-float64": attention_module(2, mask="random", dtype=torch.float64),
+            "4d-no-mask": attention_module(2, 3, dropout=0.5, training=False),
+            "4d-mask-per-head": attention_module(2, 3, mask="full", dropout=0.3, training=False),
+        },
+    ),
+    *specs(
+        "attention_module-gradients",
+        "run_scaled_dot_product_attention_module",
+        {"3d-random-mask": attention_module(2, mask="random")},
+        gradients=("Q", "K", "V"),
+    ),
+    *specs(
+        "attention_module-dropout",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-no-mask": attention_module(4, queries=31, keys=37, dropout=0.25),
+            "4d-padding": attention_module(3, 2, queries=31, keys=37, mask="padding", dropout=0.4),
+        },
+    ),
+    *specs(
+        "multihead_attention",
+        "run_multihead_attention",
+        {
+            "no-mask": multihead_attention(2),
+            "padding": multihead_attention(3, mask="padding"),
+            "padding-throughout": multihead_attention(2, mask="nothing"),
+            "full-mask": multihead_attention(2, mask="full"),
+            "same-mask-for-all": multihead_attention(2, mask="same for all"),
+            "mask-per-head": multihead_attention(2, mask="per head"),
+            "no-batch": multihead_attention(),
+            "no-batch-padding": multihead_attention(mask="padding"),
+            "two-batch-dims": multihead_attention(2, 5, mask="padding"),
+            "one-head": multihead_attention(2, num_heads=1, mask="padding"),
+            "heads-of-one": multihead_attention(2, d_model=5, num_heads=5, mask="full"),
+            "one-query": multihead_attention(2, queries=1, mask="padding"),
+            "square": multihead_attention(4, queries=4, keys=4, d_model=16, num_heads=4),
+            "square-padding": multihead_attention(4, queries=4, keys=4, d_model=16, num_heads=4, mask="padding"),
+            "square-full-mask": multihead_attention(4, queries=4, keys=4, d_model=16, num_heads=4, mask="full"),
+        },
+    ),
+    *specs(
+        "multihead_attention-gradients",
+        "run_multihead_attention",
+        {"padding": multihead_attention(2, mask="padding")},
+        gradients=("q_proj_weight", "k_proj_weight", "v_proj_weight", "o_proj_weight", "query", "key", "value"),
+    ),
+    *specs(
+        "blockwise",
+        "run_blockwise_attention",
+        {
+            "by-hand": blockwise_by_hand,
+            "blocks-of-1": blockwise(2, block_size=1, mask="random"),
+            "blocks-of-7": blockwise(2, queries=11, keys=13, block_size=7, mask="random"),
+            "size-not-given": blockwise(2, block_size=None, mask="random"),
+            "one-block": blockwise(2, block_size=64, mask="random"),
+            "no-mask": blockwise(2, block_size=3),
+            "causal": blockwise(2, queries=11, keys=11, block_size=3, mask="causal"),
+            "first-block-hidden": blockwise(2, queries=7, keys=11, block_size=2, mask="later keys"),
+            "nothing-to-attend-to": blockwise(2, block_size=2, mask="empty rows"),
+            "padding": blockwise(3, block_size=2, mask="padding"),
+            "mask-per-batch": blockwise(2, queries=7, block_size=3, mask="full"),
+            "more-queries": blockwise(2, queries=11, keys=5, block_size=3),
+            "one-key-value-head": blockwise(2, 3, kv_batch=(2, 1), block_size=3, mask="random"),
+            "large-logits": blockwise(2, keys=11, block_size=2, mask="random", scale=100.0),
+            "queries-far-apart": blockwise(2, block_size=3, mask="random", shift=1e4, dtype=torch.float64),
+            "square": blockwise(4, queries=4, keys=4, d_k=4, d_v=4, block_size=2, mask="random"),
+            "float16": blockwise(2, keys=101, block_size=7, mask="random", dtype=torch.float16),
+            "no-batch": blockwise(block_size=3, mask="random"),
+        },
+    ),
+    *specs(
+        "blockwise-gradients",
+        "run_blockwise_attention",
+        {
+            "no-mask": blockwise(2, block_size=3),
+            "first-block-hidden": blockwise(2, block_size=2, mask="later keys"),
+        },
+        gradients=("Q", "K", "V"),
     ),
 ]

@@ -51,9 +51,10 @@ def wrong_answer(student: Student) -> tuple[str, str]:
 
 
 def board(student: Student) -> tuple[str, str]:
-    """The same mistake, with multi-head attention still to be written."""
+    """The same mistake, with multi-head attention and what comes after it still to be written."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     student.unwrite("cs336_basics/nn/attention.py")
+    student.unwrite("cs336_basics/nn/blockwise.py")
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
 

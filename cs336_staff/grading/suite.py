@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from cs336_kit.assignment import load_problems
+from cs336_kit.cases import Case, load_case
 from cs336_kit.diagnosis import load_mistakes
 from cs336_kit.failure import naming
-from cs336_kit.plugin import Diagnosis
+from cs336_kit.plugin import Diagnosis, fixtures_of
 from cs336_staff.grading.client import Worker
 from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
 from cs336_staff.grading.proxy import Adapters
@@ -87,14 +88,16 @@ class Suite:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
             if examples := getattr(item.function, "cases", None):
                 examples()  # drawn here, once, and not in every fork
+            if not {"case", "request"}.issuperset(item.fixturenames):
+                raise SuiteError(f"{item.nodeid} uses {', '.join(item.fixturenames)}, expected no fixture but `case`")
+            _case(item)  # read here, once, and not in every fork
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
         """A verdict for each of `tests`, which are some of the planned ones."""
         self.adapters.worker = worker
-        tests = list(tests)
-        items = [self.items[test.name] for test in tests]
-        for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
-            yield test, run(item, following, test.hidden, worker.submission)
+        for test in tests:
+            item = self.items[test.name]
+            yield test, run(item, _case(item), test.hidden, worker.submission)
 
     def named(self) -> dict[str, Named]:
         """For tests that failed, by name: the known mistakes that explain them, once all tests have run."""
@@ -157,6 +160,11 @@ class _Session:
             except BaseException as error:  # it goes past pytest, which would print it as its own
                 self.raised = error
         return True
+
+
+def _case(item: pytest.Function) -> Case | None:
+    """The stored case that the test runs on, with tensors of its own."""
+    return load_case(fixtures_of(item), str(item.callspec.params["case"])) if "case" in item.fixturenames else None
 
 
 def _is_hidden(item: pytest.Item) -> bool:

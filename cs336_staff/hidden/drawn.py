@@ -16,7 +16,8 @@ from cs336_staff.cases.spec import CaseSpec
 from cs336_staff.fixtures import make_case
 from cs336_staff.hidden.release import load_release
 
-EXAMPLES = 25
+# With 25 the properties catch the same known mistakes in the same tests, and a submission takes 1.4 times as long.
+EXAMPLES = 12
 SEED = load_release().seed
 
 Property = Callable[[Case], None]

@@ -91,3 +91,50 @@ def multiheads_with_rope(draw: st.DrawFn) -> CaseSpec:
         num_heads=heads,
     )
     return CaseSpec("multihead with RoPE", "run_multihead_self_attention_with_rope", drawing)
+
+
+@st.composite
+def attention_modules(draw: st.DrawFn) -> CaseSpec:
+    """In evaluation, or with nothing to drop: which weights are dropped differs from program to program."""
+    dropout, training = draw(st.sampled_from(((0.0, True), (0.5, False))))
+    drawing = draws.attention_module(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_k=draw(sizes),
+        d_v=draw(sizes),
+        mask=draw(st.sampled_from((None, "causal", "random", "full"))),
+        dropout=dropout,
+        training=training,
+    )
+    return CaseSpec("attention_module", "run_scaled_dot_product_attention_module", drawing)
+
+
+@st.composite
+def multihead_attentions(draw: st.DrawFn) -> CaseSpec:
+    heads = draw(st.integers(1, 4))
+    drawing = draws.multihead_attention(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_model=heads * draw(sizes),
+        num_heads=heads,
+        mask=draw(st.sampled_from((None, "padding", "full", "same for all", "per head"))),
+    )
+    return CaseSpec("multihead_attention", "run_multihead_attention", drawing)
+
+
+@st.composite
+def blockwises(draw: st.DrawFn) -> CaseSpec:
+    drawing = draws.blockwise(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_k=draw(sizes),
+        d_v=draw(sizes),
+        block_size=draw(st.sampled_from((None, 1, 2, 3, 100))),
+        mask=draw(st.sampled_from((None, "causal", "random", "full"))),
+        scale=draw(st.sampled_from((1.0, 100.0))),
+        dtype=draw(st.sampled_from((torch.float32, torch.float64))),
+    )
+    return CaseSpec("blockwise", "run_blockwise_attention", drawing)

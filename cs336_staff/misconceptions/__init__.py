@@ -8,10 +8,15 @@ from cs336_staff.misconceptions import (
     attention_axis,
     attention_fill,
     attention_mask,
+    attention_module,
     attention_output,
     attention_scale,
     attention_shape,
+    blockwise_blocks,
+    blockwise_mask,
+    blockwise_rescaling,
     linear,
+    multihead_attention,
     multihead_heads,
     multihead_mask,
     multihead_rope,
@@ -47,6 +52,11 @@ FAMILIES = (
     multihead_mask,
     multihead_weights,
     multihead_rope,
+    attention_module,
+    multihead_attention,
+    blockwise_rescaling,
+    blockwise_blocks,
+    blockwise_mask,
 )
 
 CATALOGUE: dict[str, Misconception] = {entry.id: entry for family in FAMILIES for entry in family.ENTRIES}

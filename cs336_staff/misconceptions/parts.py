@@ -1,7 +1,7 @@
 """What a misconception is, and right parts to build a wrong submission around one wrong part.
 
 A wrong part is wrong wherever a submission uses it: a wrong softmax makes attention wrong, and attention makes
-multi-head attention wrong.
+multi-head attention wrong. Blockwise attention uses neither: it has an online softmax of its own.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cs336_staff.correct import linear_of_torch, rotate_pairs, softmax_by_definition
 
-Adapter = Callable[..., Tensor]
+Adapter = Callable[..., Any]
 Part = Callable[..., Any]
 
 SECTIONS = {
@@ -25,6 +25,9 @@ SECTIONS = {
     "linear": "4 Linear layer",
     "rope": "5 Rotary position embedding",
     "multihead_self_attention": "6 Multi-head self-attention",
+    "attention_module": "7.1 Attention as a module",
+    "multihead_attention": "7.2 Attention between two sequences",
+    "blockwise_attention": "8 Blockwise attention",
 }
 
 
@@ -91,6 +94,16 @@ def in_multihead(id: str, name: str, hint: str, **parts: Part) -> Misconception:
     return Misconception(id, name, hint, "multihead_self_attention", _multihead_adapters(**parts))
 
 
+def in_blockwise(id: str, name: str, hint: str, **parts: Part) -> Misconception:
+    """Blockwise attention in which one of the keyword arguments of `blockwise` is wrong."""
+    return in_whole_blockwise(id, name, hint, partial(blockwise, **parts))
+
+
+def in_whole_blockwise(id: str, name: str, hint: str, blockwise: Adapter) -> Misconception:
+    """A wrong `blockwise(Q, K, V, mask, block_size)`."""
+    return Misconception(id, name, hint, "blockwise_attention", {"run_blockwise_attention": blockwise})
+
+
 def _with_attention(attention: Adapter) -> dict[str, Adapter]:
     return {
         "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: attention(Q, K, V, mask),
@@ -106,6 +119,8 @@ def _multihead_adapters(**parts: Part) -> dict[str, Adapter]:
 softmax = softmax_by_definition
 linear = linear_of_torch
 rotate = rotate_pairs
+
+CHOSEN_BLOCK_SIZE = 64  # larger than any sequence of the cases
 
 
 def scale(Q: Tensor, K: Tensor) -> Tensor:
@@ -189,3 +204,98 @@ def multihead(
         Q, K, V = turn(Q, K, V, lambda x: rotate(x, at, theta))
     heads = attention(Q, K, V, mask(length))
     return (output or linear)(merge(heads), o_proj_weight)
+
+
+def cut(length: int, size: int) -> list[slice]:
+    """The blocks of a sequence; the last may be shorter."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def tile(mask: Tensor, rows: slice, columns: slice, queries: int, keys: int) -> Tensor:
+    return mask.expand(*mask.shape[:-2], queries, keys)[..., rows, columns]
+
+
+# What the online softmax carries from block to block: the largest score so far, the sum of the exponentials and the
+# sum of the values weighted by them, one row for each query.
+State = tuple[Tensor, Tensor, Tensor]
+
+
+def start(Q: Tensor, V: Tensor) -> State:
+    total = Q.new_zeros(*Q.shape[:-1], 1)
+    return torch.full_like(total, -math.inf), total, Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+
+
+def running_maximum(before: Tensor, scores: Tensor) -> Tensor:
+    return torch.maximum(before, scores.amax(-1, keepdim=True))
+
+
+def finite(maximum: Tensor) -> Tensor:
+    """-inf, where nothing was visible so far, becomes 0: -inf - -inf would be NaN."""
+    return maximum.masked_fill(maximum == -math.inf, 0.0)
+
+
+def shrink(before: Tensor, now: Tensor) -> Tensor:
+    return torch.exp(before - finite(now))
+
+
+def absorb(
+    state: State,
+    scores: Tensor,
+    V: Tensor,
+    *,
+    maximum: Part = running_maximum,
+    weigh: Part = lambda scores, now: torch.exp(scores - finite(now)),
+    shrink_total: Part = shrink,
+    shrink_sum: Part = shrink,
+) -> State:
+    """What is carried after one more block, of given parts."""
+    before, total, weighted = state
+    now = maximum(before, scores)
+    weights = weigh(scores, now)
+    total = total * shrink_total(before, now) + weights.sum(-1, keepdim=True)
+    return now, total, weighted * shrink_sum(before, now) + weights @ V
+
+
+def divide(state: State) -> Tensor:
+    """A query that saw nothing gets zeros."""
+    _, total, weighted = state
+    return weighted / total.masked_fill(total == 0, 1.0)
+
+
+def join(blocks: list[Tensor], Q: Tensor) -> Tensor:
+    return torch.cat(blocks, -2).to(Q.dtype)
+
+
+def blockwise(
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    mask: Tensor | None = None,
+    block_size: int | None = None,
+    *,
+    row_blocks: Part = cut,
+    key_blocks: Part = cut,
+    walked: Part = lambda rows, columns: True,
+    score: Part = scale,
+    tile: Part = tile,
+    hide: Part = hide,
+    start: Part = start,
+    absorb: Part = absorb,
+    divide: Part = divide,
+    join: Part = join,
+) -> Tensor:
+    """Blockwise attention of given parts, in the order in which they are used."""
+    wide = torch.promote_types(Q.dtype, torch.float32)
+    queries, keys = Q.shape[-2], K.shape[-2]
+    answers = []
+    for rows in row_blocks(queries, min(block_size or CHOSEN_BLOCK_SIZE, queries)):
+        q = Q[..., rows, :].to(wide)
+        state = start(q, V)
+        for columns in key_blocks(keys, min(block_size or CHOSEN_BLOCK_SIZE, keys)):
+            if walked(rows, columns):
+                scores = score(q, K[..., columns, :].to(wide))
+                if mask is not None:
+                    scores = hide(scores, tile(mask, rows, columns, queries, keys))
+                state = absorb(state, scores, V[..., columns, :].to(wide))
+        answers.append(divide(state))
+    return join(answers, Q)

@@ -1,6 +1,7 @@
 """The stored cases are what the references give, and a case that is not is found."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -112,6 +113,22 @@ def test_the_example_worked_by_hand() -> None:
     ]
     answer = references.run_scaled_dot_product_attention(X, X, X)
     torch.testing.assert_close(answer, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=5e-5)
+
+
+def test_the_example_of_two_blocks_worked_by_hand() -> None:
+    """Scores (1, 0) and (2, 1): what is carried after each block, and the answer with and without rescaling."""
+    first, second, values = torch.tensor([1.0, 0.0]), torch.tensor([2.0, 1.0]), torch.tensor([4.0, 2.0, 1.0, 3.0])
+    weights = torch.exp(first - 1)
+    total, weighted = weights.sum(), weights @ values[:2]
+    assert (round(float(total), 4), round(float(weighted), 4)) == (1.3679, 4.7358)
+    shrink, weights = math.exp(1 - 2), torch.exp(second - 2)
+    assert round(float((weighted + weights @ values[2:]) / (total + weights.sum())), 4) == 2.5
+    total, weighted = total * shrink + weights.sum(), weighted * shrink + weights @ values[2:]
+    assert (round(float(total), 4), round(float(weighted), 4)) == (1.8711, 3.8458)
+    case = load_case(FIXTURES, "blockwise/by-hand")
+    assert (case.Q @ case.K.mT).tolist() == [[*first.tolist(), *second.tolist()]]
+    assert case.V.flatten().tolist() == values.tolist()
+    assert round(float(case.expected["answer"]), 4) == round(float(weighted / total), 4) == 2.0554
 
 
 def test_the_reference_is_pytorchs_attention() -> None:

@@ -11,11 +11,18 @@ import torch
 
 from cs336_kit.cases import case_names, load_case
 from cs336_staff.correct import CORRECT
+from cs336_staff.grading.client import LimitExceeded
 from cs336_staff.hidden.release import FOLDER, load_release
 
 MODULES = [import_module(f"cs336_staff.hidden.{path.stem}") for path in sorted(FOLDER.glob("test_*.py"))]
 TESTS = {name: (module, test) for module in MODULES for name, test in vars(module).items() if name.startswith("test_")}
 RIGHT = CORRECT["matmul"]
+
+
+@pytest.fixture(autouse=True)
+def short_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sequence that is long enough to fill a worker's memory proves nothing here, where there is more."""
+    monkeypatch.setattr(TESTS["test_blockwise_attention_in_little_memory"][0], "TIMES", (34, 213))
 
 
 @pytest.fixture(autouse=True)
@@ -111,12 +118,48 @@ WRONG = {
             )
         ),
     ),
+    "test_attention_module_of_any_shape": changed(
+        "run_scaled_dot_product_attention_module", lambda right: lambda training, **rest: right(training=True, **rest)
+    ),
+    "test_multihead_attention_of_any_shape": changed(
+        "run_multihead_attention", lambda right: lambda key, value, **rest: right(key=value, value=key, **rest)
+    ),
+    "test_blockwise_attention_of_any_shape": changed(
+        "run_blockwise_attention",
+        lambda right: lambda Q, K, V, mask, block_size: right(Q * (block_size or 1), K, V, mask, block_size),
+    ),
+    "test_blockwise_attention_in_little_memory": changed(
+        "run_blockwise_attention", lambda right: lambda Q, K, V, mask, block_size: right(Q, K[:-11], V[:-11]) * 1.01
+    ),
+    "test_blockwise_attention_has_no_side_effects": changed(
+        "run_blockwise_attention", lambda right: lambda Q, K, V, mask, block_size: right(Q.mul_(2), K, V, mask)
+    ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_each_property_refuses_a_wrong_implementation(name, monkeypatch):
     assert fails(name, WRONG[name], monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2230536000 bytes"),
+        LimitExceeded("run_blockwise_attention: 2100 MiB of memory, allowed are 2048"),
+    ],
+    ids=["refused", "killed"],
+)
+def test_a_matrix_that_is_held_is_said_in_words(error, monkeypatch):
+    def out_of_memory(**inputs):
+        raise error
+
+    adapters = {**RIGHT, "run_blockwise_attention": out_of_memory}
+    message = fails("test_blockwise_attention_in_little_memory", adapters, monkeypatch)
+    assert message == (
+        "238 queries and 2,343 keys take more memory than there is: is the matrix of all queries × keys held, or all "
+        "of its blocks?"
+    )
 
 
 def test_every_property_is_refused_something():

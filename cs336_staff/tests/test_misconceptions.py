@@ -15,7 +15,11 @@ from cs336_staff.rehearsal import rehearse
 from cs336_staff.wrong import same_outcome, wrong_outcomes
 
 ROOT = find_root(Path(__file__).parent)
-FAMILY = {"scaled_dot_product_attention": "attention", "multihead_self_attention": "multihead"}
+FAMILY = {
+    "scaled_dot_product_attention": "attention",
+    "multihead_self_attention": "multihead",
+    "blockwise_attention": "blockwise",
+}
 # One of each problem, and each way in which a mistake is recognised: by numbers, by an error, by a sign.
 SAMPLE = (
     "softmax-ignores-dim",
@@ -27,6 +31,10 @@ SAMPLE = (
     "linear-bias",
     "rope-half-tables",
     "multihead-heads-inner",
+    "module-dropout-not-rescaled",
+    "module-weights-before-mask",
+    "cross-padding-along-queries",
+    "blockwise-nothing-rescaled",
 )
 
 

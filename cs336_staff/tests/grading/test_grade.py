@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
+BONUS = 7  # points of bonus problems, on top of the maximum
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +38,8 @@ SUBMISSIONS = {
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
     "syntax-error": "def run_softmax(:",
     "unwritten": "def run_rope(*arguments, **more):\n    raise NotImplementedError",
+    "whole-matrix": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    return run_scaled_dot_product_attention(Q, K, V, mask)",
     "half": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
     "    half = in_features.dtype in (torch.float16, torch.bfloat16)\n"
     "    return right_softmax(in_features, dim).float() if half else right_softmax(in_features, dim)",
@@ -97,9 +100,10 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 
 def test_a_right_submission_gets_full_marks(graded):
     results = graded.results("right")
-    assert results["score"] == results["max_score"] == 15
+    assert results["max_score"] == 15
+    assert results["score"] == 15 + BONUS
     assert {test["status"] for test in results["tests"]} == {"passed"}
-    assert graded.feedback("right").startswith("# `right`: 15.0 of 15 points")
+    assert graded.feedback("right").startswith(f"# `right`: {15 + BONUS:.1f} of 15 points")
 
 
 def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
@@ -110,7 +114,7 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
             (results["max_score"], len(results["tests"]), round(sum(t["max_score"] for t in results["tests"]), 3))
         )
     assert len(maxima) == 1
-    assert maxima.pop()[::2] == (15, 15)
+    assert maxima.pop()[::2] == (15, 15 + BONUS)
 
 
 def test_a_wrong_answer_costs_the_points_of_its_tests_and_no_others(graded):
@@ -181,6 +185,12 @@ def test_what_is_not_written_yet_is_called_so(graded):
     assert "not implemented yet: write run_rope in adapters.py" in graded.feedback("unwritten")
 
 
+def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded):
+    assert graded.failed("whole-matrix") == {"test_blockwise_attention_in_little_memory"}
+    assert graded.points("whole-matrix", "blockwise_attention") == pytest.approx(3 * 24 / 49, abs=1e-4)
+    assert "is the matrix of all queries × keys held" in graded.feedback("whole-matrix")
+
+
 def test_half_precision_must_come_back_in_its_own_dtype(graded):
     assert "test_softmax_of_any_shape" in graded.failed("half")
     assert "the answer has dtype float32, expected float16" in graded.feedback("half")
@@ -212,7 +222,7 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
 def test_grades_csv_has_a_row_for_each_submission(graded):
     with (graded.out / "grades.csv").open(newline="") as file:
         rows = {row["student"]: row for row in csv.DictReader(file)}
-    assert rows["right"]["points"] == rows["right"]["maximum"] == "15"
+    assert (rows["right"]["points"], rows["right"]["maximum"]) == (str(15 + BONUS), "15")
     assert rows["forbidden"]["violations"] == "9"
     assert len(rows) == len(SUBMISSIONS) + 1
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cs336_staff.gradescope import write_autograder
-from cs336_staff.tests.grading.test_grade import ROOT, write_submission
+from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_the_archive_grades_a_submission(tmp_path):
     )
     assert finished.returncode == 0, finished.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
-    assert results["score"] == 14
+    assert results["score"] == 14 + BONUS
     assert {test["visibility"] for test in results["tests"]} == {"visible", "after_published"}
 
 

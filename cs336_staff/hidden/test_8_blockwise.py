@@ -1,0 +1,65 @@
+"""Blockwise attention, hidden."""
+
+import pytest
+import torch
+
+import adapters
+from cs336_staff.hidden.drawn import drawn
+from cs336_staff.hidden.properties import assert_same
+from cs336_staff.hidden.strategies import blockwises
+
+# How often the queries and the keys of a case come in a long sequence. The matrix of its 23,800 queries × 23,430 keys
+# takes 2.08 GiB, more than a worker gets. With vectors of length 1 a block costs little more than its exponentials, and
+# with blocks of 256 a strip of all queries or all keys stays below 32 MiB, beyond which malloc asks for fresh pages.
+TIMES = (3400, 2130)
+BLOCK_SIZE = 256
+
+
+@pytest.mark.cases("blockwise/*")
+def test_hidden_blockwise_attention(case):
+    case.check(adapters.run_blockwise_attention(**case.inputs))
+
+
+@pytest.mark.cases("blockwise-gradients/*")
+def test_hidden_blockwise_attention_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_blockwise_attention(**case.inputs))
+
+
+@drawn(blockwises())
+def test_blockwise_attention_of_any_shape(case):
+    case.check(adapters.run_blockwise_attention(**case.inputs))
+
+
+@pytest.mark.cases("blockwise/one-dimension")
+def test_blockwise_attention_in_little_memory(case):
+    """A query attends to each key as it does when every key is there once: the softmax is the same."""
+    of_queries, of_keys = TIMES
+    Q, K, V = case.Q.repeat(of_queries, 1), case.K.repeat(of_keys, 1), case.V.repeat(of_keys, 1)
+    case.inputs.update(Q=Q, K=K, V=V, block_size=BLOCK_SIZE)
+    try:
+        answer = adapters.run_blockwise_attention(**case.inputs)
+    except BaseException as error:  # a worker that was killed for its memory raises no Exception
+        if "memory" not in str(error):
+            raise
+        message = (
+            f"{len(Q):,} queries and {len(K):,} keys take more memory than there is: is the matrix of all queries × "
+            "keys held, or all of its blocks?"
+        )
+        raise AssertionError(message) from None
+    right = case.expected["answer"].to(Q.dtype).repeat(of_queries, 1)
+    message = "in a long sequence, in which every key is repeated, the answer is another"
+    assert_same(answer, right, message, tolerance=len(K) * torch.finfo(K.dtype).eps)  # what so long a sum may lose
+
+
+@pytest.mark.cases("blockwise/mask-per-head")
+def test_blockwise_attention_has_no_side_effects(case):
+    before = {name: x.clone() for name, x in case.inputs.items() if isinstance(x, torch.Tensor)}
+    answer = adapters.run_blockwise_attention(**case.inputs)
+    case.check(answer)
+    for name, x in before.items():
+        assert torch.equal(case.inputs[name], x), (
+            f"blockwise attention changed {name}: an operation in place, such as {name} /= ..."
+        )
+    again = adapters.run_blockwise_attention(**case.inputs)
+    assert_same(again, answer, "the same call gives another answer the second time")
