@@ -86,7 +86,7 @@ def bench(lengths: tuple[int, ...], compiled: bool, outputs: tuple[Path, ...]) -
             from cs336_kit.lab.bench_figure import write_figure
 
             write_figure(output, rows)
-        console.print(f"{output} is written")
+        click.echo(f"{output} is written")
 
 
 def _measure(student: "Student", lengths: Sequence[int], compiled: bool, console: "Console") -> list[Row]:
@@ -99,7 +99,7 @@ def _measure(student: "Student", lengths: Sequence[int], compiled: bool, console
     peaks: dict[tuple[str, int, str], int | None] = {}
     left_out: dict[str, str] = {}
     # A thread that draws would be in the way of a fork.
-    with Progress(console=console, transient=True, auto_refresh=False) as bar:
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as bar:
         # Memory comes first: it is measured in forks of this process, which may not have computed anything.
         for name, attention in bar.track(contenders.items(), description="Memory"):
             bar.refresh()
@@ -116,7 +116,7 @@ def _measure(student: "Student", lengths: Sequence[int], compiled: bool, console
             for name, median in median_seconds(calls).items():
                 seconds[name, length, direction] = median
     for line in _notes(list(contenders), left_out, compiled):
-        console.print(line)
+        click.echo(line)
     return [
         Row(
             length,

@@ -1,6 +1,6 @@
 """The plot of `cs336 bench`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -14,15 +14,16 @@ MARKERS = "os^vDPX*"
 def write_figure(path: Path, rows: Sequence[Row]) -> None:
     """Draw time and memory over the length, of the forward pass and of training."""
     lengths = sorted({row.length for row in rows})
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    grid = figure.subplots(2, 2, sharex=True)
-    panels = (
-        ("time of a forward pass, ms", lambda row: row.forward_seconds * 1e3),
-        ("time of training, ms", lambda row: row.training_seconds * 1e3),
-        ("memory of a forward pass, MiB", lambda row: _mebibytes(row.forward_bytes)),
-        ("memory of training, MiB", lambda row: _mebibytes(row.training_bytes)),
-    )
-    for axes, (title, value) in zip(grid.flat, panels, strict=True):
+    panels: dict[str, Callable[[Row], float]] = {
+        "time of a forward pass, ms": lambda row: row.forward_seconds * 1e3,
+        "time of training, ms": lambda row: row.training_seconds * 1e3,
+    }
+    if any(row.training_bytes for row in rows):
+        panels["memory of a forward pass, MiB"] = lambda row: _mebibytes(row.forward_bytes)
+        panels["memory of training, MiB"] = lambda row: _mebibytes(row.training_bytes)
+    figure = Figure(figsize=(10, 0.5 + 3.2 * len(panels) / 2), layout="constrained")
+    grid = figure.subplots(len(panels) // 2, 2, sharex=True, squeeze=False)
+    for axes, (title, value) in zip(grid.flat, panels.items(), strict=True):
         for name, marker in zip(dict.fromkeys(row.implementation for row in rows), MARKERS, strict=False):
             of_name = [row for row in rows if row.implementation == name]
             axes.plot([row.length for row in of_name], [value(row) for row in of_name], marker=marker, label=name)
@@ -33,7 +34,7 @@ def write_figure(path: Path, rows: Sequence[Row]) -> None:
         axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    for axes in grid[1]:
+    for axes in grid[-1]:
         axes.set_xlabel("length")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper")
     # Text of an SVG stays text.
@@ -42,5 +43,5 @@ def write_figure(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _mebibytes(count: int | None) -> float:
-    """A gap where nothing was measured, or less than a page: neither has a logarithm."""
+    """A gap where less than a page was measured: 0 has no logarithm."""
     return count / 2**20 if count else float("nan")

@@ -78,6 +78,8 @@ def load_classifier(path: Path, make: Callable[..., Any]) -> Classifier:
     Raises:
         BadInput: it is missing, damaged, no classifier, or one of another shape than `make` makes.
     """
+    if not path.is_file():
+        raise BadInput(f"there is no file {path}; `cs336 train` writes one")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {})[METADATA])
@@ -85,7 +87,7 @@ def load_classifier(path: Path, make: Callable[..., Any]) -> Classifier:
         sizes = {str(name): int(size) for name, size in metadata["sizes"].items()}
         vocabulary, labels = (tuple(map(str, metadata[key])) for key in ("vocabulary", "labels"))
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}; `cs336 train` writes one") from None
+        raise BadInput(f"cannot read {path}: {error}") from None
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError):
         raise BadInput(f"{path} is no classifier, or a damaged one; write it again with `cs336 train`") from None
     try:

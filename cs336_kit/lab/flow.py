@@ -63,7 +63,7 @@ def flow(length: int, d_k: int, mask: str, seed: int, output: Path | None) -> No
         from cs336_kit.lab.flow_figure import write_figure
 
         write_figure(output, measured)
-        console.print(f"\n{output} is written")
+        click.echo(f"\n{output} is written")
 
 
 def _measure(attention, length: int, d_k: int, mask: str, seed: int) -> Flow:

@@ -54,6 +54,8 @@ def read_labelled_texts(path: Path, text: str, label: str, seed: int) -> Split:
             rows or labels to learn from.
     """
     columns, rows = _read(path)
+    if not columns:
+        raise BadInput(f"{path} is empty: its first line names the columns")
     for option, column in (("text", text), ("label", label)):
         if column not in columns:
             raise BadInput(f"{path} has no column {column}, it has {', '.join(columns)}; name one with --{option}")

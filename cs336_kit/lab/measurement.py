@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import click
 import torch
@@ -128,14 +129,17 @@ def _send_peak(
     in_words: Callable[[], AbstractContextManager[None]],
 ) -> None:
     # Each tensor gets pages of its own, which go back when it does: memory that malloc keeps is not attention's.
-    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**16)
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_THRESHOLD, 2**16)
     try:
         with in_words():
             DIRECTIONS[direction](attention, SHORT)()  # what the first call alone takes
             call = DIRECTIONS[direction](attention, length)
-            before = _peak()
+            libc.malloc_trim(0)
+            Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
+            before = _resident("VmRSS")
             call()
-            sender.send(_peak() - before)
+            sender.send(_resident("VmHWM") - before)
     except click.ClickException as error:
         sender.send(_first_line(error))
 
@@ -144,7 +148,6 @@ def _first_line(error: click.ClickException) -> str:
     return error.message.splitlines()[0]
 
 
-def _peak() -> int:
-    import resource  # not on Windows
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
+def _resident(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))

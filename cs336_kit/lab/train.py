@@ -72,8 +72,8 @@ def train(
 
         with console.status(f"Drawing {animate}"):
             write_animation(animate, words(watched), frames)
-        console.print(f"{animate} shows “{watched}”")
-    console.print(f"{output} is written")
+        click.echo(f"{animate} shows “{watched}”")
+    click.echo(f"{output} is written")
 
 
 def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str, console: "Console") -> list["Frame"]:
@@ -98,7 +98,7 @@ def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str, 
             frames.append((progress, weights))
     right = round(progress.accuracy * len(split.held_out))
     frequent = max(sum(row.label == label for row in split.held_out) for label in split.labels)
-    console.print(
+    click.echo(
         f"Held-out accuracy {progress.accuracy:.1%}: {right} of {len(split.held_out)} texts "
         f"(the most frequent label alone: {frequent / len(split.held_out):.1%})"
     )
