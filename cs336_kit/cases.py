@@ -1,10 +1,10 @@
 """Cases: the stored inputs and right answers that the tests run on."""
 
-import functools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Case:
         expected: the right answers in float64: "answer", `WEIGHTS` if the adapter gives them too, and "gradient of Q"
             and so on where gradients are stored; where weights are dropped at random, what is right without that.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
-        wrong: reads what known mistakes give, by the id of the mistake; those that pass every check are left out.
+        wrong: reads, once, what known mistakes give, by their ids; those that pass every check are left out.
         checks: the checks made so far; when one fails, the last.
     """
 
@@ -63,6 +63,10 @@ class Case:
             return self.inputs[name]
         except KeyError:
             raise AttributeError(f"the case {self.name} has no input {name}, it has {', '.join(self.inputs)}") from None
+
+    def copy(self) -> "Case":
+        """The same case, with tensors and checks of its own."""
+        return replace(self, inputs={key: x.clone() if isinstance(x, Tensor) else x for key, x in self.inputs.items()})
 
     def check(self, answer: Any) -> None:
         """Fail, with what is wrong, unless `answer` is the right one.
@@ -166,13 +170,6 @@ def load_case(fixtures: Path, name: str) -> Case:
     Raises:
         CaseError: the file is missing or damaged.
     """
-    stored = _stored_case(fixtures, name)
-    inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in stored.inputs.items()}
-    return replace(stored, inputs=inputs)
-
-
-@functools.cache
-def _stored_case(fixtures: Path, name: str) -> Case:
     with _reading(fixtures, name, "input/", "expected/", "cotangent") as (tensors, metadata):
         stored = {key.removeprefix("input/"): x for key, x in tensors.items() if key.startswith("input/")}
         return Case(
@@ -181,7 +178,7 @@ def _stored_case(fixtures: Path, name: str) -> Case:
             cotangent=tensors.get("cotangent"),
             expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
             tolerance=metadata["tolerance"],
-            wrong=functools.partial(load_wrong, fixtures, name),
+            wrong=cache(partial(load_wrong, fixtures, name)),
         )
 
 

@@ -13,7 +13,9 @@ from cs336_kit.archive import ArchiveError
 from cs336_kit.assignment import AssignmentError, Problem, find_root, load_problems
 from cs336_kit.board import Verdict, render, score
 from cs336_kit.lab.bench import bench
+from cs336_kit.lab.debug import debug
 from cs336_kit.lab.flow import flow
+from cs336_kit.lab.show import show
 from cs336_kit.lab.train import train
 
 
@@ -44,7 +46,9 @@ def cs336() -> None:
 
 
 cs336.add_command(bench)
+cs336.add_command(debug)
 cs336.add_command(flow)
+cs336.add_command(show)
 cs336.add_command(train)
 
 

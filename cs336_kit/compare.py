@@ -1,6 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -56,15 +56,20 @@ def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float,
 
 def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str) -> None:
     """Fail unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
-    if not isinstance(answer, Tensor):
-        hint = ": is a `return` missing?" if answer is None else ""
-        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}")
-    if answer.shape != expected.shape:
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(expected.shape)}", answer)
+    check_shape(answer, expected.shape, what)
     if answer.dtype != dtype:
         raise WrongAnswer(
             f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", answer
         )
+
+
+def check_shape(answer: Any, shape: Sequence[int], what: str = "answer") -> None:
+    """Fail unless `answer` is a tensor of this shape."""
+    if not isinstance(answer, Tensor):
+        hint = ": is a `return` missing?" if answer is None else ""
+        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}")
+    if answer.shape != tuple(shape):
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", answer)
 
 
 def article(name: str) -> str:

@@ -62,17 +62,12 @@ class Evidence:
     raised: bool = False
 
     @cached_property
-    def wrong(self) -> dict[str, Outcomes]:
-        """What known mistakes give on the case, read once."""
-        return self.case.wrong()
-
-    @cached_property
     def contradicts(self) -> frozenset[str]:
         """The mistakes that would have failed this test, which passed."""
         if not self.passed:
             return frozenset()
         checks = set(self.case.checks)
-        return frozenset(mistake for mistake, outcomes in self.wrong.items() if outcomes.keys() & checks)
+        return frozenset(mistake for mistake, outcomes in self.case.wrong().items() if outcomes.keys() & checks)
 
 
 def load_mistakes(fixtures: Path) -> dict[str, Mistake]:
@@ -117,7 +112,7 @@ def explain(problem: Sequence[Evidence], everything: Iterable[Evidence]) -> list
         problem: what the tests of the problem say.
         everything: what all tests say, of every problem.
     """
-    failed = [evidence for evidence in problem if not evidence.passed and evidence.wrong]
+    failed = [evidence for evidence in problem if not evidence.passed and evidence.case.wrong()]
     answers = [evidence for evidence in failed if not evidence.raised]
     if not failed or (not answers and len(failed) == len(problem)):
         return []  # errors alone, everywhere: the errors say it better

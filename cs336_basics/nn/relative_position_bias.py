@@ -20,8 +20,8 @@ class RelativePositionBias(nn.Module):
         ValueError: `max_distance` is negative.
 
     Source:
-        Raffel et al., Exploring the Limits of Transfer Learning (2020), section 2.1, for a scalar for each head; Shaw et
-        al., Self-Attention with Relative Position Representations (2018), section 3.2, for the clipping.
+        Raffel et al., Exploring the Limits of Transfer Learning (2020), section 2.1, for a scalar for each head; Shaw
+        et al., Self-Attention with Relative Position Representations (2018), section 3.2, for the clipping.
     """
 
     def __init__(self, num_heads: int, max_distance: int) -> None:
@@ -45,8 +45,8 @@ def with_bias(
 ) -> tuple[Float[Tensor, "... queries width"], Float[Tensor, "... keys width"]]:
     r"""Queries and keys whose attention scores are Q Kᵀ / √d_k + bias, for any attention to use.
 
-    A bias is a dot product too. Query i gets a 1 in the i-th of as many further features as there are queries, and key j
-    gets bias[i, j] there. Attention then divides by the root of the new width, d_k + queries; the factors here undo it.
+    A bias is a dot product too. Query i gets a 1 in the i-th of as many further features as there are queries, and key
+    j gets bias[i, j] there. Attention then divides by the root of the new width, d_k + queries; the factors undo it.
 
     Args:
         Q: queries.

@@ -178,6 +178,6 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
             writer.writeheader()
-            writer.writerows(map(asdict, rows))
+            writer.writerows(asdict(row) for row in rows)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}; name another file") from None

@@ -99,5 +99,7 @@ def load_classifier(path: Path, make: Callable[..., Any]) -> Classifier:
         raise
     except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
         what = str(error).splitlines()[-1].strip()
-        raise BadInput(f"{path} does not fit attention_classifier ({what}); train it again with `cs336 train`") from None
+        raise BadInput(
+            f"{path} does not fit attention_classifier ({what}); train it again with `cs336 train`"
+        ) from None
     return Classifier(module.eval(), sizes, vocabulary, labels)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from torch import Tensor
 
-    from cs336_kit.lab.gradient_flow import Saturation
+    from cs336_kit.lab.gradient_flow import Attention, Saturation
 
 WIDTHS = (1, 4, 16, 64, 256, 1024)
 NOTHING = 1e-6  # what rounding leaves of a gradient that is 0
@@ -33,8 +33,8 @@ class Flow:
 
     mask: str
     visible: "Tensor"
-    norms: "tuple[dict[str, Tensor], dict[str, Tensor]]"
-    saturation: "dict[int, tuple[Saturation, Saturation]]"
+    norms: "list[dict[str, Tensor]]"
+    saturation: "dict[int, list[Saturation]]"
 
 
 @click.command()
@@ -66,7 +66,7 @@ def flow(length: int, d_k: int, mask: str, seed: int, output: Path | None) -> No
         click.echo(f"\n{output} is written")
 
 
-def _measure(attention, length: int, d_k: int, mask: str, seed: int) -> Flow:
+def _measure(attention: "Attention", length: int, d_k: int, mask: str, seed: int) -> Flow:
     import torch
 
     from cs336_kit.lab.gradient_flow import gradient_norms, saturation
@@ -76,10 +76,9 @@ def _measure(attention, length: int, d_k: int, mask: str, seed: int) -> Flow:
         visible = visible.tril()
     else:
         visible[:, -(length // 4 or 1) :] = False
-    norms = tuple(gradient_norms(attention, length, d_k, m, seed) for m in (None, visible))
+    norms = [gradient_norms(attention, length, d_k, m, seed) for m in (None, visible)]
     by_width = {
-        width: tuple(saturation(attention, length, width, scaled, seed) for scaled in (True, False))
-        for width in WIDTHS
+        width: [saturation(attention, length, width, scaled, seed) for scaled in (True, False)] for width in WIDTHS
     }
     return Flow(mask, visible, norms, by_width)
 
@@ -103,7 +102,8 @@ def _cut(measured: Flow) -> Iterator[str]:
     """What the mask does, in words."""
     visible, (_, masked) = measured.visible, measured.norms
     hidden = int((~visible).sum())
-    yield f"The {measured.mask} mask hides {hidden} of {visible.numel()} pairs of a query and a key ({hidden / visible.numel():.0%})."
+    share = f"{hidden} of {visible.numel()} pairs of a query and a key ({hidden / visible.numel():.0%})"
+    yield f"The {measured.mask} mask hides {share}."
     for name, why in (
         ("Q", "where one key is left, its weight is 1 whatever its score is"),
         ("K", "no query sees these keys, or a query that sees only one key"),

@@ -13,9 +13,7 @@ def write_figure(path: Path, measured: Flow) -> None:
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     (plain, masked), (weights, gradients) = figure.subplots(2, 2)
     masked.sharey(plain)
-    for axes, by_name, title in zip(
-        (plain, masked), measured.norms, ("no mask", f"{measured.mask} mask"), strict=True
-    ):
+    for axes, by_name, title in zip((plain, masked), measured.norms, ("no mask", f"{measured.mask} mask"), strict=True):
         for name, marker in zip("QKV", "os^", strict=True):
             axes.plot(by_name[name].numpy(), marker=marker, label=f"gradient of {name}")
         axes.set(title=title, xlabel="position")

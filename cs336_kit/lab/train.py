@@ -96,10 +96,11 @@ def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str, 
             with torch.no_grad():
                 weights = classifier.module.attention_weights(*classifier.encode([watched]))[0]
             frames.append((progress, weights))
-    right = round(progress.accuracy * len(split.held_out))
+    accuracy = frames[-1][0].accuracy
+    right = round(accuracy * len(split.held_out))
     frequent = max(sum(row.label == label for row in split.held_out) for label in split.labels)
     click.echo(
-        f"Held-out accuracy {progress.accuracy:.1%}: {right} of {len(split.held_out)} texts "
+        f"Held-out accuracy {accuracy:.1%}: {right} of {len(split.held_out)} texts "
         f"(the most frequent label alone: {frequent / len(split.held_out):.1%})"
     )
     return frames

@@ -52,6 +52,12 @@ HIDDEN: list[CaseSpec] = [
             "3d-padding": attention(5, queries=3, keys=11, mask="padding"),
             "3d-square": attention(6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
             "3d-large-logits": attention(3, queries=7, keys=11, mask="random", scale=3e4),
+            "3d-queries-far-apart": attention(
+                3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=2e4, dtype=torch.float64
+            ),
+            "3d-queries-very-far-apart": attention(
+                3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=3e10, dtype=torch.float64
+            ),
             "3d-one-dimension": attention(3, d_k=1, d_v=1, mask="random"),
             "3d-float16": attention(3, queries=7, keys=101, mask="random", dtype=torch.float16),
             "3d-bfloat16": attention(3, queries=7, keys=101, mask="random", dtype=torch.bfloat16),

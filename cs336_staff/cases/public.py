@@ -61,6 +61,7 @@ PUBLIC: list[CaseSpec] = [
             "3d-square-causal": attention(4, queries=4, keys=4, d_k=4, d_v=4, mask="causal"),
             "3d-large-logits": attention(2, mask="random", scale=1e4),
             "3d-queries-far-apart": attention(2, mask="random", shift=1e4, dtype=torch.float64),
+            "3d-queries-very-far-apart": attention(2, mask="random", shift=1e10, dtype=torch.float64),
             "3d-one-token": attention(2, queries=1, keys=1),
             "3d-in-float16": attention(2, mask="random", dtype=torch.float16),
             "3d-in-bfloat16": attention(2, mask="random", dtype=torch.bfloat16),

@@ -17,8 +17,10 @@ from cs336_staff.grading import batch, sandbox, show
 from cs336_staff.grading.plan import SuiteError
 from cs336_staff.grading.sandbox import Layer, SandboxError
 from cs336_staff.grading.suite import Suite, with_suite
+from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
 
 FAULTS = 3
+COMMONEST = 10  # misconceptions that are printed; the file has all
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def grade(
                 console.print(show.board(graded[0], suite.problems))
             else:
                 console.print(show.boards(graded, suite.problems))
-            _write_class(console, gradebook, list(suite.problems), out, course)
+            _write_class(console, gradebook, suite, out, course)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
         for fault in done.faults:
             console.print(Text(f"NOT GRADED, by no fault of the submission: {fault.submission}: {fault.reason}", "red"))
@@ -74,13 +76,17 @@ def _say_layer(console: Console, box: sandbox.Sandbox) -> None:
         console.print(Text(f"  {note}", "yellow"))
 
 
-def _write_class(console: Console, gradebook: Gradebook, problems: list[str], out: Path, course: Class) -> None:
+def _write_class(console: Console, gradebook: Gradebook, suite: Suite, out: Path, course: Class) -> None:
     groups = read_groups(course.groups) if course.groups else None
     found = grades(gradebook, course.attempt, groups)
-    write_grades(out / "grades.csv", found, problems, course.due)
+    write_grades(out / "grades.csv", found, list(suite.problems), course.due)
     if course.roster:
         without, strangers = write_canvas(out / "canvas.csv", course.roster, found, course.column)
         for name in without:
             console.print(Text(f"In the roster, without a grade: {name}", "yellow"))
         for name in strangers:
             console.print(Text(f"Graded, not in the roster: {name}", "yellow"))
+    counts = count_mistakes(found)
+    write_mistakes(out / FILE_NAME, counts, suite.known)
+    if counts and len(found) > 1:
+        console.print(mistakes_table(counts, suite.known, COMMONEST))

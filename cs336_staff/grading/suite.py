@@ -64,6 +64,7 @@ class Suite:
         sha256: of everything that a verdict depends on besides the submission.
         seed: of the release, where the hidden inputs come from.
         items: pytest's own of each planned test, by name.
+        cases: the stored case that it runs on, if it does.
         adapters: the module that the tests call.
     """
 
@@ -83,6 +84,8 @@ class Suite:
         items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
         self.items = {item.name: item for item in items}
+        # Read here, once, and not in every fork.
+        self.cases = {item.name: _case(item) for item in items if "case" in item.fixturenames}
         for item in items:
             if (called := getattr(item.module, "adapters", None)) is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
@@ -90,14 +93,13 @@ class Suite:
                 examples()  # drawn here, once, and not in every fork
             if not {"case", "request"}.issuperset(item.fixturenames):
                 raise SuiteError(f"{item.nodeid} uses {', '.join(item.fixturenames)}, expected no fixture but `case`")
-            _case(item)  # read here, once, and not in every fork
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
         """A verdict for each of `tests`, which are some of the planned ones."""
         self.adapters.worker = worker
         for test in tests:
-            item = self.items[test.name]
-            yield test, run(item, _case(item), test.hidden, worker.submission)
+            case = self.cases.get(test.name)
+            yield test, run(self.items[test.name], case and case.copy(), test.hidden, worker.submission)
 
     def named(self) -> dict[str, Named]:
         """For tests that failed, by name: the known mistakes that explain them, once all tests have run."""
@@ -162,9 +164,8 @@ class _Session:
         return True
 
 
-def _case(item: pytest.Function) -> Case | None:
-    """The stored case that the test runs on, with tensors of its own."""
-    return load_case(fixtures_of(item), str(item.callspec.params["case"])) if "case" in item.fixturenames else None
+def _case(item: pytest.Function) -> Case:
+    return load_case(fixtures_of(item), str(item.callspec.params["case"]))
 
 
 def _is_hidden(item: pytest.Item) -> bool:
@@ -172,9 +173,11 @@ def _is_hidden(item: pytest.Item) -> bool:
 
 
 def _sha256(root: Path) -> str:
-    """Of the tests, their cases, the points, and all code that compares or keeps apart; and of torch's version."""
+    """Of the tests, their cases, the points, all code that compares, names or keeps apart, and torch's version."""
     staff = HIDDEN.parent
-    code = [path for folder in ("cases", "grading", "worker") for path in (staff / folder).glob("*.py")]
+    code = [
+        path for folder in ("cases", "grading", "misconceptions", "worker") for path in (staff / folder).glob("*.py")
+    ]
     files = [root / "assignment.toml", *code, *staff.glob("*.py")]
     for folder in (root / "tests", root / "fixtures", root / "cs336_kit", HIDDEN):
         files += [path for path in folder.rglob("*") if path.suffix in {".py", ".toml", ".safetensors"}]

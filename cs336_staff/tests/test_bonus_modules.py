@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -29,6 +30,12 @@ def mask_of(*shape: int, seed: int = 0) -> Tensor:
 
 def assert_close(answer: Tensor, right: Tensor, within: float) -> None:
     torch.testing.assert_close(answer, right, rtol=0, atol=within)
+
+
+def gradient_of(x: Tensor | None) -> Tensor:
+    assert x is not None
+    assert x.grad is not None
+    return x.grad
 
 
 # ScaledDotProductAttention
@@ -141,18 +148,18 @@ def test_five_queries_on_seven_keys_next_to_torch(seed: int, bias: bool, kind: s
 
     cotangent = drawn(2, 5, 12, dtype=torch.float32, seed=seed)
     answer.backward(cotangent)
-    gradients = [x.grad for x in sequences]
+    gradients = [gradient_of(x) for x in sequences]
     for x in sequences:
         x.grad = None
     right.backward(cotangent)
     for x, gradient in zip(sequences, gradients, strict=True):
-        assert_close(gradient, x.grad, 1e-4)
-    of_weights = torch.cat([projection.weight.grad for projection in (ours.q_proj, ours.k_proj, ours.v_proj)])
-    assert_close(of_weights, theirs.in_proj_weight.grad, 1e-4)
-    assert_close(ours.output_proj.weight.grad, theirs.out_proj.weight.grad, 1e-4)
+        assert_close(gradient, gradient_of(x), 1e-4)
+    of_weights = torch.cat([gradient_of(projection.weight) for projection in (ours.q_proj, ours.k_proj, ours.v_proj)])
+    assert_close(of_weights, gradient_of(theirs.in_proj_weight), 1e-4)
+    assert_close(gradient_of(ours.output_proj.weight), gradient_of(theirs.out_proj.weight), 1e-4)
     if bias:
-        of_biases = torch.cat((theirs.in_proj_bias.grad, theirs.out_proj.bias.grad)).view(4, 12)
-        assert_close(ours.biases.grad, of_biases, 1e-4)
+        of_biases = torch.cat((gradient_of(theirs.in_proj_bias), gradient_of(theirs.out_proj.bias))).view(4, 12)
+        assert_close(gradient_of(ours.biases), of_biases, 1e-4)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -171,7 +178,7 @@ def test_weights_come_back_from_torch_as_they_went(bias: bool) -> None:
 
 
 @pytest.mark.parametrize("options", [{"kdim": 8}, {"vdim": 8}, {"add_bias_kv": True}, {"add_zero_attn": True}])
-def test_a_module_of_torch_that_does_more_is_refused(options: dict[str, int]) -> None:
+def test_a_module_of_torch_that_does_more_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="without kdim, vdim, add_bias_kv and add_zero_attn"):
         from_torch(nn.MultiheadAttention(12, 3, **options))
 
@@ -211,6 +218,7 @@ def test_a_sequence_that_is_all_padding_gives_the_bias_and_no_nan() -> None:
     attention = from_torch(pytorchs(True, 0))
     x, y = drawn(2, 5, 12, dtype=torch.float32).requires_grad_(), drawn(2, 7, 12, dtype=torch.float32)
     answer = attention(x, y, y, torch.tensor([[False], [True]]).expand(2, 7))
+    assert attention.biases is not None
     torch.testing.assert_close(answer[0], attention.biases[3].expand(5, 12))
     answer.square().sum().backward()
     assert x.grad is not None

@@ -203,6 +203,20 @@ def test_a_hidden_failure_shows_shapes_and_no_values(graded):
     assert "got " not in hidden
 
 
+def test_a_drawn_failure_has_a_name_too(graded):
+    outputs = {t["extra_data"]["test"]: t["output"] for t in graded.results("wrong-dim")["tests"]}
+    name = "You normalised dimension 0 whatever `dim` says."
+    assert outputs["test_softmax_of_any_shape"].startswith(name)
+    assert outputs["test_softmax_ignores_a_constant"].startswith(name)
+
+
+def test_the_known_mistakes_of_the_class_are_counted(graded):
+    with (graded.out / "misconceptions.csv").open(newline="") as file:
+        counts = {row["misconception"]: row["submissions"] for row in csv.DictReader(file)}
+    assert counts["softmax-first-dim"] == "1"
+    assert "Misconceptions, the commonest first" in graded.printed
+
+
 def test_a_refused_archive_gets_no_points_and_the_reason(graded):
     results = graded.results("bomb_b_")
     assert results["score"] == 0

@@ -44,7 +44,7 @@ def test_the_tables_and_what_the_mask_cuts_in_words(lab: Lab) -> None:
     result = lab("flow", "--length", "4")
     assert result.exit_code == 0
     rows = [line.split() for line in result.output.splitlines()]
-    assert [row[4] for row in rows if row[:1] in (["0"], ["1"], ["2"], ["3"])][0] == "0.000"
+    assert next(row[4] for row in rows if row[:1] == ["0"]) == "0.000"
     assert "The causal mask hides 6 of 16 pairs of a query and a key (38%)." in result.output
     words = " ".join(result.output.split())
     assert "No gradient reaches Q at 0: where one key is left, its weight is 1 whatever its score is." in words
@@ -82,6 +82,8 @@ def test_a_figure_that_cannot_be_written(lab: Lab, tmp_path: Path, output: str, 
 
 
 def test_attention_that_is_not_written(lab: Lab) -> None:
-    result = lab("flow", adapters="def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n")
+    result = lab(
+        "flow", adapters="def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n"
+    )
     assert result.exit_code == 1
     assert result.output.startswith("Error: not implemented yet: write run_scaled_dot_product_attention in adapters.py")

@@ -138,7 +138,11 @@ def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
         ("text,label\n?!,2\n", (), "rows.csv, line 2: no word in the column text; write one or take the line out"),
         ("text,label\na\n", (), "rows.csv, line 2: nothing in the column label; write one or take the line out"),
         ("text,label,split\na,b,test\n", (), "rows.csv, line 2: expected train or held-out in the column split"),
-        ("text,label\na,b\nc,d\n", (), "rows.csv has too few rows: expected two labels to learn, and at least one row to"),
+        (
+            "text,label\na,b\nc,d\n",
+            (),
+            "rows.csv has too few rows: expected two labels to learn, and at least one row to",
+        ),
         (b"text,label\n\xff,b\n", (), "rows.csv is no table in UTF-8"),
         (ROWS, ("-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
         (ROWS, ("-o", "no/model.safetensors"), "there is no folder no; make it, or name another file than no/model"),
@@ -147,7 +151,9 @@ def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
         (ROWS, ("--sentence", "?", "--animate", "a.gif"), "the sentence has no word; write one"),
     ],
 )
-def test_bad_input(lab: Lab, tmp_path: Path, content: str | bytes | None, options: tuple[str, ...], message: str) -> None:
+def test_bad_input(
+    lab: Lab, tmp_path: Path, content: str | bytes | None, options: tuple[str, ...], message: str
+) -> None:
     if content is not None:
         (tmp_path / "rows.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     (tmp_path / "classifier.safetensors").write_text("what was there")
