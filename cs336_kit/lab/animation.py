@@ -14,7 +14,7 @@ from cs336_kit.lab.training import Progress
 MILLISECONDS = 200
 LAST_MILLISECONDS = 3000
 DOTS_PER_INCH = 80
-COLOURS = 256
+COLOURS = 128
 
 
 # How things stood after an epoch, and the weights then: (head, query, key).
@@ -37,12 +37,12 @@ def _drawn(words: Sequence[str], progress: Progress, by_head: Float[Tensor, "hea
     grid = figure.subplots(1, heads, sharey=True, squeeze=False)[0]
     places = range(len(words))
     for head, (axes, weights) in enumerate(zip(grid, by_head, strict=True)):
-        image = axes.imshow(weights.numpy(), vmin=0.0, vmax=1.0, cmap="Blues")
+        axes.imshow(weights.numpy(), vmin=0.0, vmax=1.0, cmap="Blues")
         axes.set(title=f"head {head}", xlabel="key")
         axes.set_xticks(places, words, rotation=90, parse_math=False)
         axes.set_yticks(places, words, parse_math=False)
     grid[0].set_ylabel("query")
-    figure.colorbar(image, ax=list(grid), label="weight", shrink=0.8)
+    figure.colorbar(grid[0].images[0], ax=list(grid), label="weight", shrink=0.8)
     figure.suptitle(f"epoch {progress.epoch:2}: {progress.accuracy:4.0%} of the held-out texts right")
     file = io.BytesIO()
     figure.savefig(file, format="png")
