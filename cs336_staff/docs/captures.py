@@ -1,7 +1,7 @@
-"""The pictures in the README and the docs: what the commands print, in colour, as SVG, and one page, as PNG.
+"""The pictures in the README and the docs: what the commands print, in colour, as SVG, and what they draw.
 
 `uv run python -m cs336_staff.docs.captures` draws them; with `--check` it fails when a command no longer prints what
-its picture shows. The page is not compared, as fonts differ between machines.
+its picture shows. What they draw is not compared, as fonts differ between machines.
 """
 
 import os
@@ -111,6 +111,13 @@ def draw_page(path: Path) -> None:
             page.screenshot(path=path, clip={"x": 0, "y": 0, "width": 820, "height": height})
 
 
+def draw_figures(folder: Path) -> None:
+    """What `cs336 flow` and `cs336 train` draw."""
+    student = Student(folder)
+    student.run("cs336_kit", "flow", "-o", str(PICTURES / "flow.png"))
+    student.run("cs336_kit", "train", "--animate", str(PICTURES / "train.gif"))
+
+
 def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
     console = Console(width=COLUMNS, record=True, file=StringIO())
@@ -132,6 +139,8 @@ def main() -> None:
             sys.exit(f"{path} is not what the command prints now; draw it again: python -m cs336_staff.docs.captures")
     if not check:
         draw_page(PICTURES / "show-page.png")
+        with tempfile.TemporaryDirectory() as folder:
+            draw_figures(Path(folder))
 
 
 def _wordings(svg: str) -> str:
