@@ -26,7 +26,7 @@ CREATE TABLE grading (
     UNIQUE (submission, content, suite)
 );
 CREATE TABLE verdict (
-    grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE,
+    grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE ON UPDATE CASCADE,
     number INTEGER NOT NULL,
     name TEXT NOT NULL,
     problem TEXT NOT NULL,
@@ -181,6 +181,16 @@ class Gradebook:
         """The grading of this content by this suite, if there is one."""
         found = self._select("submission = ? AND content = ? AND suite = ?", (submission, content, suite))
         return next(found, None)
+
+    def make_latest(self, grading: Grading) -> None:
+        """Let a grading that is there be the last one: a student may hand in again what was handed in before."""
+        key = (grading.submission, grading.content, grading.suite, grading.submission)
+        with self._transaction() as execute:
+            execute(
+                "UPDATE grading SET id = 1 + (SELECT max(id) FROM grading) WHERE submission = ? AND content = ? "
+                "AND suite = ? AND id < (SELECT max(id) FROM grading WHERE submission = ?)",
+                key,
+            )
 
     def latest(self, texts: bool = True) -> Iterator[Grading]:
         """The last grading of every submission, by name.

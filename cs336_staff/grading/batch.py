@@ -167,6 +167,7 @@ class _Batch:
         attempt = _Attempt(name, path, content, number, started, clock)
         if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
             self.progress.already += 1
+            self.gradebook.make_latest(grading)
             self._report(grading)
         elif isinstance(submission, Refused):
             message = f"not run: {submission}"

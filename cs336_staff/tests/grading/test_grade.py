@@ -39,9 +39,11 @@ SUBMISSIONS = {
     "    scores = Q @ K.mT / Q.shape[-1] ** 0.5\n"
     "    hidden = torch.zeros_like(scores) if mask is None else torch.where(mask, 0.0, -torch.inf)\n"
     "    return run_softmax(scores + hidden, -1).nan_to_num(0.0) @ V",
-    "behaves-at-first": "calls = []\nright_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
-    "    calls.append(0)\n    function = right_softmax if len(calls) < 9 else getattr(torch, 'soft' + 'max')\n"
-    "    return function(in_features, dim)",
+    "behaves-at-first": "calls = []\nright_attention = run_scaled_dot_product_attention\n"
+    "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    calls.append(0)\n"
+    "    return (right_attention if len(calls) < 9 else by_torch)(Q, K, V, mask)\n"
+    "def by_torch(Q, K, V, mask):\n"
+    "    getattr(torch, 'soft' + 'max')(Q, -1)\n    return right_attention(Q, K, V, mask)",
     "unseen": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
     "    return torch.softmax(in_features, dim) if dim > 90 else right_softmax(in_features, dim)",
     "training": "def train(x):\n    return torch.softmax(x, 0)",
@@ -198,7 +200,7 @@ def test_a_violation_is_charged_to_every_problem_that_reaches_it(graded):
 
 
 def test_what_only_later_calls_do_is_seen(graded):
-    assert violations(graded, "behaves-at-first") == {"softmax"}
+    assert violations(graded, "behaves-at-first") == {"scaled_dot_product_attention"}
 
 
 def test_what_is_only_read_in_the_source_of_a_graded_function_counts(graded):
@@ -206,7 +208,7 @@ def test_what_is_only_read_in_the_source_of_a_graded_function_counts(graded):
 
 
 def test_a_forbidden_function_that_no_graded_call_reaches_is_a_remark_for_staff(graded):
-    assert graded.results("training")["score"] == 15
+    assert graded.results("training")["score"] == 15 + BONUS
     remark = "no graded call reaches torch.softmax in adapters.py:"
     assert f"remark: training: {remark}" in graded.printed
     assert remark in graded.grades()["training"]["notes"]
@@ -225,18 +227,18 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     for arguments in (("linear", "--because", "agreed in week 2"), ("--because", "agreed in week 2")):
         finished = overrule("forbidden", *arguments, "--out", out)
         assert finished.exit_code == 0, finished.output
-        assert "forbidden: 15.0 of 15 points, " in finished.output
-    assert copy.results("forbidden")["score"] == 15
+        assert f"forbidden: {15 + BONUS:.1f} of 15 points, " in finished.output
+    assert copy.results("forbidden")["score"] == 15 + BONUS
     assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
     assert copy.grades()["forbidden"] | {"notes": "linear overruled: agreed in week 2"} == copy.grades()["forbidden"]
     assert copy.grades()["shared"] == graded.grades()["shared"]
     # Graded again, by all means.
     finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
     assert finished.returncode == 0, finished.stderr
-    assert copy.results("forbidden")["score"] == 15
+    assert copy.results("forbidden")["score"] == 15 + BONUS
     finished = overrule("forbidden", "--undo", "--out", out)
-    assert "forbidden: 14.0 of 15 points, 15.0 before" in finished.output
-    assert copy.results("forbidden")["score"] == 14
+    assert f"forbidden: {14 + BONUS:.1f} of 15 points, {15 + BONUS:.1f} before" in finished.output
+    assert copy.results("forbidden")["score"] == 14 + BONUS
 
 
 def test_only_a_violation_can_be_overruled(graded, monkeypatch):
@@ -356,5 +358,5 @@ def test_submissions_of_one_name_get_names_of_their_own(graded):
     for path in same_names(graded.out.parent):
         name = f"{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
         assert f"{path} is reported as {name}" in graded.printed
-        assert graded.results(name)["score"] == 15
+        assert graded.results(name)["score"] == 15 + BONUS
     assert not (graded.out / "same").exists()

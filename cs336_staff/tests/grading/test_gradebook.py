@@ -55,6 +55,10 @@ def test_the_latest_content_counts(tmp_path):
         gradebook.add(GRADING)
         gradebook.add(newer)
         assert list(gradebook.latest()) == [newer]
+        gradebook.make_latest(GRADING)  # the first content is handed in again
+        assert list(gradebook.latest()) == [GRADING]
+        gradebook.make_latest(GRADING)
+        assert gradebook.find("ada", "f" * 64, "d" * 64) == newer
 
 
 def test_a_class_is_read_without_texts(tmp_path):
