@@ -14,7 +14,7 @@ from cs336_kit.lab.training import Progress
 MILLISECONDS = 200
 LAST_MILLISECONDS = 3000
 DOTS_PER_INCH = 80
-COLOURS = 128
+COLOURS = 256
 
 
 # How things stood after an epoch, and the weights then: (head, query, key).
