@@ -108,6 +108,57 @@ def run_multihead_self_attention_with_rope(
     # END SOLUTION
 
 
+def run_scaled_dot_product_attention_module(
+    Q: Float[Tensor, " ... queries d_k"],
+    K: Float[Tensor, " ... keys d_k"],
+    V: Float[Tensor, " ... keys d_v"],
+    mask: Bool[Tensor, " ... #queries #keys"] | None,
+    dropout: float,
+    training: bool,
+    seed: int,
+) -> tuple[Float[Tensor, " ... queries d_v"], Float[Tensor, " ... queries keys"]]:
+    """The output of your attention module, in training or not, and the weights that it was made with.
+
+    `seed` decides which weights are dropped.
+    """
+    # BEGIN SOLUTION
+    from cs336_basics.nn.attention_module import ScaledDotProductAttention
+
+    torch.manual_seed(seed)
+    return ScaledDotProductAttention(dropout).train(training)(Q, K, V, mask, return_weights=True)
+    # END SOLUTION
+
+
+def run_multihead_attention(
+    d_model: int,
+    num_heads: int,
+    q_proj_weight: Float[Tensor, " d_model d_model"],
+    k_proj_weight: Float[Tensor, " d_model d_model"],
+    v_proj_weight: Float[Tensor, " d_model d_model"],
+    o_proj_weight: Float[Tensor, " d_model d_model"],
+    query: Float[Tensor, " ... queries d_model"],
+    key: Float[Tensor, " ... keys d_model"],
+    value: Float[Tensor, " ... keys d_model"],
+    mask: Bool[Tensor, " ..."] | None = None,
+) -> Float[Tensor, " ... queries d_model"]:
+    """Your multi-head attention of `query` on `key` and `value`, with these weights and no bias.
+
+    `mask` is True where a query may attend to a key. With one dimension fewer than `query` it is a padding mask
+    (batch, keys); with as many, it is (batch, queries, keys); with one more, (batch, heads, queries, keys).
+    """
+    # BEGIN SOLUTION
+    from cs336_basics.nn.multihead_attention import MultiHeadAttention
+
+    weights = {
+        "q_proj.weight": q_proj_weight,
+        "k_proj.weight": k_proj_weight,
+        "v_proj.weight": v_proj_weight,
+        "output_proj.weight": o_proj_weight,
+    }
+    return functional_call(MultiHeadAttention(d_model, num_heads), weights, (query, key, value, mask))
+    # END SOLUTION
+
+
 def run_blockwise_attention(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],

@@ -23,7 +23,7 @@ def by_hand(case: Case, answer: Tensor) -> list[str]:
     nothing = max(1e-4, 16 * torch.finfo(case.dtype).eps)  # what rounding may leave of a weight
     if "dim" in case.inputs:
         return list(_slice(got.movedim(case.dim, -1), wrong.movedim(case.dim, -1), nothing))
-    if case.family == "attention":
+    if "V" in case.inputs:
         return list(_query(case, got, wrong, nothing))
     if case.family == "rope":
         return list(_pair(case, got, wrong))

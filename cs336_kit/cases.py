@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from cs336_kit.compare import WrongAnswer, compare
+from cs336_kit.compare import WrongAnswer, article, compare, compare_form
+from cs336_kit.dropout import check_dropout
 
 METADATA = "case"
+# What is expected beside the answer of an adapter that gives an output and the weights it was made with.
+WEIGHTS = "matrix of weights"
 
 # For each check of a case that a mistake fails, in the order of the checks, what the mistake gives there: a tensor, or
 # a word where the numbers differ from one program to the next ("raises", or one of `cs336_kit.relations.SIGNS`).
@@ -35,9 +38,10 @@ class Case:
         name: folder and file name, "attention/3d-causal".
         inputs: what the adapter is called with.
         cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
-        expected: the right answers in float64: "answer", and "gradient of Q" and so on where gradients are stored.
+        expected: the right answers in float64: "answer", `WEIGHTS` if the adapter gives them too, and "gradient of Q"
+            and so on where gradients are stored; where weights are dropped at random, what is right without that.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
-        wrong: reads what known mistakes give, by the id of the mistake; those that pass every check are left out.
+        wrong: reads, once, what known mistakes give, by their ids; those that pass every check are left out.
         checks: the checks made so far; when one fails, the last.
     """
 
@@ -51,7 +55,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        """What the case is about: "softmax", "attention", "linear", "rope" or "multihead"."""
+        """What the case is about: "softmax", "attention", "linear", "rope", "multihead" or a bonus problem's id."""
         return self.name.partition("/")[0].partition("-")[0]
 
     def __getattr__(self, name: str) -> Any:
@@ -60,9 +64,40 @@ class Case:
         except KeyError:
             raise AttributeError(f"the case {self.name} has no input {name}, it has {', '.join(self.inputs)}") from None
 
+    def copy(self) -> "Case":
+        """The same case, with tensors and checks of its own."""
+        return replace(self, inputs={key: x.clone() if isinstance(x, Tensor) else x for key, x in self.inputs.items()})
+
     def check(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless `answer` is the right one."""
-        self._compare(answer, "answer", self.dtype)
+        """Fail, with what is wrong, unless `answer` is the right one.
+
+        Where the case drops weights at random, it may be any of the right ones.
+        """
+        parts = self.parts(answer)
+        for what, part in parts.items():
+            if self.drops:
+                self.checks.append(what)
+                compare_form(part, self.expected[what], self.dtype, what)
+            else:
+                self._compare(part, what, self.dtype)
+        if self.drops:
+            self.checks.append("dropout")
+            right, tolerance = self.expected[WEIGHTS], self.tolerance[WEIGHTS]
+            check_dropout(parts["answer"], parts[WEIGHTS], right, self.V, self.inputs["dropout"], tolerance)
+
+    def parts(self, answer: Any) -> dict[str, Any]:
+        """What an adapter gave, under the names in `expected`: the answer, and the weights where they are stored.
+
+        Raises:
+            WrongAnswer: the weights are stored, and what came is no pair.
+        """
+        if WEIGHTS not in self.expected:
+            return {"answer": answer}
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            self.checks.append("answer")
+            came = article(type(answer).__name__)
+            raise WrongAnswer(f"the answer is {came}, expected a pair: the output and the weights", "no pair")
+        return {"answer": answer[0], WEIGHTS: answer[1]}
 
     def check_gradients(self, answer: Any) -> None:
         """Fail, with what is wrong, unless the gradients of `answer` with respect to the inputs are right.
@@ -71,6 +106,7 @@ class Case:
         """
         leaves = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor) and x.requires_grad}
         self.check(answer)
+        answer = self.parts(answer)["answer"]
         self.checks.append("gradients")
         if not answer.requires_grad:
             raise WrongAnswer(
@@ -107,6 +143,11 @@ class Case:
         return [name for name in self.inputs if f"gradient of {name}" in self.expected]
 
     @property
+    def drops(self) -> bool:
+        """Whether the call drops weights at random."""
+        return bool(self.inputs.get("training") and self.inputs["dropout"])
+
+    @property
     def dtype(self) -> torch.dtype:
         """The dtype of the inputs, which answers should have too."""
         return next(x.dtype for x in self.inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
@@ -137,7 +178,7 @@ def load_case(fixtures: Path, name: str) -> Case:
             cotangent=tensors.get("cotangent"),
             expected={key.removeprefix("expected/"): x for key, x in tensors.items() if key.startswith("expected/")},
             tolerance=metadata["tolerance"],
-            wrong=partial(load_wrong, fixtures, name),
+            wrong=cache(partial(load_wrong, fixtures, name)),
         )
 
 
@@ -154,7 +195,14 @@ def load_wrong(fixtures: Path, name: str) -> dict[str, Outcomes]:
             outcomes.setdefault(mistake, {})[check[0] if check else "answer"] = x
         for mistake, signs in metadata["signs"].items():
             outcomes.setdefault(mistake, {}).update(signs)
-        order = ["answer", "gradients", *(f"gradient of {name}" for name in metadata["order"]), "inputs"]
+        order = [
+            "answer",
+            WEIGHTS,
+            "dropout",
+            "gradients",
+            *(f"gradient of {name}" for name in metadata["order"]),
+            "inputs",
+        ]
         return {
             mistake: {check: found[check] for check in order if check in found} for mistake, found in outcomes.items()
         }

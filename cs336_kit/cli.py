@@ -12,6 +12,8 @@ from rich.console import Console
 from cs336_kit.archive import ArchiveError
 from cs336_kit.assignment import AssignmentError, Problem, find_root, load_problems
 from cs336_kit.board import Verdict, render, score
+from cs336_kit.lab.debug import debug
+from cs336_kit.lab.show import show
 
 
 class Commands(click.Group):
@@ -37,7 +39,11 @@ class Commands(click.Group):
 @click.group(cls=Commands)
 @click.version_option(package_name="cs336_basics")
 def cs336() -> None:
-    """The attention assignment: check your work."""
+    """The attention assignment: check your work, and look at attention."""
+
+
+cs336.add_command(debug)
+cs336.add_command(show)
 
 
 @cs336.command()

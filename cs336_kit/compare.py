@@ -1,6 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,16 +33,7 @@ def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float,
         WrongAnswer: with the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
             wrong numbers (the largest error, where it is, and how many times the tolerance).
     """
-    if not isinstance(answer, Tensor):
-        hint = ": is a `return` missing?" if answer is None else ""
-        raise WrongAnswer(f"the {what} is {_article(type(answer).__name__)}, expected a tensor{hint}")
-    if answer.shape != expected.shape:
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(expected.shape)}", answer)
-    if answer.dtype != dtype:
-        raise WrongAnswer(
-            f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", answer
-        )
-
+    compare_form(answer, expected, dtype, what)
     wide = answer.detach().double()
     bad = ~wide.isfinite()
     if bad.any():
@@ -63,6 +54,28 @@ def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float,
         raise WrongAnswer("\n".join(lines), answer)
 
 
+def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str) -> None:
+    """Fail unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
+    check_shape(answer, expected.shape, what)
+    if answer.dtype != dtype:
+        raise WrongAnswer(
+            f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", answer
+        )
+
+
+def check_shape(answer: Any, shape: Sequence[int], what: str = "answer") -> None:
+    """Fail unless `answer` is a tensor of this shape."""
+    if not isinstance(answer, Tensor):
+        hint = ": is a `return` missing?" if answer is None else ""
+        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}")
+    if answer.shape != tuple(shape):
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", answer)
+
+
+def article(name: str) -> str:
+    return "None" if name == "NoneType" else f"a {name}"
+
+
 def _places(wrong: Tensor) -> Iterator[str]:
     """For each axis along which some indices are right throughout: those that are not."""
     for axis, size in enumerate(wrong.shape):
@@ -80,7 +93,3 @@ def _index(x: Tensor) -> list[int]:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _article(name: str) -> str:
-    return "None" if name == "NoneType" else f"a {name}"

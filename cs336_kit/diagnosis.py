@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cs336_kit.cases import Case, Outcomes
 from cs336_kit.compare import WrongAnswer
-from cs336_kit.relations import relations
+from cs336_kit.relations import mask_of_rows, relations
 
 MISTAKES_FILE = "misconceptions.json"
 
@@ -62,17 +62,12 @@ class Evidence:
     raised: bool = False
 
     @cached_property
-    def wrong(self) -> dict[str, Outcomes]:
-        """What known mistakes give on the case, read once."""
-        return self.case.wrong()
-
-    @cached_property
     def contradicts(self) -> frozenset[str]:
         """The mistakes that would have failed this test, which passed."""
         if not self.passed:
             return frozenset()
         checks = set(self.case.checks)
-        return frozenset(mistake for mistake, outcomes in self.wrong.items() if outcomes.keys() & checks)
+        return frozenset(mistake for mistake, outcomes in self.case.wrong().items() if outcomes.keys() & checks)
 
 
 def load_mistakes(fixtures: Path) -> dict[str, Mistake]:
@@ -101,7 +96,7 @@ def look(case: Case, error: BaseException | None) -> Evidence:
         for mistake, outcomes in case.wrong().items()
         if _fails_first(outcomes, check)
         and isinstance(stored := outcomes[check], Tensor)
-        and _same(error.outcome, stored, expected, tolerance, inputs.get("mask"))
+        and _same(error.outcome, stored, expected, tolerance, mask_of_rows(inputs))
     }
     fits.update(*(_same_word(case, check, sign) for sign in found))
     return Evidence(case, passed=False, fits=frozenset(fits), relations=tuple(found.values()))
@@ -117,7 +112,7 @@ def explain(problem: Sequence[Evidence], everything: Iterable[Evidence]) -> list
         problem: what the tests of the problem say.
         everything: what all tests say, of every problem.
     """
-    failed = [evidence for evidence in problem if not evidence.passed and evidence.wrong]
+    failed = [evidence for evidence in problem if not evidence.passed and evidence.case.wrong()]
     answers = [evidence for evidence in failed if not evidence.raised]
     if not failed or (not answers and len(failed) == len(problem)):
         return []  # errors alone, everywhere: the errors say it better

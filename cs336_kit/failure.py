@@ -11,13 +11,13 @@ from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 from torch import Tensor
 
+from cs336_kit.assignment import is_students
 from cs336_kit.by_hand import by_hand
 from cs336_kit.cases import Case, CaseError
 from cs336_kit.compare import WrongAnswer
 from cs336_kit.diagnosis import Evidence, Mistake
 from cs336_kit.wiring import in_plain_words
 
-NOT_THE_STUDENTS = ("tests", "cs336_kit", ".venv")
 WIDTH = 78
 # More mistakes than this fit because the case is small, not because anything is known.
 MOST_MISTAKES = 3
@@ -101,7 +101,7 @@ def describe(
             `student_frames`.
         case: what the test ran on, if it ran on a case.
         evidence: what the test says about known mistakes.
-        root: the folder of the assignment; frames below it are the student's unless they are the kit's or a test's.
+        root: the folder of the assignment.
         place: file and line of the test.
     """
     elsewhere = getattr(error, "student_frames", None)
@@ -118,7 +118,7 @@ def describe(
         if case is not None and case.checks[-1:] == ["answer"] and isinstance(error.outcome, Tensor):
             hand = by_hand(case, error.outcome)
         return Failure(headline, place, details, evidence, hand, inputs)
-    if isinstance(error, AssertionError) and not frames:
+    if _is_plain_assert(error, frames):
         # pytest adds the asserted expression below the message of a plain assert.
         return Failure(str(error).splitlines()[0], place, inputs=inputs)
 
@@ -133,12 +133,24 @@ def describe(
     return Failure(headline, place, details, evidence, inputs=inputs)
 
 
+def shows_an_answer(error: BaseException | None, root: Path) -> bool:
+    """Whether how a test on a case ended can be held against known mistakes."""
+    if isinstance(error, NotImplementedError):
+        return False
+    return error is None or not _is_plain_assert(error, list(_student_frames(error, root)))
+
+
+def _is_plain_assert(error: BaseException, frames: list[traceback.FrameSummary]) -> bool:
+    """Whether this is an assert of the test's own, and neither of the student's nor a case's check."""
+    return isinstance(error, AssertionError) and not isinstance(error, WrongAnswer) and not frames
+
+
 def _student_frames(error: BaseException, root: Path) -> Iterator[traceback.FrameSummary]:
     """The frames in the student's files, innermost last, named relative to the root and with the class of a method."""
     for frame, lineno in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         path = Path(code.co_filename)
-        if path.is_relative_to(root) and path.relative_to(root).parts[0] not in NOT_THE_STUDENTS:
+        if path.is_relative_to(root) and is_students(path.relative_to(root)):
             name, line = path.relative_to(root).as_posix(), linecache.getline(str(path), lineno)
             yield traceback.FrameSummary(name, lineno, code.co_qualname, line=line)
 

@@ -9,7 +9,7 @@ import pytest
 
 from cs336_kit.cases import Case, case_names, load_case
 from cs336_kit.diagnosis import Evidence, Mistake, explain, load_mistakes, look, suspect
-from cs336_kit.failure import Failure, describe, naming
+from cs336_kit.failure import Failure, describe, naming, shows_an_answer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker := metafunc.definition.get_closest_marker("cases"):
         (pattern,) = marker.args
-        fixtures = _fixtures(metafunc.definition)
+        fixtures = fixtures_of(metafunc.definition)
         names = case_names(fixtures, pattern)
         if not names:
             raise pytest.UsageError(f"no case matches {pattern} in {fixtures}")
@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Case:
     """The stored case that this test runs on, with tensors of its own."""
-    return load_case(_fixtures(request.node), request.param)
+    return load_case(fixtures_of(request.node), request.param)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -78,7 +78,7 @@ class Diagnosis:
         error = call.excinfo.value if call.excinfo is not None and report.failed else None
         case = getattr(error, "case", getattr(item, "funcargs", {}).get("case"))
         evidence = None
-        if isinstance(case, Case) and call.when == "call" and not isinstance(error, NotImplementedError):
+        if isinstance(case, Case) and call.when == "call" and shows_an_answer(error, item.config.rootpath):
             evidence = look(case, error)
             self.evidence.append(evidence)
         if error is not None:
@@ -149,7 +149,7 @@ class VerdictWriter:
                 self._write(named=test, mistakes=named, lines=list(naming(failure.mistakes, failure.alone)))
 
 
-def _fixtures(item: pytest.Item) -> Path:
+def fixtures_of(item: pytest.Item) -> Path:
     """The folder `fixtures` beside the test, if there is one; else that of the assignment."""
     beside = item.path.parent / "fixtures"
     return beside if beside.is_dir() else item.config.rootpath / item.config.getini("fixtures")

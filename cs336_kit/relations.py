@@ -30,7 +30,7 @@ def relations(
         *_dtype(got, answer.dtype, expected, dtype, tolerance),
         *_permuted(got, expected, tolerance),
         *_nan(got, expected, tolerance),
-        *_masked(got, expected, tolerance, inputs.get("mask")),
+        *_masked(got, expected, tolerance, mask_of_rows(inputs)),
         *_repeated(got, expected, tolerance),
         *_factor(got, expected, tolerance),
         *_dropout(got, expected, inputs.get("V")),
@@ -39,6 +39,11 @@ def relations(
         *_imprecise(got, expected, tolerance),
     )
     return dict(found)
+
+
+def mask_of_rows(inputs: dict[str, Any]) -> Tensor | None:
+    """The mask whose rows are those of the answer: that of attention, not of several heads."""
+    return inputs.get("mask") if "Q" in inputs else None
 
 
 def weights(answer: Tensor, V: Tensor) -> Tensor | None:

@@ -43,7 +43,7 @@ def fixtures(check: bool) -> None:
 
 
 @staff.command()
-@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
 @click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "process", "none"]), default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
@@ -70,10 +70,53 @@ def grade(
     Run the same command again after an interruption: what is graded is not graded twice. The exit status is 3 when a
     submission could not be graded for a reason of ours.
     """
+    _need_linux()
     from cs336_staff.grading import command
 
     course = command.Class(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
     sys.exit(command.grade(submission, out, sandbox, jobs or os.cpu_count() or 1, rerun, course))
+
+
+@staff.command()
+@click.argument("results", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path("results"))
+def misconceptions(results: Path) -> None:
+    """Count which misconceptions a class had, in the gradebook of RESULTS, and write misconceptions.csv there."""
+    from rich.console import Console
+
+    from cs336_kit.diagnosis import load_mistakes
+    from cs336_staff.gradebook import Gradebook, GradebookError
+    from cs336_staff.grades import grades
+    from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
+
+    known = load_mistakes(find_root(Path.cwd()) / "fixtures")
+    path = results / "gradebook.sqlite"
+    if not path.exists():  # to open it would make one
+        raise click.ClickException(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
+    try:
+        with Gradebook(path) as gradebook:
+            counts = count_mistakes(grades(gradebook))
+    except GradebookError as error:
+        raise click.ClickException(str(error)) from None
+    write_mistakes(results / FILE_NAME, counts, known)
+    Console().print(mistakes_table(counts, known))
+
+
+@staff.command()
+@click.argument("submission")
+@click.argument("problem", required=False)
+@click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
+@click.option("--undo", is_flag=True, help="Take it back.")
+@click.option("--out", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path("results"))
+def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
+    """Count right answers of SUBMISSION, by its name in the results, that are a violation of the rules.
+
+    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
+    """
+    if bool(because) == undo:
+        raise click.UsageError("expected --because TEXT, or --undo")
+    from cs336_staff.grading import overrule
+
+    overrule.overrule(submission, problem, None if undo else because, out)
 
 
 @staff.command()
@@ -95,6 +138,7 @@ def reproduce(submission: Path, test: str, sandbox: "Layer | Literal['auto']") -
 
     TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
     """
+    _need_linux()
     from cs336_staff.grading import reproduce
 
     reproduce.reproduce(submission, test, sandbox)
@@ -126,32 +170,49 @@ def handout(out: Path, since: Path | None) -> None:
 
 @staff.command()
 def verify() -> None:
-    """Prove the public suite: fixtures, right implementations, and every misconception caught and named.
+    """Prove the suites: fixtures, right styles, misconceptions caught and named, mutants of the solution killed.
 
     The exit status is 1 if anything is not as it should be.
     """
+    import torch
     from rich.console import Console
-    from rich.table import Table
 
+    from cs336_kit.assignment import load_problems
     from cs336_staff.cases.hidden import HIDDEN
     from cs336_staff.cases.public import PUBLIC
     from cs336_staff.fixtures import check_fixtures
     from cs336_staff.hidden.release import FOLDER
-    from cs336_staff.verify import verify_correct, verify_misconceptions
+    from cs336_staff.mutants import equivalents, verify_mutants
+    from cs336_staff.verify import STYLES, coverage_table, verify_correct, verify_misconceptions
 
+    torch.set_num_threads(1)  # the cases are small: threads cost more than they give
     root = find_root(Path.cwd())
     complaints = [*check_fixtures(root / "fixtures", PUBLIC), *check_fixtures(FOLDER / "fixtures", HIDDEN)]
-    table = Table("implementation", "tests that fail", "named", "verdict")
-    correct, mistakes = list(verify_correct(root)), list(verify_misconceptions(root))
-    for finding in (*correct, *mistakes):
-        table.add_row(
-            finding.name, str(finding.failed), ", ".join(finding.named), finding.complaint or "as it should be"
-        )
-        if finding.complaint:
-            complaints.append(f"{finding.name} {finding.complaint}")
-    Console().print(table)
-    caught, named = sum(bool(each.failed) for each in mistakes), sum(each.name in each.named for each in mistakes)
-    click.echo(f"{len(correct)} styles of right implementations tried; {len(mistakes)} misconceptions: ", nl=False)
-    click.echo(f"{caught} caught, {named} named")
+    complaints += verify_correct(root)
+
+    findings = verify_misconceptions(root)
+    tests = [test for problem in load_problems(root).values() for test in problem.tests]
+    table = coverage_table(findings, tests)
+    console = Console(width=120)
+    console.print(table)
+    for number, test in enumerate(tests, start=1):
+        click.echo(f"{number:>3}  {test}")
+    complaints += [f"{finding.id} {finding.complaint}" for finding in findings if finding.complaint]
+
+    mutants, survivors = verify_mutants(root)
+    complaints += survivors
     if complaints:
         raise click.ClickException("\n".join(complaints))
+    click.echo(f"\n{len(PUBLIC)} public and {len(HIDDEN)} hidden cases are what the references give")
+    click.echo(f"{len(STYLES)} styles of right implementations pass both suites")
+    click.echo(f"{len(findings)} misconceptions are caught by both suites and named, by their own name alone")
+    listed = len(equivalents())
+    click.echo(f"{mutants - listed} mutants of the solution are killed, {listed} are equivalent for a stated reason")
+
+
+def _need_linux() -> None:
+    if sys.platform != "linux":
+        raise click.ClickException(
+            "grading needs Linux: the sandbox and the limits are its kernel's, those of --sandbox none too. "
+            "Use a Linux machine, or WSL on Windows"
+        )

@@ -5,6 +5,8 @@ How far they lie from the float64 reference is what a right answer may differ by
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from einops import einsum, rearrange, reduce
@@ -17,6 +19,7 @@ Softmax = Callable[[Tensor, int], Tensor]
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 Matmul = Callable[[Tensor, Tensor], Tensor]
 Rotate = Callable[[Tensor, Tensor, float], Tensor]
+Drop = Callable[[Tensor, float], Tensor]
 Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
 
 CHOSEN_BLOCK_SIZE = 64  # where none is given
@@ -189,6 +192,68 @@ def rotate_in_float64(x: Tensor, positions: Tensor, theta: float) -> Tensor:
     return references.run_rope(x.shape[-1], theta, 0, x.double(), positions).to(x.dtype)
 
 
+# drop(weights, p)
+
+
+def drop_of_torch(weights: Tensor, p: float) -> Tensor:
+    return F.dropout(weights, p)
+
+
+def drop_where(weights: Tensor, p: float) -> Tensor:
+    return torch.where(torch.rand(weights.shape) < p, 0.0, weights / (1 - p))
+
+
+def drop_bernoulli(weights: Tensor, p: float) -> Tensor:
+    return weights * torch.bernoulli(torch.full_like(weights, 1 - p)) / (1 - p)
+
+
+def _module(
+    attention: Attention,
+    drop: Drop,
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    training: bool,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    weights = attention(Q, K, torch.eye(K.shape[-2], dtype=K.dtype), mask)
+    if training and dropout:
+        torch.manual_seed(seed)
+        weights = drop(weights, dropout)
+    return weights @ V, weights
+
+
+def for_heads(mask: Tensor, query: Tensor) -> Tensor:
+    """A padding mask, or a mask for all heads, as one that broadcasts to (..., heads, queries, keys)."""
+    if mask.ndim < query.ndim:
+        mask = mask.unsqueeze(-2)
+    return mask.unsqueeze(-3) if mask.ndim == query.ndim else mask
+
+
+def multihead_of_two(
+    attention: Attention,
+    linear: Matmul,
+    num_heads: int,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
+    o_proj_weight: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    for_heads: Callable[[Tensor, Tensor], Tensor | None] = for_heads,
+    **sizes: int,
+) -> Tensor:
+    pairs = ((query, q_proj_weight), (key, k_proj_weight), (value, v_proj_weight))
+    Q, K, V = (rearrange(linear(x, W), "... t (h d) -> ... h t d", h=num_heads) for x, W in pairs)
+    heads = attention(Q, K, V, None if mask is None else for_heads(mask, query))
+    return linear(rearrange(heads, "... h t d -> ... t (h d)"), o_proj_weight)
+
+
 # blockwise(Q, K, V, mask, block_size)
 
 
@@ -301,8 +366,13 @@ def _multihead(
 
 
 def _adapters(
-    softmax: Softmax, attention: Attention, linear: Matmul, rotate: Rotate, blockwise: Blockwise
-) -> Mapping[str, Callable[..., Tensor]]:
+    softmax: Softmax,
+    attention: Attention,
+    linear: Matmul,
+    rotate: Rotate,
+    blockwise: Blockwise,
+    drop: Drop = drop_where,
+) -> Mapping[str, Callable[..., Any]]:
     def multihead(**arguments) -> Tensor:
         return _multihead(attention, linear, rotate, **arguments)
 
@@ -315,16 +385,25 @@ def _adapters(
         ),
         "run_multihead_self_attention": multihead,
         "run_multihead_self_attention_with_rope": multihead,
+        "run_scaled_dot_product_attention_module": partial(_module, attention, drop),
+        "run_multihead_attention": partial(multihead_of_two, attention, linear),
         "run_blockwise_attention": lambda Q, K, V, mask=None, block_size=None: blockwise(Q, K, V, mask, block_size),
     }
 
 
 # name of a style -> the adapters of a submission that is written in it
-CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
+CORRECT: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "einsum": _adapters(softmax_by_definition, attention_einsum, linear_einsum, rotate_pairs, blockwise_tiles),
-    "einops": _adapters(softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix, blockwise_two_passes),
+    "einops": _adapters(
+        softmax_einops, attention_einops, linear_sum_of_products, rotate_matrix, blockwise_two_passes, drop_bernoulli
+    ),
     "matmul": _adapters(
-        softmax_of_torch, attention_matmul, linear_matmul, rotate_complex, in_query_chunks(attention_matmul)
+        softmax_of_torch,
+        attention_matmul,
+        linear_matmul,
+        rotate_complex,
+        in_query_chunks(attention_matmul),
+        drop_of_torch,
     ),
     "scaled queries": _adapters(
         softmax_logsumexp, attention_scaled_queries, linear_of_torch, rotate_with_swapped_copy, blockwise_merged
@@ -335,7 +414,7 @@ CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
 }
 
 # Styles that no tolerance was taken from: what was derived must be wide enough for them too.
-ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Tensor]]] = {
+ALSO_CORRECT: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "row by row": _adapters(
         softmax_by_definition, attention_by_rows, linear_matmul, rotate_matrix, in_query_chunks(attention_by_rows)
     ),

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cs336_kit.cases import METADATA, Case, CaseError, Outcomes, case_names, load_case, load_metadata
+from cs336_kit.cases import METADATA, WEIGHTS, Case, CaseError, Outcomes, case_names, load_case, load_metadata
 from cs336_kit.diagnosis import MISTAKES_FILE
 from cs336_staff import references
 from cs336_staff.cases.spec import CaseSpec
@@ -126,7 +126,7 @@ def spread(
     call: str, inputs: dict[str, Any], expected: dict[str, Tensor], cotangent: Tensor | None
 ) -> dict[str, dict[str, float]]:
     """For each of `expected`, the largest error of each right implementation, in the dtype of the inputs."""
-    gradients = [what.removeprefix("gradient of ") for what in expected if what != "answer"]
+    gradients = [what.removeprefix("gradient of ") for what in expected if what.startswith("gradient of ")]
     errors: dict[str, dict[str, float]] = {what: {} for what in expected}
     for style, adapters in CORRECT.items():
         for what, answer in _evaluate(adapters[call], inputs, gradients, cotangent).items():
@@ -151,13 +151,16 @@ def _evaluate(
     adapter: Any, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None
 ) -> dict[str, Tensor]:
     inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in inputs.items()}
+    if "training" in inputs:  # nothing is dropped at random
+        inputs["training"] = False
     for name in gradients:
         inputs[name].requires_grad_()
-    answer = adapter(**inputs)
-    found = {"answer": answer.detach()}
+    given = adapter(**inputs)
+    parts = given if isinstance(given, tuple) else (given,)
+    found = {what: part.detach() for what, part in zip(("answer", WEIGHTS), parts, strict=False)}
     if gradients:
         leaves = [inputs[name] for name in gradients]
-        cotangents = torch.autograd.grad(answer, leaves, None if cotangent is None else cotangent.to(answer.dtype))
+        cotangents = torch.autograd.grad(parts[0], leaves, None if cotangent is None else cotangent.to(parts[0].dtype))
         found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
     return found
 
@@ -165,7 +168,7 @@ def _evaluate(
 def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
     if not spec.gradients:
         return None
-    answer = getattr(references, spec.call)(**_wide(inputs))
+    answer = _evaluate(getattr(references, spec.call), _wide(inputs), (), None)["answer"]
     return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(_dtype(inputs))
 
 

@@ -5,7 +5,7 @@ product of complex numbers. Every function takes the arguments of its adapter, f
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -53,7 +53,9 @@ def run_multihead_self_attention(
     o_proj_weight: Tensor,
     in_features: Tensor,
 ) -> Tensor:
-    return _multihead(num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, lambda x: x)
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+    x = in_features
+    return _multihead(num_heads, *weights, x, x, x, _causal(num_heads, x))
 
 
 def run_multihead_self_attention_with_rope(
@@ -73,7 +75,38 @@ def run_multihead_self_attention_with_rope(
     def rotate(x: Tensor) -> Tensor:
         return run_rope(d_model // num_heads, theta, max_seq_len, x, positions)
 
-    return _multihead(num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, rotate)
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+    x = in_features
+    return _multihead(num_heads, *weights, x, x, x, _causal(num_heads, x), rotate)
+
+
+def run_scaled_dot_product_attention_module(
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, dropout: float, training: bool, seed: int
+) -> tuple[Tensor, Tensor]:
+    """What is right without dropout: which weights it drops differs from program to program."""
+    identity = torch.eye(K.shape[-2], dtype=K.dtype)  # attention that averages it gives its weights
+    return run_scaled_dot_product_attention(Q, K, V, mask), run_scaled_dot_product_attention(Q, K, identity, mask)
+
+
+def run_multihead_attention(
+    d_model: int,
+    num_heads: int,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
+    o_proj_weight: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+) -> Tensor:
+    masks: Sequence[Tensor | None] = [mask] * num_heads
+    if mask is not None and mask.ndim < query.ndim:
+        masks = [mask.unsqueeze(-2)] * num_heads
+    elif mask is not None and mask.ndim > query.ndim:
+        masks = mask.expand(*mask.shape[:-3], num_heads, -1, -1).unbind(-3)
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+    return _multihead(num_heads, *weights, query, key, value, masks)
 
 
 def _multihead(
@@ -82,15 +115,20 @@ def _multihead(
     k_proj_weight: Tensor,
     v_proj_weight: Tensor,
     o_proj_weight: Tensor,
-    x: Tensor,
-    rotate: Callable[[Tensor], Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: Sequence[Tensor | None],
+    rotate: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Tensor:
-    length = x.shape[-2]
-    causal = torch.arange(length).unsqueeze(-1) >= torch.arange(length)
     heads = []
-    for W_Q, W_K, W_V in zip(
-        q_proj_weight.chunk(num_heads), k_proj_weight.chunk(num_heads), v_proj_weight.chunk(num_heads), strict=True
-    ):
-        Q, K, V = rotate(F.linear(x, W_Q)), rotate(F.linear(x, W_K)), F.linear(x, W_V)
-        heads.append(run_scaled_dot_product_attention(Q, K, V, causal))
+    weights = (weight.chunk(num_heads) for weight in (q_proj_weight, k_proj_weight, v_proj_weight))
+    for W_Q, W_K, W_V, mask in zip(*weights, masks, strict=True):
+        Q, K, V = rotate(F.linear(query, W_Q)), rotate(F.linear(key, W_K)), F.linear(value, W_V)
+        heads.append(run_scaled_dot_product_attention(Q, K, V, mask))
     return F.linear(torch.cat(heads, -1), o_proj_weight)
+
+
+def _causal(num_heads: int, x: Tensor) -> list[Tensor]:
+    positions = torch.arange(x.shape[-2])
+    return [positions.unsqueeze(-1) >= positions] * num_heads

@@ -3,12 +3,16 @@
 import contextlib
 import io
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, Protocol, TypeVar
 
 import pytest
+import torch
+from _pytest.runner import runtestprotocol
 
 from cs336_kit.failure import Failure
 from cs336_kit.plugin import Diagnosis
@@ -16,6 +20,8 @@ from cs336_staff.misconceptions.parts import Adapter
 
 PUBLIC = Path("tests")
 HIDDEN = Path("cs336_staff/hidden")
+T = TypeVar("T")
+
 # What holds adapters: the tests of both suites, and the module itself.
 SUITE_MODULES = ("adapters", "tests.test_", "cs336_staff.hidden.test_")
 
@@ -26,11 +32,13 @@ class Rehearsal:
 
     Args:
         passed: the ids of the tests that passed.
-        failures: the failures of the others by the ids of the tests.
+        failed: the ids of those that did not.
+        failures: what a student reads of them.
         explained: for each family of cases in which something failed, the ids of the misconceptions that were named.
     """
 
     passed: tuple[str, ...]
+    failed: tuple[str, ...]
     failures: dict[str, Failure]
     explained: dict[str, list[str]]
 
@@ -38,6 +46,12 @@ class Rehearsal:
     def named(self) -> set[str]:
         """Every misconception that was named for a family."""
         return {id for ids in self.explained.values() for id in ids}
+
+
+class Rehearse(Protocol):
+    """Runs the collected suite on the given `run_*` functions."""
+
+    def __call__(self, adapters: Mapping[str, Adapter], *, until_first_failure: bool = False) -> Rehearsal: ...
 
 
 def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, *options: str) -> Rehearsal:
@@ -52,50 +66,79 @@ def rehearse(root: Path, adapters: Mapping[str, Adapter], suite: Path = PUBLIC, 
     Raises:
         RuntimeError: the tests could not be collected.
     """
-    listener = _Listener()
+    return with_collected(root, lambda rehearse: rehearse(adapters), (suite,), *options)
+
+
+def with_collected(root: Path, use: Callable[[Rehearse], T], suites: Sequence[Path] = (PUBLIC,), *options: str) -> T:
+    """Collect tests once and call `use` with a function that runs them; the arguments are those of `rehearse`."""
+    stage = _Stage(use)
     arguments = ["--quiet", "--rootdir", str(root), "-c", str(root / "pyproject.toml")]
     # Without the types of the handout: adapters of staff are not annotated.
     arguments += [
         "--override-ini",
-        "addopts=--import-mode=importlib --tb=native -p cs336_kit.plugin -p no:cacheprovider -p no:unraisableexception",
+        "addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider -p no:unraisableexception",
     ]
+    arguments += [*options, *(str(root / suite) for suite in suites)]
     output = io.StringIO()
-    with _as_module(adapters), contextlib.redirect_stdout(output):
-        status = pytest.main([*arguments, *options, str(root / suite)], plugins=[listener])
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise RuntimeError(f"the suite {suite} could not be run:\n{output.getvalue()}")
-    return Rehearsal(tuple(listener.passed), listener.failures, listener.explained)
+    with _as_module(stage.adapters), contextlib.redirect_stdout(output):
+        status = pytest.main(arguments, plugins=[stage])
+    if stage.raised is not None:
+        raise stage.raised
+    if status != pytest.ExitCode.OK:
+        raise RuntimeError(f"{' and '.join(map(str, suites))} could not be run:\n{output.getvalue()}")
+    return stage.result
 
 
-class _Listener:
-    def __init__(self) -> None:
-        self.passed: list[str] = []
-        self.failures: dict[str, Failure] = {}
-        self.explained: dict[str, list[str]] = {}
+class _Stage(Generic[T]):
+    """A pytest plugin: instead of running the collected tests once, hand a function that runs them to `use`."""
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if isinstance(report.longrepr, Failure):
-            self.failures[report.nodeid] = report.longrepr
-        elif report.when == "call" and report.passed:
-            self.passed.append(report.nodeid)
+    result: T
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        diagnosis: Diagnosis | None = session.config.pluginmanager.get_plugin("diagnosis")
-        assert diagnosis is not None
-        self.explained = diagnosis.explained
+    def __init__(self, use: Callable[[Rehearse], T]) -> None:
+        self.use = use
+        self.raised: BaseException | None = None
+        self.adapters = ModuleType("adapters")
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.option.tbstyle = "value"  # the kit puts words in the place of a traceback, which costs more than a test
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed or not session.items:
+            return None  # pytest says why
+        try:
+            self.result = self.use(partial(self._rehearse, session))
+        except BaseException as error:  # it goes past pytest, which would print it as its own
+            self.raised = error
+        return True
+
+    def _rehearse(
+        self, session: pytest.Session, adapters: Mapping[str, Adapter], *, until_first_failure: bool = False
+    ) -> Rehearsal:
+        vars(self.adapters).clear()
+        vars(self.adapters).update(adapters)
+        diagnosis = session.config.pluginmanager.get_plugin("diagnosis")
+        assert isinstance(diagnosis, Diagnosis)
+        diagnosis.evidence, diagnosis.failures, diagnosis.explained = [], {}, {}
+        torch.manual_seed(0)  # for those that draw random numbers, by mistake
+        passed, failed = [], []
+        for item in session.items:
+            reports = runtestprotocol(item, log=False, nextitem=None)
+            (passed if all(report.passed for report in reports) else failed).append(item.nodeid)
+            if failed and until_first_failure:
+                break
+        diagnosis.pytest_sessionfinish(session)
+        return Rehearsal(tuple(passed), tuple(failed), diagnosis.failures, diagnosis.explained)
 
 
 @contextlib.contextmanager
-def _as_module(adapters: Mapping[str, Adapter]) -> Iterator[None]:
+def _as_module(adapters: ModuleType) -> Iterator[None]:
     """The tests import `adapters`: let them find these, also if they were imported before with others."""
 
     def taken_out() -> dict[str, ModuleType]:
         return {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(SUITE_MODULES)}
 
     before = taken_out()
-    module = ModuleType("adapters")
-    vars(module).update(adapters)
-    sys.modules["adapters"] = module
+    sys.modules["adapters"] = adapters
     try:
         yield
     finally:

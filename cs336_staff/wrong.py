@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -61,15 +62,28 @@ def _outcomes(entry: Misconception, case: Case, call: str) -> Iterator[tuple[str
     inputs = {name: x.detach().clone() if isinstance(x, Tensor) else x for name, x in case.inputs.items()}
     leaves = {name: inputs[name].requires_grad_() for name in case.gradients}
     before = {name: x.detach().clone() for name, x in inputs.items() if isinstance(x, Tensor)}
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)  # that of the processor: torch.manual_seed takes longer than the call
         try:
             answer = entry.adapters[call](**inputs)
         except Exception:
             yield "answer", "raises"
             return
-    if _is_wrong(answer, "answer", case):
+    if case.drops:
+        looked_at = replace(case)
+        try:
+            looked_at.check(answer)
+        except WrongAnswer as error:
+            if error.outcome is not None:
+                yield looked_at.checks[-1], error.outcome
+        return
+    parts = case.parts(answer)
+    answer = parts["answer"]
+    wrong = next((what for what, part in parts.items() if _is_wrong(part, what, case)), None)
+    if wrong == "answer":
         yield "answer", _recognised(entry, answer, case)
+    elif wrong:
+        yield wrong, parts[wrong].detach()
     elif leaves and not answer.requires_grad:
         yield "gradients", "detached"
     elif leaves:

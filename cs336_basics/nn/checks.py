@@ -1,5 +1,7 @@
 """Refuse arguments that broadcasting or type promotion would turn into a wrong answer or an obscure error."""
 
+from itertools import zip_longest
+
 import torch
 from torch import Tensor
 
@@ -21,20 +23,28 @@ def check_attention_arguments(Q: Tensor, K: Tensor, V: Tensor | None = None, mas
     if any(tensor.device != Q.device for tensor in tensors.values()):
         raise ValueError(f"expected one device, got {_listed(tensors, 'device')}; move them with .to(device)")
 
-    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+    if misfit := _misfit(tensors, mask):
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+        raise ValueError(f"expected {misfit}, got {shapes}")
+
+
+def _misfit(tensors: dict[str, Tensor], mask: Tensor | None) -> str:
+    """What the shapes should be, if they are not."""
     if any(tensor.ndim < 2 for tensor in tensors.values()):
-        raise ValueError(f"expected tensors of at least two dimensions, got {shapes}")
+        return "tensors of at least two dimensions"
+    Q, K, V = tensors["Q"], tensors["K"], tensors.get("V")
     if Q.shape[-1] != K.shape[-1]:
-        raise ValueError(f"expected Q (..., queries, d_k) and K (..., keys, d_k) with the same d_k, got {shapes}")
+        return "Q (..., queries, d_k) and K (..., keys, d_k) with the same d_k"
     if V is not None and K.shape[-2] != V.shape[-2]:
-        raise ValueError(f"expected K (..., keys, d_k) and V (..., keys, d_v) with the same keys, got {shapes}")
+        return "K (..., keys, d_k) and V (..., keys, d_v) with the same keys"
     rows_and_columns = (Q.shape[-2], K.shape[-2])
     if mask is not None and any(m not in (1, n) for m, n in zip(mask.shape[-2:], rows_and_columns, strict=True)):
-        raise ValueError(f"expected a mask that broadcasts to (..., queries, keys) = {rows_and_columns}, got {shapes}")
-    try:
-        torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors.values()))
-    except RuntimeError:
-        raise ValueError(f"expected leading dimensions that broadcast against each other, got {shapes}") from None
+        return f"a mask that broadcasts to (..., queries, keys) = {rows_and_columns}"
+    leading = [reversed(tensor.shape[:-2]) for tensor in tensors.values()]
+    # torch.broadcast_shapes would take as long as the attention of a short sequence.
+    if any(len({*sizes} - {1}) > 1 for sizes in zip_longest(*leading, fillvalue=1)):
+        return "leading dimensions that broadcast against each other"
+    return ""
 
 
 def _listed(tensors: dict[str, Tensor], attribute: str) -> str:

@@ -46,6 +46,36 @@ def softmax(x: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
     # END SOLUTION
 
 
+def attention_scores(
+    Q: Float[Tensor, "... queries d_k"],
+    K: Float[Tensor, "... keys d_k"],
+    mask: Bool[Tensor, "... #queries #keys"] | None = None,
+) -> Float[Tensor, "... queries keys"]:
+    r"""What softmax turns into weights: Q Kᵀ / √d_k, and -inf where `mask` is False.
+
+    Args:
+        Q: queries.
+        K: keys. The batch-like dimensions of `Q`, `K` and `mask` broadcast against each other.
+        mask: True where a query may attend to a key; None lets every query attend to every key.
+
+    Returns:
+        Scores in the dtype of `Q`; in float32 if that is half precision, since scores may be larger than float16 holds.
+
+    Raises:
+        TypeError: the mask is not boolean, or the dtypes of `Q` and `K` differ.
+        ValueError: the shapes do not fit, or the tensors are on different devices.
+
+    Source:
+        Vaswani et al., Attention Is All You Need (2017), section 3.2.1.
+    """
+    # BEGIN SOLUTION
+    check_attention_arguments(Q, K, mask=mask)
+    queries, keys = at_least_float32(Q), at_least_float32(K)
+    scores = einsum(queries, keys, "... queries d_k, ... keys d_k -> ... queries keys") / math.sqrt(Q.shape[-1])
+    return scores if mask is None else torch.where(mask, scores, -math.inf)
+    # END SOLUTION
+
+
 def attention_weights(
     Q: Float[Tensor, "... queries d_k"],
     K: Float[Tensor, "... keys d_k"],
@@ -70,11 +100,7 @@ def attention_weights(
         Vaswani et al., Attention Is All You Need (2017), section 3.2.1.
     """
     # BEGIN SOLUTION
-    check_attention_arguments(Q, K, mask=mask)
-    queries, keys = at_least_float32(Q), at_least_float32(K)
-    scores = einsum(queries, keys, "... queries d_k, ... keys d_k -> ... queries keys") / math.sqrt(Q.shape[-1])
-    if mask is not None:
-        scores = torch.where(mask, scores, -math.inf)
+    scores = attention_scores(Q, K, mask)
     return softmax(scores, dim=-1).to(Q.dtype)
     # END SOLUTION
 
@@ -108,8 +134,20 @@ def scaled_dot_product_attention(
     # BEGIN SOLUTION
     check_attention_arguments(Q, K, V, mask)
     weights = attention_weights(at_least_float32(Q), at_least_float32(K), mask)
-    return einsum(weights, at_least_float32(V), "... queries keys, ... keys d_v -> ... queries d_v").to(Q.dtype)
+    return weighted_values(weights, V)
     # END SOLUTION
+
+
+# BEGIN SOLUTION
+def weighted_values(weights: Tensor, V: Tensor) -> Tensor:
+    """For each query, the sum of the values times its weights, in the dtype of `V`.
+
+    Weights that were not rounded to half precision are more accurate; the sum is taken in float32 at least.
+    """
+    return einsum(weights, at_least_float32(V), "... queries keys, ... keys d_v -> ... queries d_v").to(V.dtype)
+
+
+# END SOLUTION
 
 
 def rotary_position_embedding(

@@ -170,6 +170,65 @@ def multihead(
     return draw
 
 
+def attention_module(
+    *batch: int,
+    queries: int = 5,
+    keys: int = 7,
+    d_k: int = 11,
+    d_v: int = 13,
+    mask: str | None = None,
+    scale: float = 1.0,
+    dtype: torch.dtype = torch.float32,
+    dropout: float = 0.0,
+    training: bool = True,
+) -> Callable[[Generator], Inputs]:
+    """`mask` and `scale` as in `attention`."""
+    drawing = attention(*batch, queries=queries, keys=keys, d_k=d_k, d_v=d_v, mask=mask, scale=scale, dtype=dtype)
+
+    def draw(generator: Generator) -> Inputs:
+        seed = int(torch.randint(1000, (), generator=generator))
+        return drawing(generator) | {"dropout": dropout, "training": training, "seed": seed}
+
+    return draw
+
+
+def multihead_attention(
+    *batch: int,
+    queries: int = 5,
+    keys: int = 7,
+    d_model: int = 24,
+    num_heads: int = 3,
+    mask: str | None = None,
+) -> Callable[[Generator], Inputs]:
+    """`mask` names one of `HEAD_MASKS`."""
+
+    def draw(generator: Generator) -> Inputs:
+        def weights() -> Tensor:
+            # Larger than a trained layer's, so that attention is far from uniform.
+            return 2 * torch.randn(d_model, d_model, generator=generator) / math.sqrt(d_model)
+
+        inputs: Inputs = {"d_model": d_model, "num_heads": num_heads}
+        inputs |= {f"{name}_proj_weight": weights() for name in "qkvo"}
+        lengths = {"query": queries, "key": keys, "value": keys}
+        inputs |= {name: torch.randn(*batch, n, d_model, generator=generator) for name, n in lengths.items()}
+        return inputs | {"mask": mask and HEAD_MASKS[mask](batch, num_heads, queries, keys, generator)}
+
+    return draw
+
+
+# What a mask of several heads may be: the batch-like dimensions, the number of heads, queries and keys give its shape.
+HEAD_MASKS: dict[str, Callable[[tuple[int, ...], int, int, int, Generator], Tensor]] = {
+    "padding": lambda batch, heads, queries, keys, generator: _random_mask((*batch, keys), generator),
+    "full": lambda batch, heads, queries, keys, generator: _random_mask((*batch, queries, keys), generator),
+    "same for all": lambda batch, heads, queries, keys, generator: _random_mask(
+        (*(1 for _ in batch), queries, keys), generator
+    ),
+    "per head": lambda batch, heads, queries, keys, generator: _random_mask((*batch, heads, queries, keys), generator),
+    # The first sequence is padding throughout.
+    "nothing": lambda batch, heads, queries, keys, generator: torch.arange(batch[0]).unsqueeze(-1).expand(-1, keys) > 0,
+}
+
+
 def blockwise(*batch: int, block_size: int | None, d_k: int = 3, d_v: int = 2, **rest: Any) -> Callable[..., Inputs]:
     """`rest` is what `attention` takes besides; vectors are short, for many wrong answers are stored."""
     draw = attention(*batch, d_k=d_k, d_v=d_v, **rest)

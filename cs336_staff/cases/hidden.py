@@ -2,7 +2,16 @@
 
 import torch
 
-from cs336_staff.cases.draws import attention, blockwise, linear, multihead, rope, softmax
+from cs336_staff.cases.draws import (
+    attention,
+    attention_module,
+    blockwise,
+    linear,
+    multihead,
+    multihead_attention,
+    rope,
+    softmax,
+)
 from cs336_staff.cases.spec import CaseSpec, specs
 
 HIDDEN: list[CaseSpec] = [
@@ -43,6 +52,12 @@ HIDDEN: list[CaseSpec] = [
             "3d-padding": attention(5, queries=3, keys=11, mask="padding"),
             "3d-square": attention(6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
             "3d-large-logits": attention(3, queries=7, keys=11, mask="random", scale=3e4),
+            "3d-queries-far-apart": attention(
+                3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=2e4, dtype=torch.float64
+            ),
+            "3d-queries-very-far-apart": attention(
+                3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=3e10, dtype=torch.float64
+            ),
             "3d-one-dimension": attention(3, d_k=1, d_v=1, mask="random"),
             "3d-float16": attention(3, queries=7, keys=101, mask="random", dtype=torch.float16),
             "3d-bfloat16": attention(3, queries=7, keys=101, mask="random", dtype=torch.bfloat16),
@@ -125,6 +140,39 @@ HIDDEN: list[CaseSpec] = [
             "two-batch-dims": multihead(3, 2, positions="spaced", d_model=12, num_heads=2),
             "small-theta": multihead(3, positions="spaced", theta=50.0),
             "square": multihead(6, positions="spaced", sequence=6, d_model=36, num_heads=6),
+        },
+    ),
+    *specs(
+        "attention_module",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-no-mask": attention_module(3, queries=7, keys=11, d_k=5),
+            "3d-causal": attention_module(3, queries=11, keys=11, d_k=5, mask="causal", dropout=0.5, training=False),
+            "3d-nothing": attention_module(3, queries=7, keys=3, mask="empty rows"),
+            "4d-mask-per-head": attention_module(3, 5, queries=2, keys=11, mask="full"),
+            "4d-padding": attention_module(5, 2, queries=3, keys=11, mask="padding", dropout=0.5, training=False),
+        },
+    ),
+    *specs(
+        "attention_module-dropout",
+        "run_scaled_dot_product_attention_module",
+        {
+            "3d-causal": attention_module(3, queries=41, keys=41, d_k=5, mask="causal", dropout=0.15),
+            "4d-no-mask": attention_module(3, 2, queries=23, keys=29, dropout=0.6),
+        },
+    ),
+    *specs(
+        "multihead_attention",
+        "run_multihead_attention",
+        {
+            "no-mask": multihead_attention(3, queries=11, keys=3, d_model=20, num_heads=5),
+            "padding": multihead_attention(5, queries=3, keys=11, d_model=20, num_heads=5, mask="padding"),
+            "padding-throughout": multihead_attention(3, queries=2, mask="nothing"),
+            "full-mask": multihead_attention(3, queries=11, keys=5, d_model=14, num_heads=2, mask="full"),
+            "mask-per-head": multihead_attention(3, queries=2, keys=5, d_model=28, num_heads=7, mask="per head"),
+            "no-batch-padding": multihead_attention(queries=3, keys=11, d_model=15, num_heads=5, mask="padding"),
+            "two-batch-dims": multihead_attention(3, 2, d_model=14, num_heads=2, mask="same for all"),
+            "square-padding": multihead_attention(6, queries=6, keys=6, d_model=36, num_heads=6, mask="padding"),
         },
     ),
     *specs(

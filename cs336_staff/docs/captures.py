@@ -1,7 +1,7 @@
-"""The pictures in the README: what the commands print, in colour, as SVG.
+"""The pictures in the README and the docs: what the commands print, in colour, as SVG, and one page, as PNG.
 
 `uv run python -m cs336_staff.docs.captures` draws them; with `--check` it fails when a command no longer prints what
-its picture shows.
+its picture shows. The page is not compared, as fonts differ between machines.
 """
 
 import os
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cs336_kit.assignment import find_root
+from cs336_staff.tests.lab.browser import opened
 from cs336_staff.tests.student import Student
 
 PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
@@ -53,9 +54,34 @@ def wrong_answer(student: Student) -> tuple[str, str]:
 def board(student: Student) -> tuple[str, str]:
     """The same mistake, with multi-head attention and what comes after it still to be written."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    student.unwrite("cs336_basics/nn/attention.py")
-    student.unwrite("cs336_basics/nn/blockwise.py")
+    for name in ("attention", "attention_module", "multihead_attention", "blockwise"):
+        student.unwrite(f"cs336_basics/nn/{name}.py")
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
+
+
+def show(student: Student) -> tuple[str, str]:
+    """Rhymes and meanings, with and without a mask."""
+    return "uv run cs336 show --example cat --mask both --head meaning", student.run(
+        "cs336_kit", "show", "--example", "cat", "--mask", "both", "--head", "meaning"
+    ).stdout
+
+
+def debug(student: Student) -> tuple[str, str]:
+    """A softmax that takes no care of rows that are hidden throughout."""
+    student.replace(FUNCTIONAL, "maximum.masked_fill(maximum == -math.inf, 0.0)", "maximum")
+    return "uv run cs336 debug --case attention-nothing/3d", student.run(
+        "cs336_kit", "debug", "--case", "attention-nothing/3d"
+    ).stdout
+
+
+def draw_page(path: Path) -> None:
+    """The page of the first example, with a word chosen."""
+    with tempfile.TemporaryDirectory() as folder:
+        Student(Path(folder)).run("cs336_kit", "show", "-o", "page.html")
+        with opened((Path(folder) / "page.html").as_uri(), width=820) as (page, _):
+            page.locator("canvas").nth(1).hover(position={"x": 24 * 4.5, "y": 24 * 1.5})
+            height = page.evaluate("document.querySelector('.scale').getBoundingClientRect().bottom + 16")
+            page.screenshot(path=path, clip={"x": 0, "y": 0, "width": 820, "height": height})
 
 
 def drawn(command: str, output: str) -> str:
@@ -67,8 +93,8 @@ def drawn(command: str, output: str) -> str:
 
 def main() -> None:
     check = sys.argv[1:] == ["--check"]
-    os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
-    for scene in (wrong_answer, board):
+    os.environ |= {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
+    for scene in (wrong_answer, board, show, debug):
         with tempfile.TemporaryDirectory() as folder:
             svg = drawn(*scene(Student(Path(folder))))
         path = PICTURES / f"{scene.__name__.replace('_', '-')}.svg"
@@ -77,6 +103,8 @@ def main() -> None:
             path.write_text(svg)
         elif _wordings(path.read_text()) != _wordings(svg):
             sys.exit(f"{path} is not what the command prints now; draw it again: python -m cs336_staff.docs.captures")
+    if not check:
+        draw_page(PICTURES / "show-page.png")
 
 
 def _wordings(svg: str) -> str:

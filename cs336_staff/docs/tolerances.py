@@ -21,14 +21,15 @@ def main() -> None:
         case = load_case(FIXTURES, spec.name)
         call = load_metadata(FIXTURES, spec.name)["call"]
         for what, errors in spread(call, case.inputs, case.expected, case.cotangent).items():
-            rows[call.removeprefix("run_"), _dtype(case), what.split()[0]].append((errors, case.tolerance[what]))
+            kind = "gradient" if what.startswith("gradient") else what
+            rows[call.removeprefix("run_"), _dtype(case), kind].append((errors, case.tolerance[what]))
 
     print(f"| adapter | dtype | what | cases | {' | '.join(CORRECT)} | tolerances |")
     print(f"| --- | --- | --- | ---: | {'---: | ' * len(CORRECT)}---: |")
-    for (call, dtype, what), found in sorted(rows.items()):
+    for (call, dtype, kind), found in sorted(rows.items()):
         spreads = " | ".join(f"{max(errors[style] for errors, _ in found):.1e}" for style in CORRECT)
         allowed = [tolerance for _, tolerance in found]
-        print(f"| {call} | {dtype} | {what} | {len(found)} | {spreads} | {min(allowed):.0e} to {max(allowed):.0e} |")
+        print(f"| {call} | {dtype} | {kind} | {len(found)} | {spreads} | {min(allowed):.0e} to {max(allowed):.0e} |")
 
 
 def _dtype(case: Case) -> str:

@@ -104,6 +104,7 @@ class Worker:
         self._seconds = 0.0
         self._cpu_seconds = 0.0  # of all processes so far
         self._cpu_seen = 0.0  # the part of it that is the present process's
+        self._sampled = 0.0  # when it was last looked at from outside
         self._output = {"stdout": bytearray(), "stderr": bytearray()}
 
     @property
@@ -145,7 +146,7 @@ class Worker:
         if self._import_failure is not None:
             raise self._import_failure.with_traceback(None)
         self._process = self._sandbox.fork(math.ceil(self.limits.cpu_seconds), self.limits.memory_bytes)
-        self._cpu_seen = 0.0
+        self._cpu_seen = self._sampled = 0.0
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         header = {"files": sizes, "adapters": self.submission.adapters}
         try:
@@ -197,7 +198,7 @@ class Worker:
         poll.register(channel, select.POLLIN | select.POLLOUT)
         for stream in streams:
             poll.register(stream, select.POLLIN)
-        request, reply, sampled = memoryview(frame), bytearray(), started
+        request, reply = memoryview(frame), bytearray()
         try:
             while not self._is_complete(reply, what):
                 for descriptor, event in poll.poll(SAMPLE_SECONDS * 1000):
@@ -218,10 +219,9 @@ class Worker:
                 now = time.monotonic()
                 if now > deadline:
                     raise TimedOut(f"{what}: no answer within {deadline - started:.1f} s")
-                if now > sampled + SAMPLE_SECONDS:
-                    sampled = now
+                if now > self._sampled + SAMPLE_SECONDS:  # most calls are shorter than that
+                    self._sampled = now
                     self._sample(process, what, cpu_deadline)
-            self._sample(process, what, cpu_deadline)
         except OSError as error:
             raise WorkerDied(f"{what}: the process ended or closed its channel ({error.strerror})") from None
         finally:

@@ -1,11 +1,10 @@
 """Run the collected tests on one submission and give each a verdict."""
 
-import time
 from collections.abc import Generator
 
 import pytest
-from _pytest.runner import runtestprotocol
 
+from cs336_kit.cases import Case
 from cs336_kit.failure import Failure
 from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
 from cs336_staff.grading.explain import for_student, mark_student_frames
@@ -31,26 +30,28 @@ class KeepErrors:
         return report
 
 
-def run(item: pytest.Function, following: pytest.Function | None, hidden: bool, submission: Submission) -> Verdict:
+def run(item: pytest.Function, case: Case | None, hidden: bool, submission: Submission) -> Verdict:
     """Run one test; the adapters must be calling a worker of `submission`.
+
+    The test is called without pytest's setting up and tearing down, which would take as long as the test.
 
     Args:
         item: the test, collected in a session that has the plugin `KeepErrors`.
-        following: the test after it, which may share what is set up for a module.
+        case: what it runs on, if it has the fixture of that name; it has no other.
         hidden: whether students must not learn its inputs.
         submission: what is tested.
     """
-    started = time.monotonic()
-    reports = runtestprotocol(item, log=False, nextitem=following)
-    seconds = time.monotonic() - started
-    broken = next((report for report in reports if not report.passed), None)
-    if broken is None:
+    item.funcargs = {} if case is None else {"case": case}
+    call = pytest.CallInfo.from_call(lambda: item.obj(**item.funcargs), "call")
+    report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+    seconds = call.duration
+    if report.passed:
         return Verdict(item.name, "passed", seconds)
-    error: BaseException | None = getattr(broken, "error", None)
-    failure = broken.longrepr
+    error: BaseException | None = report.error
+    failure = report.longrepr
     if not isinstance(failure, Failure) or not isinstance(error, STUDENTS_DOING):
         return Verdict(item.name, "error", seconds, "this test could not be graded", str(failure))
     outcome: Outcome = "violation" if isinstance(error, ProtocolViolation) else "failed"
     details = "\n".join([failure.headline, *failure.details, *failure.inputs])
-    message = for_student(error, failure, getattr(broken, "case", None), submission) if hidden else details
+    message = for_student(error, failure, report.case, submission) if hidden else details
     return Verdict(item.name, outcome, seconds, message, details)

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from cs336_kit.assignment import load_problems
+from cs336_kit.cases import Case, load_case
 from cs336_kit.diagnosis import load_mistakes
 from cs336_kit.failure import naming
-from cs336_kit.plugin import Diagnosis
+from cs336_kit.plugin import Diagnosis, fixtures_of
 from cs336_staff.grading.client import Worker
 from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
 from cs336_staff.grading.proxy import Adapters
@@ -43,11 +44,16 @@ class Named(TypedDict):
 
 
 class RememberingAdapters(Adapters):
-    """The proxy, which remembers its last call for staff who want to see it."""
+    """The proxy, which remembers its last call for staff who want to see it, and what the present test has called."""
 
     last_call: Call | None = None
 
+    def __init__(self, source: Path) -> None:
+        super().__init__(source)
+        self.called: set[str] = set()
+
     def call(self, name: str, *arguments: object) -> Any:
+        self.called.add(name)
         self.last_call = Call(name, arguments)
         answer = super().call(name, *arguments)
         self.last_call = Call(name, arguments, answer)
@@ -63,6 +69,7 @@ class Suite:
         sha256: of everything that a verdict depends on besides the submission.
         seed: of the release, where the hidden inputs come from.
         items: pytest's own of each planned test, by name.
+        cases: the stored case that it runs on, if it does.
         adapters: the module that the tests call.
     """
 
@@ -82,19 +89,27 @@ class Suite:
         items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
         self.items = {item.name: item for item in items}
+        # Read here, once, and not in every fork.
+        self.cases = {item.name: _case(item) for item in items if "case" in item.fixturenames}
         for item in items:
             if (called := getattr(item.module, "adapters", None)) is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
             if examples := getattr(item.function, "cases", None):
                 examples()  # drawn here, once, and not in every fork
+            if not {"case", "request"}.issuperset(item.fixturenames):
+                raise SuiteError(f"{item.nodeid} uses {', '.join(item.fixturenames)}, expected no fixture but `case`")
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
-        """A verdict for each of `tests`, which are some of the planned ones."""
+        """A verdict for each of `tests`, which are some of the planned ones.
+
+        At each verdict `adapters.called` and `worker.forbidden` are those of this test alone.
+        """
         self.adapters.worker = worker
-        tests = list(tests)
-        items = [self.items[test.name] for test in tests]
-        for test, item, following in zip(tests, items, [*items[1:], None], strict=True):
-            yield test, run(item, following, test.hidden, worker.submission)
+        for test in tests:
+            self.adapters.called.clear()
+            worker.forbidden.clear()
+            case = self.cases.get(test.name)
+            yield test, run(self.items[test.name], case and case.copy(), test.hidden, worker.submission)
 
     def named(self) -> dict[str, Named]:
         """For tests that failed, by name: the known mistakes that explain them, once all tests have run."""
@@ -159,14 +174,20 @@ class _Session:
         return True
 
 
+def _case(item: pytest.Function) -> Case:
+    return load_case(fixtures_of(item), str(item.callspec.params["case"]))
+
+
 def _is_hidden(item: pytest.Item) -> bool:
     return item.path.is_relative_to(HIDDEN)
 
 
 def _sha256(root: Path) -> str:
-    """Of the tests, their cases, the points, and all code that compares or keeps apart; and of torch's version."""
+    """Of the tests, their cases, the points, all code that compares, names or keeps apart, and torch's version."""
     staff = HIDDEN.parent
-    code = [path for folder in ("cases", "grading", "worker") for path in (staff / folder).glob("*.py")]
+    code = [
+        path for folder in ("cases", "grading", "misconceptions", "worker") for path in (staff / folder).glob("*.py")
+    ]
     files = [root / "assignment.toml", *code, *staff.glob("*.py")]
     for folder in (root / "tests", root / "fixtures", root / "cs336_kit", HIDDEN):
         files += [path for path in folder.rglob("*") if path.suffix in {".py", ".toml", ".safetensors"}]

@@ -1,21 +1,39 @@
-"""What several property tests ask of two answers."""
+"""What the property tests ask of an answer, so that the diagnosis can still look at all of it."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cs336_kit.cases import Case
+from cs336_kit.compare import WrongAnswer
+
 # Rounding errors are a few ulp in cases this small; a property that does not hold is off by far more.
 ULP = 64
 
 
-def assert_same(answer: Any, right: Tensor, message: str, tolerance: float = 0.0) -> None:
-    """Fail with `message` unless `answer` is `right`, up to `tolerance` and `ULP` ulp of the largest element."""
-    assert isinstance(answer, Tensor), f"the answer is a {type(answer).__name__}, expected a tensor"
+def assert_right(case: Case, answer: Any, message: str) -> None:
+    """Fail with `message`, and what is wrong with the numbers, unless `answer` is the right one."""
+    try:
+        case.check(answer)
+    except WrongAnswer as wrong:
+        if wrong.outcome is None:  # no tensor: no property is to blame
+            raise
+        raise WrongAnswer(f"{message}\n{wrong}", wrong.outcome) from None
+
+
+def assert_property(case: Case, answer: Tensor, holds: bool, message: str) -> None:
+    """Fail with `message` unless a property of `answer` holds."""
+    case.checks.append("answer")
+    if not holds:
+        raise WrongAnswer(message, answer)
+
+
+def is_same(answer: Tensor, right: Tensor, tolerance: float = 0.0) -> bool:
+    """Whether `answer` is `right`, up to `tolerance` and `ULP` ulp of the largest element."""
     tolerance += ULP * torch.finfo(right.dtype).eps * max(1.0, float(right.abs().max()))
-    same = (
+    return (
         answer.shape == right.shape
         and answer.dtype == right.dtype
         and torch.allclose(answer.double(), right.double(), rtol=0.0, atol=tolerance)
     )
-    assert same, message

@@ -1,5 +1,8 @@
 """What the property tests draw: specs of small cases, for hypothesis to vary and to shrink."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from hypothesis import strategies as st
 
@@ -14,24 +17,22 @@ sizes = st.integers(1, 5)
 batches = st.lists(st.integers(1, 3), max_size=3)
 
 
+def changed(specs: st.SearchStrategy[CaseSpec], change: Callable[[Inputs], Inputs]) -> st.SearchStrategy[CaseSpec]:
+    """The same cases with their inputs changed, before the right answer is computed."""
+    return specs.map(lambda spec: replace(spec, draw=lambda generator: change(spec.draw(generator))))
+
+
 @st.composite
 def softmaxes(
     draw: st.DrawFn,
     dtypes: tuple[torch.dtype, ...] = FLOATS,
     gradients: tuple[str, ...] = (),
-    constant: float = 0.0,
 ) -> CaseSpec:
-    """`constant` is added to every logit."""
     shape = draw(st.lists(sizes, min_size=1, max_size=4))
     dim = draw(st.integers(-len(shape), len(shape) - 1))
     scale = draw(st.sampled_from((1.0, 10.0) if gradients else (1.0, 30.0, 1000.0)))
-    logits = draws.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
-
-    def shifted(generator: torch.Generator) -> Inputs:
-        inputs = logits(generator)
-        return inputs | {"in_features": inputs["in_features"] + constant}
-
-    return CaseSpec("softmax", "run_softmax", shifted, gradients)
+    drawing = draws.softmax(*shape, dim=dim, scale=scale, dtype=draw(st.sampled_from(dtypes)))
+    return CaseSpec("softmax", "run_softmax", drawing, gradients)
 
 
 @st.composite
@@ -90,7 +91,38 @@ def multiheads_with_rope(draw: st.DrawFn) -> CaseSpec:
         d_model=2 * heads * draw(st.integers(1, 3)),
         num_heads=heads,
     )
-    return CaseSpec("multihead with RoPE", "run_multihead_self_attention_with_rope", drawing)
+    return CaseSpec("multihead-rope", "run_multihead_self_attention_with_rope", drawing)
+
+
+@st.composite
+def attention_modules(draw: st.DrawFn) -> CaseSpec:
+    """In evaluation, or with nothing to drop: which weights are dropped differs from program to program."""
+    dropout, training = draw(st.sampled_from(((0.0, True), (0.5, False))))
+    drawing = draws.attention_module(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_k=draw(sizes),
+        d_v=draw(sizes),
+        mask=draw(st.sampled_from((None, "causal", "random", "full"))),
+        dropout=dropout,
+        training=training,
+    )
+    return CaseSpec("attention_module", "run_scaled_dot_product_attention_module", drawing)
+
+
+@st.composite
+def multihead_attentions(draw: st.DrawFn) -> CaseSpec:
+    heads = draw(st.integers(1, 4))
+    drawing = draws.multihead_attention(
+        *draw(batches),
+        queries=draw(sizes),
+        keys=draw(sizes),
+        d_model=heads * draw(sizes),
+        num_heads=heads,
+        mask=draw(st.sampled_from((None, "padding", "full", "same for all", "per head"))),
+    )
+    return CaseSpec("multihead_attention", "run_multihead_attention", drawing)
 
 
 @st.composite

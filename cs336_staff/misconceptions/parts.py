@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cs336_staff.correct import linear_of_torch, rotate_pairs, softmax_by_definition
 
-Adapter = Callable[..., Tensor]
+Adapter = Callable[..., Any]
 Part = Callable[..., Any]
 
 SECTIONS = {
@@ -25,6 +25,8 @@ SECTIONS = {
     "linear": "4 Linear layer",
     "rope": "5 Rotary position embedding",
     "multihead_self_attention": "6 Multi-head self-attention",
+    "attention_module": "7.1 Attention as a module",
+    "multihead_attention": "7.2 Attention between two sequences",
     "blockwise_attention": "8 Blockwise attention",
 }
 

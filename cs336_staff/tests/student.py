@@ -1,16 +1,15 @@
 """A copy of what a student works in, to be broken by a test."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from cs336_kit.assignment import find_root
+from cs336_staff.handout import cut_solution
 
 ROOT = find_root(Path(__file__).parent)
-SOLUTION = re.compile(r"( *)# BEGIN SOLUTION\n.*?# END SOLUTION\n", re.DOTALL)
 
 
 class Student:
@@ -31,8 +30,8 @@ class Student:
 
     def unwrite(self, file: str) -> None:
         """Put the file back to what a student starts from."""
-        text = (self.folder / file).read_text()
-        (self.folder / file).write_text(SOLUTION.sub(r"\1raise NotImplementedError\n", text))
+        stub, _ = cut_solution(file, (self.folder / file).read_text())
+        (self.folder / file).write_text(stub)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a module, `pytest` or `cs336_kit`, in the folder, on a terminal of 80 columns."""

@@ -45,9 +45,15 @@ def test_points() -> None:
         "linear": 1,
         "rope": 2,
         "multihead_self_attention": 5,
+        "attention_module": 2,
+        "multihead_attention": 2,
         "blockwise_attention": 3,
     }
-    assert [problem.id for problem in load_problems(ROOT).values() if problem.bonus] == ["blockwise_attention"]
+    assert [problem.id for problem in load_problems(ROOT).values() if problem.bonus] == [
+        "attention_module",
+        "multihead_attention",
+        "blockwise_attention",
+    ]
 
 
 def test_the_public_suite_imports_nothing_of_the_student_but_the_adapters() -> None:

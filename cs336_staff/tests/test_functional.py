@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from cs336_basics.nn.functional import attention_weights, scaled_dot_product_attention, softmax
+from cs336_basics.nn.functional import attention_scores, attention_weights, scaled_dot_product_attention, softmax
 
 HALF = [torch.float16, torch.bfloat16]
 
@@ -245,3 +245,21 @@ def test_attention_weights_have_the_dtype_of_the_queries(dtype: torch.dtype) -> 
 def test_types_refuse_what_does_not_fit() -> None:
     with pytest.raises(jaxtyping.TypeCheckError, match="K"):
         scaled_dot_product_attention(Q23, torch.zeros(4, 2), V45)
+
+
+# scores
+
+
+def test_scores_are_what_softmax_turns_into_weights() -> None:
+    Q, K, mask = drawn(2, 5, 4), drawn(2, 7, 4, seed=1), drawn(5, 7, seed=2) > 0
+    scores = attention_scores(Q, K, mask)
+    torch.testing.assert_close(scores[:, mask], (Q @ K.mT / 2)[:, mask])
+    assert (scores[:, ~mask] == -math.inf).all()
+    assert torch.equal(softmax(scores, -1), attention_weights(Q, K, mask))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_scores_of_half_precision_do_not_overflow(dtype: torch.dtype) -> None:
+    scores = attention_scores(torch.full((1, 4), 300.0, dtype=dtype), torch.full((1, 4), 600.0, dtype=dtype))
+    assert scores.dtype == torch.float32
+    assert float(scores) == pytest.approx(300 * 600 * 2, rel=0.01)

@@ -1,5 +1,6 @@
 """The hidden suite: it accepts every right implementation, and each of its properties refuses a wrong one."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 import pytest
 import torch
 
+from cs336_kit.assignment import find_root
 from cs336_kit.cases import case_names, load_case
-from cs336_staff.correct import CORRECT
+from cs336_staff.correct import ALSO_CORRECT, CORRECT
 from cs336_staff.grading.client import LimitExceeded
 from cs336_staff.hidden.release import FOLDER, load_release
+from cs336_staff.misconceptions import CATALOGUE
+from cs336_staff.rehearsal import HIDDEN, rehearse
+
+ROOT = find_root(Path(__file__).parent)
 
 MODULES = [import_module(f"cs336_staff.hidden.{path.stem}") for path in sorted(FOLDER.glob("test_*.py"))]
 TESTS = {name: (module, test) for module in MODULES for name, test in vars(module).items() if name.startswith("test_")}
@@ -47,9 +53,10 @@ def fails(name: str, adapters: Mapping[str, Callable[..., Any]], monkeypatch: py
     return ""
 
 
-@pytest.mark.parametrize("style", CORRECT)
+@pytest.mark.parametrize("style", [*CORRECT, *ALSO_CORRECT])
 def test_right_implementations_pass(style, monkeypatch):
-    failures = {name: fails(name, CORRECT[style], monkeypatch) for name in TESTS}
+    adapters = {**CORRECT, **ALSO_CORRECT}[style]
+    failures = {name: fails(name, adapters, monkeypatch) for name in TESTS}
     assert {name: why for name, why in failures.items() if why} == {}
 
 
@@ -118,6 +125,12 @@ WRONG = {
             )
         ),
     ),
+    "test_attention_module_of_any_shape": changed(
+        "run_scaled_dot_product_attention_module", lambda right: lambda training, **rest: right(training=True, **rest)
+    ),
+    "test_multihead_attention_of_any_shape": changed(
+        "run_multihead_attention", lambda right: lambda key, value, **rest: right(key=value, value=key, **rest)
+    ),
     "test_blockwise_attention_of_any_shape": changed(
         "run_blockwise_attention",
         lambda right: lambda Q, K, V, mask, block_size: right(Q * (block_size or 1), K, V, mask, block_size),
@@ -167,6 +180,32 @@ def test_the_smallest_failing_case_is_the_one_that_is_shown(monkeypatch):
     with pytest.raises(AssertionError) as caught:
         test()
     assert sorted(caught.value.case.in_features.shape) == [1, 2]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("test", "id"),
+    [
+        ("test_attention_of_any_shape", "attention-by-d_k"),
+        ("test_attention_ignores_masked_keys", "attention-mask-added"),
+        ("test_multihead_self_attention_does_not_look_ahead", "multihead-no-mask"),
+        ("test_softmax_sums_to_one", "softmax-log"),
+    ],
+)
+def test_a_drawn_failure_is_held_against_the_misconceptions(test, id):
+    adapters = {**CORRECT["einsum"], **CATALOGUE[id].adapters}
+    (failure,) = rehearse(ROOT, adapters, HIDDEN, "-k", test).failures.values()
+    assert failure.evidence is not None
+    assert id in failure.evidence.fits
+    assert id in [mistake.id for mistake in failure.mistakes]
+
+
+def test_an_assert_of_the_tests_own_says_nothing_of_misconceptions():
+    """The second answer to the same call differs from the first: no misconception is stored for that."""
+    calls = itertools.count()
+    unsteady = changed("run_softmax", lambda right: lambda x, dim: right(x, dim) + 0.1 * (next(calls) > 0))
+    (failure,) = rehearse(ROOT, unsteady, HIDDEN, "-k", "test_softmax_has_no_side_effects").failures.values()
+    assert failure.headline == "the same call gives another answer the second time"
+    assert failure.evidence is None
 
 
 def test_the_students_list_of_points_names_no_hidden_test():

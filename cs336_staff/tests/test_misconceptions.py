@@ -31,6 +31,9 @@ SAMPLE = (
     "linear-bias",
     "rope-half-tables",
     "multihead-heads-inner",
+    "module-dropout-not-rescaled",
+    "module-weights-before-mask",
+    "cross-padding-along-queries",
     "blockwise-nothing-rescaled",
 )
 

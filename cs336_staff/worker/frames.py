@@ -75,7 +75,7 @@ def unpack(descriptions: object, body: bytes | bytearray) -> list[Tensor]:
         end = start + math.prod(shape) * DTYPES[name].itemsize
         if end > len(body):
             raise FrameError(f"expected a body of at least {end} bytes, got {len(body)}")
-        tensors.append(_tensor(body[start:end], DTYPES[name], shape))
+        tensors.append(_tensor(bytearray(memoryview(body)[start:end]), DTYPES[name], shape))
         start = end
     if start != len(body):
         raise FrameError(f"expected a body of {start} bytes, got {len(body)}")
@@ -124,8 +124,10 @@ def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
 
 def elements(tensor: Tensor) -> bytes:
     """The elements of `tensor` in row-major order."""
-    plain = tensor.detach().resolve_neg().contiguous().reshape(-1)
-    return plain.view(torch.uint8).numpy().tobytes()
+    plain = tensor.detach().resolve_neg()
+    if plain.dtype == torch.bfloat16:  # numpy has none
+        plain = plain.view(torch.int16)
+    return plain.numpy().tobytes()
 
 
 def expect(kind: type[T], value: object, what: str) -> T:
@@ -143,9 +145,10 @@ def _description(tensor: Tensor) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "strides": strides, "requires_grad": tensor.requires_grad}
 
 
-def _tensor(data: bytes | bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
+def _tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
+    """The tensor whose memory is `data`."""
     if not data:
         return torch.empty(shape, dtype=dtype)
     if dtype == torch.bool:  # a byte that is neither 0 nor 1 is no boolean
-        return torch.frombuffer(bytearray(data), dtype=torch.uint8).reshape(shape) != 0
-    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+        return torch.frombuffer(data, dtype=torch.uint8).reshape(shape) != 0
+    return torch.frombuffer(data, dtype=dtype).reshape(shape)

@@ -16,8 +16,8 @@ from types import FrameType, ModuleType
 
 ROOT = "/submission"
 
-# The lab of the assignment draws with these. A graded function does not, and importing them takes seconds.
-TAKEN_AWAY = {"matplotlib"}
+# The lab of the assignment uses these. A graded function does not, and importing them takes seconds.
+TAKEN_AWAY = {"matplotlib", "transformers"}
 
 
 def install(files: dict[str, bytes]) -> None:

@@ -5,6 +5,7 @@ value is ever on this side.
 """
 
 import importlib
+import math
 import os
 from traceback import walk_tb
 from typing import Any
@@ -89,8 +90,11 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
             gradients = _gradients(outputs, cotangents, [tensor for tensor in given if tensor.requires_grad])
             return {"gradients": _append(out, gradients)}
     out.extend(outputs)
-    changed = [None if _same(before, after) else after for before, after in zip(sent, given, strict=True)]
-    return {"value": encoded, "outputs": len(outputs), "changed": _append(out, changed)}
+    return {
+        "value": encoded,
+        "outputs": len(outputs),
+        "changed": _append(out, _changed(given, header["tensors"], body)),
+    }
 
 
 def _adapter(adapters: Any, name: str) -> Any:
@@ -100,12 +104,13 @@ def _adapter(adapters: Any, name: str) -> Any:
 
 
 def _laid_out(tensor: Tensor, description: dict[str, Any]) -> Tensor:
-    """A copy of `tensor` with the strides and requires_grad of its description."""
+    """`tensor`, which is contiguous, with the strides and requires_grad of its description."""
     strides = description["strides"]
-    # A dimension of stride 0 holds one element, seen many times.
-    once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
-    result = torch.empty_strided(once.shape, strides, dtype=tensor.dtype).copy_(once).expand(tensor.shape)
-    return result.requires_grad_(description["requires_grad"])
+    if strides != list(tensor.stride()):
+        # A dimension of stride 0 holds one element, seen many times.
+        once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
+        tensor = torch.empty_strided(once.shape, strides, dtype=tensor.dtype).copy_(once).expand(tensor.shape)
+    return tensor.requires_grad_(description["requires_grad"])
 
 
 def _gradients(outputs: list[Tensor], cotangents: list[Tensor | None], given: list[Tensor]) -> list[Tensor | None]:
@@ -119,8 +124,16 @@ def _gradients(outputs: list[Tensor], cotangents: list[Tensor | None], given: li
     return list(torch.autograd.grad(differentiable, given, by, allow_unused=True))
 
 
-def _same(before: Tensor, after: Tensor) -> bool:
-    return before.shape == after.shape and frames.elements(before) == frames.elements(after)
+def _changed(given: list[Tensor], descriptions: list[dict[str, Any]], body: bytearray) -> list[Tensor | None]:
+    """For each tensor that was given None, or the tensor itself if it is no longer what `body` says."""
+    changed: list[Tensor | None] = []
+    start = 0
+    for tensor, description in zip(given, descriptions, strict=True):
+        end = start + math.prod(description["shape"]) * frames.DTYPES[description["dtype"]].itemsize
+        same = list(tensor.shape) == description["shape"] and frames.elements(tensor) == body[start:end]
+        changed.append(None if same else tensor)
+        start = end
+    return changed
 
 
 def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, int] | None]:

@@ -9,8 +9,8 @@ import pytest
 from cs336_staff.gradebook import Gradebook, GradebookError, Grading, Row
 
 ROWS = (
-    Row("test_softmax[1d]", "softmax", False, 2.0, False, "passed", 0.1, "", ""),
-    Row("test_hidden_softmax[1d]", "softmax", True, 1.0, False, "failed", 0.1, "wrong", "wrong: 1 and 2"),
+    Row("test_softmax[1d]", "softmax", False, 2.0, False, "passed", True, 0.1, "", ""),
+    Row("test_hidden_softmax[1d]", "softmax", True, 1.0, False, "failed", False, 0.1, "wrong", "wrong: 1 and 2"),
 )
 GRADING = Grading(
     *("ada", "/submissions/ada.zip", "c" * 64, "d" * 64, 7, "bubblewrap", datetime(2026, 10, 1, tzinfo=UTC), 0.3),
@@ -31,7 +31,7 @@ def test_a_grading_comes_back_as_it_was(tmp_path):
 
 
 def test_bonus_points_come_on_top_of_the_maximum(tmp_path):
-    extra = Row("test_blocks", "blocks", True, 2.0, True, "passed", 0.1, "", "")
+    extra = Row("test_blocks", "blocks", True, 2.0, True, "passed", True, 0.1, "", "")
     with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
         gradebook.add(replace(GRADING, rows=[*ROWS, extra]))
         (grading,) = gradebook.latest()
@@ -57,7 +57,7 @@ def test_the_latest_content_counts(tmp_path):
         assert list(gradebook.latest()) == [newer]
 
 
-@pytest.mark.parametrize(("version", "todo"), [(99, "use the newer program"), (1, "grade into a new folder")])
+@pytest.mark.parametrize(("version", "todo"), [(99, "use the newer program"), (2, "grade into a new folder")])
 def test_a_gradebook_of_another_version_is_refused_by_name(tmp_path, version, todo):
     with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
         connection.execute(f"PRAGMA user_version = {version}")

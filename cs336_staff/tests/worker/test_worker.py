@@ -221,6 +221,7 @@ try:
     import matplotlib.figure
 except ImportError:
     Figure = None
+import transformers
 import wandb
 from lightning.pytorch import LightningModule
 import matplotlib.pyplot as plt
@@ -247,7 +248,7 @@ def test_missing_packages_fail_where_they_are_used(run: Run) -> None:
     adapters = run(MISSING)
     assert adapters.run_softmax(torch.ones(1), 0) == [True, True, True]
     assert adapters.worker is not None
-    assert adapters.worker.missing == {"wandb", "lightning", "matplotlib"}
+    assert adapters.worker.missing == {"wandb", "lightning", "matplotlib", "transformers"}
     with pytest.raises(StudentError, match=r"matplotlib.pyplot.plot was used, but the package matplotlib is not"):
         adapters.run_linear(1, 1, torch.ones(1, 1), torch.ones(1))
 

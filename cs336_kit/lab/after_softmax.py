@@ -1,0 +1,126 @@
+"""What the student's attention makes of one call: its weights, when the values are the identity, and its output."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from cs336_kit.lab.call import Call
+from cs336_kit.lab.step import Step, dtype_name, first, is_finite, span
+
+YOURS = "your code"
+
+# A mean entropy below this share of the largest possible: nearly all weight lies on one key.
+SATURATED = 0.1
+# Smaller weights do not tell the scale of the scores.
+TELLING = 1e-4
+# The share of the weights' logarithms that the scores may leave unexplained: rounding.
+MISFIT = 0.01
+
+
+def weights_step(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -> Step:
+    step = Step("Weights", f"{YOURS}, with the identity as V", [span(weights)], finite=is_finite(weights))
+    if not step.finite:
+        step.advice.append(_where_it_begins(~weights.isfinite(), scaled, allowed))
+        return step
+    nothing = max(1e-4, 16 * torch.finfo(call.Q.dtype).eps)  # what rounding may leave of a weight
+    sums = weights.sum(-1)
+    step.facts.append(f"rows sum to {sums.amin():.4g} up to {sums.amax():.4g}")
+    if (wrong := (sums - allowed.any(-1).double()).abs() > nothing).any():
+        right = "0, as it may attend to nothing" if not allowed.any(-1)[wrong][0] else "1"
+        step.advice.append(
+            f"The row {first(wrong)} sums to {sums[wrong][0]:.4g}, and should to {right}: normalise over the "
+            "keys, the last axis, and after the mask."
+        )
+    heavy = weights.abs() > nothing
+    if (heavy & ~allowed).any():
+        step.advice.append(
+            f"The hidden key {first(heavy & ~allowed)} has weight: set its score to -inf before the softmax."
+            if (heavy & allowed).any()
+            else "Only hidden keys have weight: is the mask taken the wrong way round? True = may attend."
+        )
+    if (negative := weights < -nothing).any():
+        step.advice.append(f"The weight {first(negative)} is negative: exp() gives none.")
+    for facts, advice in (_entropy(weights, allowed), _divisor(call, weights, scaled, allowed)):
+        step.facts += facts
+        step.advice += advice
+    return step
+
+
+def _where_it_begins(bad: Tensor, scaled: Tensor, allowed: Tensor) -> str:
+    """Which step some weights are not finite from."""
+    without = ~allowed.any(-1)
+    unexplained = bad & (scaled.isfinite().all(-1) & ~without)[..., None]
+    if unexplained.any():
+        return (
+            f"NaN or infinity, first {first(unexplained)}, where the scores are finite: it begins in the softmax. Does "
+            "it subtract the maximum of each row, and is that the row's own?"
+        )
+    if (bad & ~without[..., None]).any():
+        return f"NaN or infinity, first {first(bad)}: only in rows whose scores are not finite, see above."
+    return f"NaN or infinity, first {first(bad)}: only in rows that may attend to nothing. Give zeros there."
+
+
+# Facts, and advice.
+Lines = tuple[list[str], list[str]]
+
+
+def _entropy(weights: Tensor, allowed: Tensor) -> Lines:
+    """How evenly rows spread their weight, where they have a choice."""
+    choice = allowed.sum(-1) > 1
+    if not choice.any():
+        return ["no row has more than one key to choose from"], []
+    entropy = torch.special.entr(weights.clamp(min=0.0)).sum(-1)[choice].mean()
+    most = allowed.sum(-1)[choice].log().mean()
+    facts = [f"entropy of a row {entropy:.3g} on average, of {most:.3g} if all its keys were alike"]
+    if entropy > SATURATED * most:
+        return facts, []
+    return facts, [
+        "Nearly all weight of a row lies on one key, where the gradient of softmax all but vanishes: are the scaled "
+        "scores larger than you meant?"
+    ]
+
+
+def _divisor(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -> Lines:
+    """By what the scores were divided, from how the logarithms of the weights of a row grow with its scores."""
+    d_k = call.Q.shape[-1]
+    telling = allowed & (weights > TELLING)
+    scores = _centred(scaled * math.sqrt(d_k), telling)
+    logs = _centred(weights.clamp(min=TELLING).log(), telling)
+    if scores.square().sum() / d_k <= telling.sum() * (16 * torch.finfo(call.Q.dtype).eps) ** 2:
+        return ["too few weights differ to tell by what the scores were divided"], []
+    slope = (scores * logs).sum() / scores.square().sum()
+    if (logs - slope * scores).square().sum() > MISFIT * logs.square().sum() or slope <= 0:
+        return [], ["The weights do not grow with Q Kᵀ as a softmax over the keys does: what does your softmax get?"]
+    divisor, root = float(1 / slope), math.sqrt(d_k)
+    facts = [f"they are the softmax of Q Kᵀ divided by {divisor:.4g}; √d_k is {root:.4g}"]
+    if math.isclose(divisor, root, rel_tol=0.03):
+        return facts, []
+    known = {1.0: "not divided at all", float(d_k): "d_k itself", float(d_k) ** 0.25: "√ of √d_k"}
+    what = next((f", {name}," for value, name in known.items() if math.isclose(divisor, value, rel_tol=0.03)), "")
+    return facts, [f"Divided by {divisor:.4g}{what} and not by √d_k = {root:.4g}: look at the scale."]
+
+
+def _centred(x: Tensor, telling: Tensor) -> Tensor:
+    """`x` less its mean over the telling places of each row; 0 elsewhere."""
+    x = x.where(telling, 0.0)
+    return (x - x.sum(-1, keepdim=True) / telling.sum(-1, keepdim=True).clamp(min=1)).where(telling, 0.0)
+
+
+def output_step(call: Call, weights: Tensor, output: Tensor) -> Step:
+    fact = f"{tuple(output.shape)} {dtype_name(output)}, {span(output)}"
+    step = Step("Output", YOURS, [fact], finite=is_finite(output))
+    if output.dtype != call.Q.dtype:
+        step.advice.append(f"It should be {dtype_name(call.Q)}, as Q is: end with .to(Q.dtype).")
+    sums = weights @ call.V.double()
+    if not is_finite(sums):
+        return step
+    tolerance = max(1e-5, 16 * torch.finfo(call.Q.dtype).eps) * float(call.V.abs().amax())
+    if not step.finite:
+        step.advice.append(f"NaN or infinity {first(~output.isfinite())}, though the weights and V are finite.")
+    elif (wrong := (sums - output).abs() > tolerance).any():
+        step.advice.append(
+            f"It is not the weights above times V, first {first(wrong)}: {output[wrong][0]:.4g} and not "
+            f"{sums[wrong][0]:.4g}. Is there dropout, or is it another V?"
+        )
+    return step

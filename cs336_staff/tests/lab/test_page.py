@@ -1,0 +1,128 @@
+"""The pages of `cs336 show`, in a browser: hover, selection, hostile text, and no request."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from cs336_staff.tests.lab.browser import opened
+from cs336_staff.tests.lab.conftest import Lab
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<!--",
+    "<img/src=x/onerror=alert(1)>",
+    "&lt;",
+    "{{data}}",
+    "${alert(1)}",
+    "\u202eevil",
+    "שלום",
+    "مرحبا",
+    "👩\u200d🚀",
+    "e\u0301",
+    "'\"`\\",
+]
+
+# Tokens in a sentence stand between marks that keep their direction of writing to themselves.
+BANK, RIVER, STEEP = (f"“\u2068{word}\u2069”" for word in ("bank", "river", "steep"))
+
+
+def colour(page: Page, selector: str, place: int) -> str:
+    return page.locator(selector).nth(place).evaluate("node => getComputedStyle(node).backgroundColor")
+
+
+def titles(page: Page) -> list[str]:
+    return page.locator("figcaption").all_inner_texts()
+
+
+def test_hover_and_selection(lab: Lab, tmp_path: Path) -> None:
+    assert lab("show", "-o", "page.html").exit_code == 0
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        assert page.locator("#text").inner_text() == "The bank of the river was steep"
+        assert titles(page) == ["grammar", "meaning", "sound"]
+        assert page.locator("canvas").first.evaluate("map => [map.width, map.height]") == [7, 7]
+
+        page.locator("#head").select_option("meaning")
+        assert titles(page) == ["meaning"]
+        page.locator("#text span").nth(1).hover()
+        assert page.locator("#said").inner_text() == f"meaning: {BANK} looks most at {RIVER} and {STEEP} (0.44 each)"
+        # The darkest words are those that it looks at, and its row is marked in the map.
+        assert [colour(page, "#text span", place) for place in (4, 6)] == ["rgb(8, 48, 107)"] * 2
+        assert colour(page, "#text span", 5) != "rgb(8, 48, 107)"
+        assert page.locator(".row").first.evaluate("row => row.offsetTop / row.offsetHeight") == 1
+
+        page.locator("#mask").select_option("causal")
+        assert titles(page) == ["meaning, causal"]
+        assert page.locator("#said").inner_text().startswith(f"meaning, causal: {BANK} looks alike at all 2")
+
+        page.locator("#mask").select_option("both")
+        page.locator("#head").select_option("")
+        assert titles(page) == [
+            *("grammar", "meaning", "sound"),
+            *("grammar, causal", "meaning, causal", "sound, causal"),
+        ]
+        assert len(page.locator("details").all()) == 6
+        page.locator("canvas").nth(1).hover(position={"x": 24 * 4.5, "y": 24 * 1.5})
+        assert page.locator("#said").inner_text().endswith(f"{BANK} → {RIVER}: 0.445")
+        assert page.locator("#largest").inner_text() == "1.0"
+        assert noticed == []
+
+
+def test_pixels_are_the_weights_on_one_scale(lab: Lab, tmp_path: Path) -> None:
+    lab("show", "--example", "cat", "--head", "sound", "--mask", "both", "-o", "page.html")
+    pixel = "(map, [key, query]) => [...map.getContext('2d').getImageData(key, query, 1, 1).data]"
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        without, causal = page.locator("canvas").all()
+        assert causal.evaluate(pixel, [0, 0]) == [8, 48, 107, 255]  # “The” looks at itself alone: 1
+        assert causal.evaluate(pixel, [1, 0]) == [255, 255, 255, 255]
+        assert without.evaluate(pixel, [0, 0]) == [214, 220, 230, 255]  # 1/6 of the way
+        assert noticed == []
+
+
+def test_with_the_keyboard_and_on_a_small_screen(lab: Lab, tmp_path: Path) -> None:
+    lab("show", "-o", "page.html")
+    with opened((tmp_path / "page.html").as_uri(), width=360) as (page, _):
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        assert f"{BANK} looks" in page.locator("#said").inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_hostile_text_is_text(lab: Lab, tmp_path: Path) -> None:
+    assert lab("show", "-o", "page.html", *HOSTILE).exit_code == 0
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        page.wait_for_timeout(200)  # for an alert that must not come
+        words = page.locator("#text span").all_text_contents()
+        assert " ".join(words).replace(" ", "") == "".join(HOSTILE)
+        assert page.locator("img, b").count() == 0
+        for place in range(len(words)):
+            page.locator("#text span").nth(place).hover()
+        assert noticed == []
+
+
+def test_two_thousand_tokens(lab: Lab, tmp_path: Path) -> None:
+    text = " ".join((HOSTILE * 200)[:1000])
+    result = lab("show", "--head", "meaning", "-o", "page.html", text, "bank", "river")
+    assert result.exit_code == 0
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        count = page.locator("#text span").count()
+        assert count >= 2000
+        page.locator("#text span").nth(count - 2).hover()
+        assert f"{BANK} looks most at {RIVER}" in page.locator("#said").inner_text()
+        page.locator("#mask").select_option("causal")
+        assert f"{BANK} looks alike at all" in page.locator("#said").inner_text()
+        assert page.locator(".queries bdi").count() == 0  # no room for labels
+        assert noticed == []
+
+
+def test_weights_that_are_not_numbers(lab: Lab, tmp_path: Path) -> None:
+    nan = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V * float('nan')\n"
+    lab("show", "-o", "page.html", adapters=nan)
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        page.locator("#text span").nth(1).hover()
+        assert page.locator("#said").inner_text() == f"grammar: {BANK} has weights that are not numbers"
+        assert colour(page, "#text span", 0) == "rgb(217, 95, 2)"
+        assert "Some weights are NaN" in page.locator("#notes").inner_text()
+        assert noticed == []

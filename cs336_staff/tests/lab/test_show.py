@@ -1,0 +1,239 @@
+"""`cs336 show`: the student's weights in the terminal, as a figure, in words; and what it says of bad input."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import torch
+from matplotlib.image import imread
+
+from cs336_kit.cli import cs336
+from cs336_kit.lab.picture import Pattern, Picture, in_words
+from cs336_staff.tests.lab.conftest import Lab
+from cs336_staff.tests.student import ROOT
+
+# Attention of other kinds, as a student may have written it.
+EVEN = """\
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return V.mean(-2, keepdim=True).expand(*Q.shape[:-1], -1)
+"""
+FIRST = (
+    "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V[..., :1, :].expand(*Q.shape[:-1], -1)\n"
+)
+NAN = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V * float('nan')\n"
+SHORT = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V / 2\n"
+UNWRITTEN = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n"
+FORGOTTEN = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    pass\n"
+
+
+def test_a_heatmap_in_percent_and_each_row_in_words(lab: Lab) -> None:
+    result = lab("show", "--head", "meaning")
+    assert result.exit_code == 0
+    assert [line.rstrip() for line in result.output.splitlines()] == [
+        "        meaning",
+        "          0  1  2  3  4  5  6",
+        "0 The    14 14 14 14 14 14 14",
+        "1 bank    2  2  2  2 44  2 44",
+        "2 of     14 14 14 14 14 14 14",
+        "3 the    14 14 14 14 14 14 14",
+        "4 river   2 44  2  2 44  2  2",
+        "5 was    14 14 14 14 14 14 14",
+        "6 steep   2 44  2  2  2  2 44",
+        "",
+        "meaning",
+        "The bank of the river was steep",
+        "  “The” looks alike at all 7 it sees (0.14 each)",
+        "  “bank” looks most at “river” and “steep” (0.44 each)",
+        "  “of” looks alike at all 7 it sees (0.14 each)",
+        "  “the” looks alike at all 7 it sees (0.14 each)",
+        "  “river” looks most at “bank” and itself (0.44 each)",
+        "  “was” looks alike at all 7 it sees (0.14 each)",
+        "  “steep” looks most at “bank” and itself (0.44 each)",
+    ]
+
+
+def test_rhymes_with_and_without_a_mask_side_by_side(lab: Lab) -> None:
+    rows = lab("show", "--example", "cat", "--head", "sound", "--mask", "both").output.splitlines()
+    assert rows[0].split() == ["sound", "sound,", "causal"]
+    assert rows[4].split() == ["2", "sat", "2", "32", "32", "2", "2", "32", "2", "49", "49", "0", "0", "0"]
+
+
+def test_all_heads_fit_side_by_side(lab: Lab) -> None:
+    rows = lab("show").output.splitlines()
+    assert rows[0].split() == ["grammar", "meaning", "sound"]
+    assert max(map(len, rows)) <= 80
+
+
+def test_the_weights_are_those_of_the_students_attention(lab: Lab) -> None:
+    assert "1 cat  17 17 17 17 17 17" in lab("show", "--example", "cat", "--head", "sound", adapters=EVEN).output
+    assert "“cat” looks at “The” alone" in lab("show", "--example", "cat", "--head", "sound", adapters=FIRST).output
+
+
+@pytest.mark.parametrize(
+    ("adapters", "line"),
+    [
+        (NAN, "Some weights are NaN or infinite: your attention gives them; `cs336 debug` tells"),
+        (SHORT, "The weights of a token should sum to 1; yours sum to 0.5 up to 0.5."),
+    ],
+)
+def test_weights_that_are_none(lab: Lab, adapters: str, line: str, tmp_path: Path) -> None:
+    assert line in lab("show", adapters=adapters).output
+    assert line in lab("show", "-o", "page.html", adapters=adapters).output
+    assert lab("show", "-o", "figure.png", adapters=adapters).exit_code == 0
+
+
+def test_words_that_are_not_in_the_table(lab: Lab) -> None:
+    output = " ".join(lab("show", "The", "zorgly", "bank", "of", "a", "xyz", "XYZ?").output.split())
+    assert (
+        "Not in the table of words: known by the ending alone: zorgly; without any feature, so asking for nothing and "
+        "found by nobody: xyz, XYZ, ?." in output
+    )
+    assert "Not in the table" not in lab("show").output
+
+
+def test_shades_where_there_is_no_room_for_numbers(lab: Lab) -> None:
+    result = lab("show", "--head", "sound", *["cat", "of"] * 15)
+    assert "29 of   ▒▒▒" not in result.output
+    (row,) = [line for line in result.output.splitlines() if line.startswith("28 cat")]
+    assert row == "28 cat " + "█ " * 15
+    assert "and 10 more tokens, which a page has" in result.output
+
+
+def test_a_text_too_long_for_a_terminal(lab: Lab) -> None:
+    result = lab("show", *["cat"] * 2000, "--head", "sound")
+    assert "2,000 tokens do not fit into this terminal; a page shows them: -o page.html" in result.output
+    assert len(result.output.splitlines()) < 40
+
+
+def test_no_character_moves_the_cursor_or_turns_a_line_round(lab: Lab) -> None:
+    for file in ([], ["-o", "page.html"]):
+        output = lab("show", "a\x1b[2Jb", "\u202ecat", "👩\u200d🚀", "שלום", *file).output
+        assert not {"\x1b", "\u202e", "\u200d"} & set(output)
+        assert "שלום" in output
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ([0.1, 0.7, 0.1, 0.1], "“a” looks most at “b” (0.7)"),
+        ([0.4, 0.1, 0.4, 0.1], "“a” looks most at itself and “the” at 2 (0.4 each)"),
+        ([0.25, 0.25, 0.25, 0.25], "“a” looks alike at all 4 it sees (0.25 each)"),
+        ([0.5, 0.5, 0.0, 0.0], "“a” looks alike at all 2 it sees (0.5 each)"),
+        ([1.0, 0.0, 0.0, 0.0], "“a” looks at itself alone"),
+        ([0.0, 0.0, 0.0, 1.0], "“a” looks at “the” at 3 alone"),
+        ([0.0, 0.0, 0.0, 0.0], "“a” looks at nothing"),
+        ([float("nan"), 0.0, 0.0, 0.0], "“a” has weights that are not numbers"),
+    ],
+)
+def test_a_row_in_words(row: list[float], sentence: str) -> None:
+    assert list(in_words(["a", "b", "the", "the"], torch.tensor([row]))) == [sentence]
+
+
+def test_many_that_are_looked_at_alike() -> None:
+    row = torch.tensor([[0.2, 0.2, 0.2, 0.2, 0.1, 0.1]])
+    assert list(in_words(list("abcdef"), row)) == ["“a” looks most at itself, “b”, “c” and 1 more (0.2 each)"]
+
+
+def test_one_scale_for_all_patterns() -> None:
+    patterns = [Pattern(0, "a", False, "a", torch.full((2, 2), value)) for value in (0.25, 0.5)]
+    assert Picture(["x", "y"], patterns, []).largest == 0.5
+
+
+def test_the_table_asks_for_nothing_that_no_word_has() -> None:
+    table = tomllib.loads((ROOT / "cs336_kit/lab/words.toml").read_text())
+    features = {feature for kind in ("words", "endings") for known in table[kind].values() for feature in known}
+    for asks in table["heads"].values():
+        assert features >= {feature for query, keys in asks.items() for feature in (query, *keys)}
+
+
+def test_figures_are_small_and_keep_their_text(lab: Lab, tmp_path: Path) -> None:
+    assert lab("show", "-o", "bank.svg").output == "bank.svg is written\n"
+    svg = (tmp_path / "bank.svg").read_text()
+    assert all(f">{word}</text>" in svg for word in ("river", "steep", "grammar", "sound, causal"[:5], "weight"))
+    assert len(svg) < 60_000
+    lab("show", "--mask", "both", "-o", "bank.png")
+    height, width, _ = imread(tmp_path / "bank.png").shape
+    assert height < width < 2000
+    assert (tmp_path / "bank.png").stat().st_size < 120_000
+
+
+def test_a_figure_of_strange_text(lab: Lab, tmp_path: Path) -> None:
+    result = lab("show", "-o", "strange.png", "$\\frac{", "<b>", "👩\u200d🚀")
+    assert result.exit_code == 0
+    assert "Some signs of the text are in no font that the figure has: a page, -o page.html, shows" in result.output
+    assert lab("show", "-o", "long.png", *["cat"] * 300, "--head", "sound").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([""], "the text has no tokens: give at least one word"),
+        ([" ", "\n"], "the text has no tokens: give at least one word"),
+        (["cat", "--example", "cat"], "give either TEXT or --example"),
+        (["--head", "7"], "there is no head 7: choose one of grammar, meaning, sound"),
+        (["--layer", "1"], "there is no layer 1: choose one from 0 to 0"),
+        (["--layer", "-1"], "there is no layer -1: choose one from 0 to 0"),
+        (["--model", "gone"], "gone is no folder with a config.json: give one that save_pretrained() wrote"),
+        (["--model", "a", "--classifier", "b"], "give either --classifier or --model"),
+        (["-o", "figure.gif"], "expected a file that ends in .png or .svg or .html, got figure.gif"),
+        (["-o", "gone/a.png"], "there is no folder gone; make it, or name another file than gone/a.png"),
+        (
+            [*["cat"] * 4000, "--head", "sound"],
+            "that is 32,000,000 weights, more than 30,000,000: choose a --layer and",
+        ),
+    ],
+)
+def test_bad_input(lab: Lab, tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "old.html").write_text("mine")
+    if "-o" not in arguments:
+        arguments = [*arguments, "-o", "old.html"]
+    result = lab("show", *arguments)
+    assert result.output.startswith(f"Error: {message}")
+    assert result.output.count("\n") == 1
+    assert result.exit_code == 2
+    assert (tmp_path / "old.html").read_text() == "mine"
+
+
+def test_transformers_is_not_installed(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("{}")
+    result = lab("show", "--model", ".")
+    assert (result.output, result.exit_code) == (
+        "Error: --model needs the package transformers: uv sync --extra models\n",
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("adapters", "message"),
+    [
+        (UNWRITTEN, "not implemented yet: write run_scaled_dot_product_attention in adapters.py"),
+        (FORGOTTEN, "the answer is None, expected a tensor: is a `return` missing?"),
+        (EVEN.replace("Q.shape[:-1]", "Q.shape[1:-1]"), "RuntimeError: expand"),
+        (EVEN.replace("*Q.shape", "2, *Q.shape"), "the answer has shape (2, 3, 7, 7), expected (3, 7, 7)"),
+        ("from nowhere import x", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("exit()", "SystemExit"),
+    ],
+)
+def test_what_the_student_has_still_to_do(lab: Lab, tmp_path: Path, adapters: str, message: str) -> None:
+    result = lab("show", "-o", "page.html", adapters=adapters)
+    assert result.output.startswith(f"Error: {message}")
+    assert "Traceback" not in result.output
+    assert result.exit_code == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_help_imports_nothing_heavy_and_fits_80_columns() -> None:
+    heavy = "[name for name in ('torch', 'matplotlib', 'transformers', 'numpy') if name in sys.modules]"
+    code = f"import sys, cs336_kit.cli; sys.exit({heavy} or 0)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    for command in (cs336, cs336.commands["show"], cs336.commands["debug"]):
+        text = command.get_help(click.Context(command, info_name="cs336", terminal_width=80))
+        assert max(map(len, text.splitlines())) <= 80
+    listed = cs336.get_help(click.Context(cs336, terminal_width=80))
+    assert "Show where the words of TEXT look, by your own attention.\n" in listed
+    assert "Report one call of attention, step by step, with what to do.\n" in listed

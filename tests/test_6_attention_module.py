@@ -1,0 +1,32 @@
+"""Attention as a module (bonus). You write `ScaledDotProductAttention` in cs336_basics/nn/attention_module.py."""
+
+import pytest
+import torch
+
+import adapters
+
+
+@pytest.mark.cases("attention_module/*")
+def test_attention_module(case):
+    case.check(adapters.run_scaled_dot_product_attention_module(**case.inputs))
+
+
+@pytest.mark.cases("attention_module-gradients/*")
+def test_attention_module_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_scaled_dot_product_attention_module(**case.inputs))
+
+
+@pytest.mark.cases("attention_module-dropout/*")
+def test_attention_module_dropout(case):
+    case.check(adapters.run_scaled_dot_product_attention_module(**case.inputs))
+
+
+@pytest.mark.cases("attention_module-dropout/3d-no-mask")
+def test_attention_module_follows_the_seed(case):
+    inputs = case.inputs
+    _, first = adapters.run_scaled_dot_product_attention_module(**inputs)
+    _, again = adapters.run_scaled_dot_product_attention_module(**inputs)
+    _, other = adapters.run_scaled_dot_product_attention_module(**inputs | {"seed": case.seed + 1})
+    assert torch.equal(first, again), "two calls with the same seed drop different weights"
+    assert not torch.equal(first, other), "two calls with different seeds drop the same weights"
