@@ -57,7 +57,7 @@ class GradebookError(Exception):
     """The gradebook cannot be used; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One planned test and what became of it.
 
@@ -182,9 +182,12 @@ class Gradebook:
         found = self._select("submission = ? AND content = ? AND suite = ?", (submission, content, suite))
         return next(found, None)
 
-    def latest(self) -> Iterator[Grading]:
-        """The last grading of every submission, by name."""
-        return self._select("id IN (SELECT max(id) FROM grading GROUP BY submission)", ())
+    def latest(self, texts: bool = True) -> Iterator[Grading]:
+        """The last grading of every submission, by name.
+
+        Without `texts` messages, details and outputs are empty: of a whole class they take much memory.
+        """
+        return self._select("id IN (SELECT max(id) FROM grading GROUP BY submission)", (), texts)
 
     def of(self, submission: str) -> Grading | None:
         """The last grading of one submission, if there is one."""
@@ -222,15 +225,16 @@ class Gradebook:
             execute("DELETE FROM course")
             execute("INSERT INTO course VALUES (?)", (json.dumps(options),))
 
-    def _select(self, condition: str, parameters: tuple[Any, ...]) -> Iterator[Grading]:
-        query = f"SELECT * FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
+    def _select(self, condition: str, parameters: tuple[Any, ...], texts: bool = True) -> Iterator[Grading]:
+        about = "about" if texts else "json_remove(about, '$.stdout', '$.stderr')"
+        columns = f"id, submission, path, content, suite, seed, layer, started, seconds, {about}"
+        query = f"SELECT {columns} FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
         for id_, *columns, started, seconds, about in self._connection.execute(query, parameters).fetchall():
             submission, path, content, suite, seed, layer = columns
             query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
             overruled = dict(self._connection.execute(query, (submission, content)).fetchall())
-            query = (
-                "SELECT name, problem, hidden, maximum, bonus, outcome, right, seconds, message, details FROM verdict"
-            )
+            written = "message, details" if texts else "'', ''"
+            query = f"SELECT name, problem, hidden, maximum, bonus, outcome, right, seconds, {written} FROM verdict"  # noqa: S608
             verdicts = self._connection.execute(f"{query} WHERE grading = ? ORDER BY number", (id_,))
             rows = [
                 _judged(Row(name, problem, bool(hidden), maximum, bool(bonus), outcome, bool(right), *rest), overruled)

@@ -33,7 +33,7 @@ def grades(
 ) -> list[Grade]:
     """One grade for each student, for the latest or the best attempt; of equal attempts the later one."""
     of_student: dict[str, list[Grade]] = {}
-    for grading in gradebook.latest():
+    for grading in gradebook.latest(texts=False):
         handed = with_groups(handed_in(Path(grading.path), grading.submission), groups or {})
         for student in handed.students:
             of_student.setdefault(student.key, []).append(Grade(student, handed, grading))

@@ -68,7 +68,7 @@ def grade(
         with Gradebook(out / "gradebook.sqlite") as gradebook:
             gradebook.course = course.options()
             names = set(done.names)
-            graded = [grading for grading in gradebook.latest() if grading.submission in names]
+            graded = [grading for grading in gradebook.latest(texts=False) if grading.submission in names]
             if len(graded) == 1:
                 console.print(show.board(graded[0], suite.problems))
             else:
