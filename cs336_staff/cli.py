@@ -43,7 +43,7 @@ def fixtures(check: bool) -> None:
 
 
 @staff.command()
-@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
 @click.option("--sandbox", type=click.Choice(["auto", "bubblewrap", "process", "none"]), default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
@@ -70,6 +70,7 @@ def grade(
     Run the same command again after an interruption: what is graded is not graded twice. The exit status is 3 when a
     submission could not be graded for a reason of ours.
     """
+    _need_linux()
     from cs336_staff.grading import command
 
     course = command.Class(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
@@ -101,6 +102,24 @@ def misconceptions(results: Path) -> None:
 
 
 @staff.command()
+@click.argument("submission")
+@click.argument("problem", required=False)
+@click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
+@click.option("--undo", is_flag=True, help="Take it back.")
+@click.option("--out", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path("results"))
+def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
+    """Count right answers of SUBMISSION, by its name in the results, that are a violation of the rules.
+
+    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
+    """
+    if bool(because) == undo:
+        raise click.UsageError("expected --because TEXT, or --undo")
+    from cs336_staff.grading import overrule
+
+    overrule.overrule(submission, problem, None if undo else because, out)
+
+
+@staff.command()
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
 def gradescope(output: Path) -> None:
     """Write the autograder that Gradescope runs."""
@@ -119,6 +138,7 @@ def reproduce(submission: Path, test: str, sandbox: "Layer | Literal['auto']") -
 
     TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
     """
+    _need_linux()
     from cs336_staff.grading import reproduce
 
     reproduce.reproduce(submission, test, sandbox)
@@ -188,3 +208,11 @@ def verify() -> None:
     click.echo(f"{len(findings)} misconceptions are caught by both suites and named, by their own name alone")
     listed = len(equivalents())
     click.echo(f"{mutants - listed} mutants of the solution are killed, {listed} are equivalent for a stated reason")
+
+
+def _need_linux() -> None:
+    if sys.platform != "linux":
+        raise click.ClickException(
+            "grading needs Linux: the sandbox and the limits are its kernel's, those of --sandbox none too. "
+            "Use a Linux machine, or WSL on Windows"
+        )

@@ -33,8 +33,8 @@ def grades(
 ) -> list[Grade]:
     """One grade for each student, for the latest or the best attempt; of equal attempts the later one."""
     of_student: dict[str, list[Grade]] = {}
-    for grading in gradebook.latest():
-        handed = with_groups(handed_in(Path(grading.path)), groups or {})
+    for grading in gradebook.latest(texts=False):
+        handed = with_groups(handed_in(Path(grading.path), grading.submission), groups or {})
         for student in handed.students:
             of_student.setdefault(student.key, []).append(Grade(student, handed, grading))
     return [max(attempts, key=_latest if take == "latest" else _best) for _, attempts in sorted(of_student.items())]
@@ -43,12 +43,13 @@ def grades(
 def write_grades(path: Path, found: Iterable[Grade], problems: Sequence[str], due: datetime | None = None) -> None:
     """One row for each student: what was handed in and when, the points of each problem, and the sum.
 
-    `days_late` is empty when the time is not known; `late` is then what Canvas says.
+    `days_late` is empty when the time is not known; `late` is then what Canvas says. `violations` counts tests, `notes`
+    are for staff: what was overruled, and what the rules found and did not charge.
     """
     columns = ["student", "name", "email", "submission", "attempt", "group", "late", "days_late", *problems]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*columns, "points", "maximum", "violations"])
+        writer.writerow([*columns, "points", "maximum", "violations", "notes"])
         for grade in found:
             handed, grading = grade.handed, grade.grading
             days = handed.days_late(due)
@@ -58,7 +59,8 @@ def write_grades(path: Path, found: Iterable[Grade], problems: Sequence[str], du
             row += ["yes" if handed.late or days else "", "" if days is None else days]
             row += [_number(sum(r.points for r in grading.rows if r.problem == problem)) for problem in problems]
             violations = sum(r.outcome == "violation" for r in grading.rows)
-            writer.writerow([_inert(x) for x in row] + [_number(grading.points), _number(grading.maximum), violations])
+            row += [_number(grading.points), _number(grading.maximum), violations, "; ".join(_notes(grading))]
+            writer.writerow([_inert(x) for x in row])
 
 
 def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) -> tuple[list[str], list[str]]:
@@ -125,6 +127,11 @@ def _latest(grade: Grade) -> tuple[object, ...]:
 
 def _best(grade: Grade) -> tuple[object, ...]:
     return (grade.grading.points, *_latest(grade))
+
+
+def _notes(grading: Grading) -> list[str]:
+    overruled = [f"{problem} overruled: {because}" for problem, because in grading.overruled.items()]
+    return [*overruled, *grading.about.get("remarks", ())]
 
 
 def _number(points: float) -> str:

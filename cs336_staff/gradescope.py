@@ -13,6 +13,8 @@ from pathlib import Path
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
+# Container and cap are shared with the grader, which takes less than 1.5 GiB.
+MEMORY_BYTES = 1 << 30
 LEFT_OUT = ("__pycache__", "cs336_staff/benchmarks", "cs336_staff/docs", "cs336_staff/tests")
 # What the grader needs, and what a submission may import.
 PACKAGES = (
@@ -32,7 +34,7 @@ pip3 install uv || pip3 install --break-system-packages uv
 export UV_PYTHON_INSTALL_DIR="$PWD/.python"
 uv venv --managed-python --python 3.12 .venv
 uv pip install --python .venv/bin/python --torch-backend cpu --requirement requirements.txt
-chmod -R go-rwx {private}
+find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {} +
 """
 
 RUN = """\
@@ -41,6 +43,9 @@ RUN = """\
 set -euo pipefail
 root="$(cd "$(dirname "$0")" && pwd)"
 cd "$root/source"
+# The submission runs as another user, who may pass through these folders on the way to the interpreter.
+find "$root" -mindepth 1 -maxdepth 1 ! -name source -exec chmod -R go-rwx {} +
+chmod 711 "$root" "$root/source"
 exec .venv/bin/python -m cs336_staff.gradescope "$root"
 """
 
@@ -63,7 +68,7 @@ def write_autograder(root: Path, path: Path) -> None:
 
     points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in (("setup.sh", SETUP.format(private=" ".join((*FILES, *FOLDERS)))), ("run_autograder", RUN)):
+        for name, text in (("setup.sh", SETUP), ("run_autograder", RUN)):
             info = zipfile.ZipInfo(name)
             info.external_attr = 0o755 << 16
             archive.writestr(info, text)
@@ -87,13 +92,15 @@ def main(autograder: Path) -> int:
     """Grade `autograder/submission` and write `autograder/results/results.json`, or nothing if the grader fails."""
     from cs336_staff.grading import sandbox
     from cs336_staff.grading.batch import grade
+    from cs336_staff.grading.client import Limits
     from cs336_staff.grading.suite import Suite, with_suite
 
     reasons: list[str] = []
 
     def use(suite: Suite) -> None:
         with tempfile.TemporaryDirectory() as folder, sandbox.start() as box:
-            done = grade(suite, box, [autograder / "submission"], Path(folder))
+            limits = Limits(memory_bytes=MEMORY_BYTES)
+            done = grade(suite, box, [autograder / "submission"], Path(folder), limits=limits)
             reasons.extend(fault.reason for fault in done.faults)
             if not reasons:
                 shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +56,33 @@ class HandedIn:
         return max(0, math.ceil((self.at - due) / timedelta(days=1)))
 
 
-def handed_in(path: Path) -> HandedIn:
-    """Read what `path` tells: Gradescope's metadata, Canvas's file name, or else the name alone."""
+def handed_in(path: Path, submission: str) -> HandedIn:
+    """Who did it: read from Gradescope's metadata beside `path`, from Canvas's file name, or else nobody knows.
+
+    Then the submission, by the name of its report, stands for its student: names of files are not always different.
+    """
     metadata = path.parent / METADATA
     if metadata.is_file():
-        # BaseLoader: every value stays the text that it is, so that a student id keeps its leading zeros.
-        entries = yaml.load(metadata.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+        entries = _entries(metadata)
         if entry := entries.get(path.stem) or entries.get(path.name):
             return _of_gradescope(entry)
     if found := CANVAS.fullmatch(path.name):
         student = Student(found["id"], found["name"])
         return HandedIn((student,), int(found["attempt"] or 0), found["late"] is not None)
-    return HandedIn((Student(path.stem, path.stem),))
+    return HandedIn((Student(submission.removesuffix(".py"), path.name.removesuffix(".py").removesuffix(".zip")),))
 
 
 def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
     """The same, handed in by everybody in the group of whoever did it."""
     students = {member.key: member for one in handed.students for member in groups.get(one.key, (one,))}
     return replace(handed, students=tuple(students.values()))
+
+
+@cache
+def _entries(metadata: Path) -> dict[str, Any]:
+    """Read once for all submissions: it has an entry for each of them."""
+    # BaseLoader: every value stays the text that it is, so that a student id keeps its leading zeros.
+    return yaml.load(metadata.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
 
 
 def _of_gradescope(entry: dict[str, Any]) -> HandedIn:

@@ -33,7 +33,7 @@ class SelfAttentionBlock(nn.Module):
     ) -> None:
         super().__init__()
         if d_model % num_heads:
-            raise ValueError(f"expected a d_model that num_heads divides, got {d_model} and {num_heads}")
+            raise ValueError(f"expected num_heads to divide d_model, got num_heads {num_heads} and d_model {d_model}")
         self.norm = nn.LayerNorm(d_model)
         self.heads = nn.ModuleList(Linear(d_model, 3 * d_model // num_heads) for _ in range(num_heads))
         self.position_bias = position_bias

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from cs336_kit.compare import check_shape
 from cs336_kit.lab.classifier_file import load_classifier, words
 from cs336_kit.lab.source import causal_mask
 from cs336_kit.lab.student import Student
@@ -29,7 +30,7 @@ class Trained:
         self._student = student
         with student.in_words():
             self._classifier = load_classifier(path, student.adapters.attention_classifier)
-        self.heads = [f"head {head}" for head in range(self._classifier.sizes["num_heads"])]
+        self.heads = [str(head) for head in range(self._classifier.sizes["num_heads"])]
 
     def tokens(self, text: str) -> list[str]:
         """The words in small letters, as the classifier reads them."""
@@ -50,4 +51,6 @@ class Trained:
         tokens, lengths = self._classifier.encode([text])
         mask = causal_mask(tokens.shape[1]) if causal else None
         with self._student.in_words(), torch.no_grad():
-            return self._classifier.module.attention_weights(tokens, lengths, mask)
+            weights = self._classifier.module.attention_weights(tokens, lengths, mask)
+            check_shape(weights, (self.layers, len(self.heads), tokens.shape[1], tokens.shape[1]))
+        return weights

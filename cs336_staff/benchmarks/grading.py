@@ -1,8 +1,10 @@
 """Submissions a minute: this grader, against one fresh pytest process for each submission on the public suite.
 
     python -m cs336_staff.benchmarks.grading --submissions 100
+    python -m cs336_staff.benchmarks.grading --growth
 
-Both take turns in one run, on the same submissions and with as many processes at a time.
+Both take turns in one run, on the same submissions and with as many processes at a time. With `--growth`: time for each
+submission and memory of the trusted side, from small classes to large ones.
 """
 
 import shutil
@@ -20,14 +22,18 @@ from cs336_kit.assignment import find_root
 from cs336_staff.benchmarks.submissions import write_submissions
 
 ROUNDS = 3
+SIZES = (10, 100, 1000)
 
 
 @click.command()
 @click.option("--submissions", default=60, show_default=True, help="Graded by this grader, over all rounds.")
 @click.option("--fresh", default=12, show_default=True, help="Of these, also graded by fresh processes.")
 @click.option("--jobs", default=2, show_default=True)
-def grading(submissions: int, fresh: int, jobs: int) -> None:
+@click.option("--growth", is_flag=True, help="Instead, grade classes of 10, 100 and 1,000.")
+def grading(submissions: int, fresh: int, jobs: int, growth: bool) -> None:
     """Print submissions a minute and checks for both, and the memory of the trusted side."""
+    from cs336_staff.gradebook import Gradebook
+    from cs336_staff.grades import grades, write_grades
     from cs336_staff.grading import sandbox
     from cs336_staff.grading.batch import grade
     from cs336_staff.grading.suite import Suite, with_suite
@@ -61,7 +67,21 @@ def grading(submissions: int, fresh: int, jobs: int) -> None:
             click.echo(f"ratio {statistics.median(ratios):.1f} (rounds: {', '.join(f'{x:.1f}' for x in ratios)})")
             click.echo(f"memory of the trusted side after each round: {', '.join(f'{x:.0f}' for x in resident)} MiB")
 
-    with_suite(root, use)
+    def grow(suite: Suite) -> None:
+        with sandbox.start() as box:
+            for count in SIZES:
+                with tempfile.TemporaryDirectory() as folder:
+                    paths = write_submissions(root, Path(folder, "submissions"), count)
+                    started = time.perf_counter()
+                    done = grade(suite, box, paths, Path(folder, "results"), jobs=jobs)
+                    with Gradebook(Path(folder, "results", "gradebook.sqlite")) as gradebook:
+                        write_grades(Path(folder, "grades.csv"), grades(gradebook), list(suite.problems))
+                    seconds = time.perf_counter() - started
+                assert (done.done, done.faults) == (count, [])
+                each = 1000 * seconds / count
+                click.echo(f"{count:5} submissions: {each:.0f} ms each, trusted side {_resident_mib():.0f} MiB")
+
+    with_suite(root, grow if growth else use)
 
 
 def _lay_out(root: Path, submission: Path) -> None:

@@ -17,10 +17,12 @@ from rich.text import Text
 from cs336_kit.assignment import find_root
 from cs336_staff.tests.lab.browser import opened
 from cs336_staff.tests.student import Student
+from cs336_staff.tests.terminal import ENDED, Terminal, watching
 
 PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
+PROBLEM = "scaled_dot_product_attention"
 
 # rich's own template fetches its font from a network; a reader's monospace font will do.
 SVG = """\
@@ -57,6 +59,31 @@ def board(student: Student) -> tuple[str, str]:
     for name in ("attention", "attention_module", "multihead_attention", "blockwise"):
         student.unwrite(f"cs336_basics/nn/{name}.py")
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
+
+
+def unknown_mistake(student: Student) -> tuple[str, str]:
+    """Attention over a width that is one too large, which no misconception describes."""
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
+    return "uv run pytest -x -k test_scaled_dot_product_attention", student.run(
+        "pytest", "-x", "-q", "--color=yes", "-k", "test_scaled_dot_product_attention"
+    ).stdout
+
+
+def watch(student: Student) -> tuple[str, str]:
+    """A wrong save and a right one; what the screen showed after each, one below the other."""
+    with watching(student, PROBLEM, kind="xterm-256color") as terminal:
+        student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+        screens = ["(you save attention that divides by d_k)", _screen(terminal)]
+        student.replace(FUNCTIONAL, "/ Q.shape[-1]", "/ math.sqrt(Q.shape[-1])")
+        screens += ["(you save the root)", _screen(terminal)]
+    return f"uv run cs336 check --watch {PROBLEM}", "\x1b[0m\n\n".join(screens)
+
+
+def _screen(terminal: Terminal) -> str:
+    """What the terminal shows once a run has ended."""
+    terminal.expect(rf"\x1b\[2J\x1b\[H((?:(?!\x1b\[2J).)*{ENDED}.*?q quit)")
+    assert isinstance(terminal.match, re.Match)
+    return terminal.match.group(1).replace("\r\n", "\n")
 
 
 def show(student: Student) -> tuple[str, str]:
@@ -101,7 +128,7 @@ def drawn(command: str, output: str) -> str:
 def main() -> None:
     check = sys.argv[1:] == ["--check"]
     os.environ |= {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
-    for scene in (wrong_answer, board, show, debug):
+    for scene in (wrong_answer, unknown_mistake, board, watch, show, debug):
         with tempfile.TemporaryDirectory() as folder:
             svg = drawn(*scene(Student(Path(folder))))
         path = PICTURES / f"{scene.__name__.replace('_', '-')}.svg"

@@ -1,10 +1,10 @@
 """`cs336 staff grade`: from paths on the command line to reports, the gradebook and the exit status."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cs336_kit.assignment import find_root
 from cs336_staff.gradebook import Gradebook, GradebookError
-from cs336_staff.grades import Attempt, RosterError, grades, read_groups, write_canvas, write_grades
+from cs336_staff.grades import Attempt, Grade, RosterError, grades, read_groups, write_canvas, write_grades
 from cs336_staff.grading import batch, sandbox, show
 from cs336_staff.grading.plan import SuiteError
 from cs336_staff.grading.sandbox import Layer, SandboxError
@@ -33,6 +33,24 @@ class Class:
     roster: Path | None
     column: str
 
+    def options(self) -> dict[str, Any]:
+        """As the gradebook keeps it, so that grades can be written again."""
+        paths = {
+            name: path and str(path.resolve()) for name, path in (("groups", self.groups), ("roster", self.roster))
+        }
+        return asdict(self) | {"due": self.due and self.due.isoformat()} | paths
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> "Class":
+        due, groups, roster = options["due"], options["groups"], options["roster"]
+        return cls(
+            options["attempt"],
+            due and datetime.fromisoformat(due),
+            groups and Path(groups),
+            roster and Path(roster),
+            options["column"],
+        )
+
 
 def grade(
     paths: Sequence[Path], out: Path, layer: Layer | Literal["auto"], jobs: int, rerun: bool, course: Class
@@ -48,13 +66,17 @@ def grade(
             with show.progress_bar(console) as progress:
                 done = batch.grade(suite, box, paths, out, jobs, rerun, show=progress)
         with Gradebook(out / "gradebook.sqlite") as gradebook:
+            gradebook.course = course.options()
             names = set(done.names)
-            graded = [grading for grading in gradebook.latest() if grading.submission in names]
+            graded = [grading for grading in gradebook.latest(texts=False) if grading.submission in names]
             if len(graded) == 1:
                 console.print(show.board(graded[0], suite.problems))
             else:
                 console.print(show.boards(graded, suite.problems))
-            _write_class(console, gradebook, suite, out, course)
+            for line in show.findings(graded, done.names):
+                console.print(Text(line, "yellow"))
+            found = write_class(console, gradebook, list(suite.problems), out, course)
+            _write_misconceptions(console, suite, out, found)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
         for fault in done.faults:
             console.print(Text(f"NOT GRADED, by no fault of the submission: {fault.submission}: {fault.reason}", "red"))
@@ -76,16 +98,28 @@ def _say_layer(console: Console, box: sandbox.Sandbox) -> None:
         console.print(Text(f"  {note}", "yellow"))
 
 
-def _write_class(console: Console, gradebook: Gradebook, suite: Suite, out: Path, course: Class) -> None:
+def write_class(console: Console, gradebook: Gradebook, problems: list[str], out: Path, course: Class) -> list[Grade]:
+    """Write grades.csv, and canvas.csv if there is a roster; print who has no partner.
+
+    Returns:
+        The grade of each student.
+
+    Raises:
+        RosterError: the roster or the list of groups cannot be used.
+    """
     groups = read_groups(course.groups) if course.groups else None
     found = grades(gradebook, course.attempt, groups)
-    write_grades(out / "grades.csv", found, list(suite.problems), course.due)
+    write_grades(out / "grades.csv", found, problems, course.due)
     if course.roster:
         without, strangers = write_canvas(out / "canvas.csv", course.roster, found, course.column)
         for name in without:
             console.print(Text(f"In the roster, without a grade: {name}", "yellow"))
         for name in strangers:
             console.print(Text(f"Graded, not in the roster: {name}", "yellow"))
+    return found
+
+
+def _write_misconceptions(console: Console, suite: Suite, out: Path, found: list[Grade]) -> None:
     counts = count_mistakes(found)
     write_mistakes(out / FILE_NAME, counts, suite.known)
     if counts and len(found) > 1:

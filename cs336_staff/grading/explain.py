@@ -11,9 +11,8 @@ from torch import Tensor
 
 from cs336_kit.cases import Case
 from cs336_kit.failure import Failure
-from cs336_staff.grading.client import StudentError, Worker, WorkerStopped
+from cs336_staff.grading.client import StudentError, WorkerStopped
 from cs336_staff.grading.submission import Submission
-from cs336_staff.worker.forbidden import FORBIDDEN
 
 
 def mark_student_frames(error: StudentError | WorkerStopped) -> None:
@@ -44,15 +43,6 @@ def for_student(error: BaseException, report: Failure, case: Case | None, submis
     else:
         lines = [report.headline]
     return "\n".join([*lines, *([] if case is None else _shapes(case))])
-
-
-def forbidden_calls(worker: Worker) -> set[str]:
-    """The calls seen so far of what students must write themselves, with file, line and source."""
-    return {
-        f"{line.function} in {line.file}:{line.number}: {line.source}"
-        for line in worker.forbidden
-        if line.source and (line.function in FORBIDDEN or line.function.startswith("aten."))
-    }
 
 
 def _type(error: StudentError) -> str:

@@ -92,8 +92,11 @@ def _remarks(grading: Grading) -> Iterable[str]:
     about = grading.about
     if refused := about.get("refused"):
         yield f"The submission was not run: {refused}"
-    for calls in about.get("forbidden", {}).values():
-        yield "Write this yourself, without:\n" + "\n".join(calls)
+    for problem, calls in about.get("forbidden", {}).items():
+        if problem in grading.overruled:
+            yield f"{problem}: counted by staff: {grading.overruled[problem]}"
+        else:
+            yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
     if missing := about.get("missing"):
         yield (
             f"Your code imports {', '.join(missing)}, which the grader does not have. "

@@ -1,90 +1,205 @@
-"""Find in the source where a submission uses what students must write themselves.
+"""What students must write themselves: the evidence that a submission took it from torch.
 
-Best effort, as everything that reads Python without running it; `cs336_staff/worker/forbidden.py` sees more.
+Two sources. The watch in the worker (`cs336_staff/worker/forbidden.py`) saw a graded call use it. Or it is read in the
+source, as a syntax tree, in what the graded function reaches by name: its own body, and the functions, classes and
+constants that it mentions, in whichever file they are. Both cost the points of the problem whose tests called that
+function. Any other use in the source, in a training script or in a check of one's own, costs nothing: no graded number
+came from it. It is a remark for staff, who see the line and decide.
+
+Best effort, as everything that reads Python without running it, or that runs beside what it watches.
 """
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from cs336_staff.grading.replies import Line, printable
 from cs336_staff.grading.submission import Submission
-from cs336_staff.worker.forbidden import FORBIDDEN
+from cs336_staff.worker.forbidden import FORBIDDEN, OPERATORS
 
 METHODS = {"softmax", "log_softmax"}
+MAX_BYTES = 1 << 18  # of source that is read: a hostile megabyte takes eight seconds and 1.6 GiB of ours
+MAX_ATTRIBUTES = 16
+MAX_SHOWN = 3  # a hostile worker chooses the lines that it reports, and could spell hidden inputs with them
 
 
-def find_forbidden(submission: Submission) -> list[Line]:
-    """The lines that use a forbidden function of torch, in the adapters and all files that they import.
+def judge(
+    submission: Submission, seen: Mapping[str, set[Line]], called: Mapping[str, set[str]]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The evidence against each problem that there is any against, and remarks for staff.
 
-    `Line.function` is what is used, for example "torch.nn.functional.softmax". Files that do not parse have none.
+    Args:
+        submission: what is graded.
+        seen: for each problem, what the watch saw while its tests ran.
+        called: for each problem, the functions of the adapters that its tests called.
     """
-    found = []
-    for path, tree in _reachable(submission):
-        names = _imported_names(tree)
-        for node in ast.walk(tree):
-            if (name := _forbidden_name(node, names)) is not None:
-                number = getattr(node, "lineno", 1)
-                found.append(Line(path, number, name, printable(submission.line(path, number))))
-    return sorted(set(found), key=lambda line: (line.file, line.number))
+    source = Source(submission)
+    written = source.forbidden()
+    reached = {problem: source.reached(functions) if written else [] for problem, functions in called.items()}
+    charged = {problem: shown([*seen.get(problem, ()), *reached[problem]]) for problem in called}
+    places = {(line.file, line.number) for lines in (*seen.values(), *reached.values()) for line in lines}
+    elsewhere = (line for line in written if (line.file, line.number) not in places)
+    remarks = [f"no graded call reaches {line}" for line in shown(elsewhere)]
+    remarks += [f"{path} is too large, or no Python: not read" for path in source.unread[:MAX_SHOWN]]
+    return {problem: lines for problem, lines in charged.items() if lines}, remarks
 
 
-def _reachable(submission: Submission) -> Iterator[tuple[str, ast.Module]]:
-    """The files that the adapters import, by way of other files too, and their syntax trees."""
-    modules = {_module(path): path for path in submission.files}
-    queue, seen = [submission.adapters], set[str]()
-    while queue:
-        module = queue.pop()
-        if module in seen or module not in modules:
-            continue
-        seen.add(module)
-        path = modules[module]
-        try:
-            with warnings.catch_warnings(action="ignore"):  # about the student's code
-                tree = ast.parse(submission.files[path])
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        yield path, tree
-        package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
-        queue += _imports(tree, package)
+def shown(lines: Iterable[Line]) -> list[str]:
+    """Each use of a forbidden function with file, line and source, the first ones of many."""
+    names: dict[tuple[str, int, str], str] = {}
+    for line in lines:
+        known = [line.function] if line.function in FORBIDDEN else [o for o in OPERATORS if line.function.startswith(o)]
+        place = (line.file, line.number, line.source)
+        if known and line.source and names.get(place) not in FORBIDDEN:
+            names[place] = known[0].rstrip("._")
+    places = sorted(names.items())[:MAX_SHOWN]
+    return [f"{name} in {file}:{number}: {source}" for (file, number, source), name in places]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A file: its syntax tree, what its imported names stand for, what it defines, what it imports with a star."""
+
+    path: str
+    tree: ast.Module
+    names: dict[str, str]
+    defined: dict[str, list[ast.stmt]]
+    stars: list[str]
+
+
+class Source:
+    """The adapters of a submission and every file that they import.
+
+    Attributes:
+        unread: files that do not parse, or are more than `MAX_BYTES` together.
+    """
+
+    def __init__(self, submission: Submission) -> None:
+        self.submission = submission
+        self.unread: list[str] = []
+        self._modules: dict[str, _Module] = {}
+        paths = {_module(path): path for path in submission.files}
+        queue, room = [submission.adapters], MAX_BYTES
+        while queue:
+            name = queue.pop()
+            if name not in paths or name in self._modules or paths[name] in self.unread:
+                continue
+            path = paths[name]
+            room -= len(submission.files[path])
+            tree = _parsed(submission.files[path]) if room >= 0 else None
+            if tree is None:
+                self.unread.append(path)
+                continue
+            package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+            names, stars, imported = _imports(tree, package)
+            self._modules[name] = _Module(path, tree, names, _defined(tree.body), stars)
+            queue += imported
+
+    def forbidden(self) -> list[Line]:
+        """Every line that uses a forbidden function; `Line.function` is which, as "torch.nn.functional.softmax"."""
+        return self._lines((module, module.tree) for module in self._modules.values())
+
+    def reached(self, functions: Iterable[str]) -> list[Line]:
+        """Those that these functions of the adapters reach."""
+        queue = [(self.submission.adapters, name) for name in functions]
+        seen: set[tuple[str, str]] = set()
+        nodes: list[tuple[_Module, ast.AST]] = []
+        while queue:
+            place = queue.pop()
+            if place in seen or place[0] not in self._modules:
+                continue
+            seen.add(place)
+            module, name = self._modules[place[0]], place[1]
+            if name in module.names:
+                queue += self._split(module.names[name])
+            queue += [(star, name) for star in module.stars]
+            for statement in module.defined.get(name, []):
+                nodes.append((module, statement))
+                for node in ast.walk(statement):
+                    if isinstance(node, ast.Name):
+                        queue.append((place[0], node.id))
+                    elif dotted := _dotted(node, module.names):
+                        queue += self._split(dotted)
+        return self._lines(nodes)
+
+    def _split(self, dotted: str) -> Iterator[tuple[str, str]]:
+        """`package.module.function.attribute` as the module and what is meant in it."""
+        parts = dotted.split(".")
+        for n in range(1, len(parts)):
+            yield ".".join(parts[:n]), parts[n]
+
+    def _lines(self, nodes: Iterable[tuple[_Module, ast.AST]]) -> list[Line]:
+        found = set()
+        for module, top in nodes:
+            for node in ast.walk(top):
+                if (name := _forbidden_name(node, module.names)) is not None:
+                    number = getattr(node, "lineno", 1)
+                    found.add(Line(module.path, number, name, printable(self.submission.line(module.path, number))))
+        return sorted(found, key=lambda line: (line.file, line.number, line.function))
+
+
+def _parsed(source: bytes) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about the student's code
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _module(path: str) -> str:
     return path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _imports(tree: ast.Module, package: str) -> Iterator[str]:
-    """Every module that may be meant by an import, with the packages that it lies in."""
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            base = ".".join(filter(None, (above, node.module)))
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        for name in names:
-            parts = name.split(".")
-            yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+def _imports(tree: ast.Module, package: str) -> tuple[dict[str, str], list[str], list[str]]:
+    """What each imported name stands for, which modules are imported with a star, and all that may be modules.
 
-
-def _imported_names(tree: ast.Module) -> dict[str, str]:
-    """What each imported name stands for: `import torch.nn.functional as F` gives F -> torch.nn.functional."""
+    `import torch.nn.functional as F` gives F -> torch.nn.functional.
+    """
     names: dict[str, str] = {}
+    stars, imported = [], []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
                 names[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.append(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join(filter(None, (*above, node.module)))
             for alias in node.names:
                 if alias.name == "*":
+                    stars.append(base)
                     inside = (name.rpartition(".") for name in FORBIDDEN)
-                    names |= {name: f"{module}.{name}" for module, _, name in inside if module == node.module}
+                    names |= {name: f"{module}.{name}" for module, _, name in inside if module == base}
                 else:
-                    names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return {name: meaning for name, meaning in names.items() if name not in defined}
+                    names[alias.asname or alias.name] = f"{base}.{alias.name}"
+            imported += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names = {name: meaning for name, meaning in names.items() if name not in functions}
+    packages = {".".join(name.split(".")[:n]) for name in imported for n in range(1, name.count(".") + 2)}
+    return names, stars, sorted(packages)
+
+
+def _defined(body: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
+    """The statements at the top of a module that give a name its meaning, also in `if` and `try`."""
+    defined: dict[str, list[ast.stmt]] = {}
+    queue = list(body)
+    while queue:
+        statement = queue.pop()
+        match statement:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.setdefault(name, []).append(statement)
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                for target in targets:
+                    for node in ast.walk(target):
+                        if isinstance(node, ast.Name):
+                            defined.setdefault(node.id, []).append(statement)
+            case ast.If() | ast.Try() | ast.With():
+                queue += [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
+                queue += [node for handler in getattr(statement, "handlers", []) for node in handler.body]
+    return defined
 
 
 def _forbidden_name(node: ast.AST, names: dict[str, str]) -> str | None:
@@ -107,7 +222,7 @@ def _forbidden_name(node: ast.AST, names: dict[str, str]) -> str | None:
 def _dotted(node: ast.AST, names: dict[str, str]) -> str | None:
     """What a name or a chain of attributes stands for, if it starts from an imported name."""
     attributes: list[str] = []
-    while isinstance(node, ast.Attribute):
+    while isinstance(node, ast.Attribute) and len(attributes) <= MAX_ATTRIBUTES:
         attributes.insert(0, node.attr)
         node = node.value
     if isinstance(node, ast.Name) and node.id in names:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import fsum
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,6 +13,7 @@ from rich.text import Text
 from cs336_kit.assignment import Problem
 from cs336_staff.gradebook import Grading
 from cs336_staff.grading import batch
+from cs336_staff.grading.report import safe_name
 
 
 @contextmanager
@@ -58,6 +60,19 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
         points = [fsum(row.points for row in grading.rows if row.problem == problem) for problem in problems]
         table.add_row(Text(grading.submission), *(f"{x:.1f}" for x in points), f"{grading.points:.1f}")
     return table
+
+
+def findings(gradings: Iterable[Grading], paths: Mapping[str, Path]) -> Iterator[str]:
+    """What staff should look at: new names, what the rules forbid, and what is only suspicious."""
+    for grading in gradings:
+        name, about = grading.submission, grading.about
+        if name != safe_name(paths[name].name):
+            yield f"{paths[name]} is reported as {name}"
+        for problem, calls in about.get("forbidden", {}).items():
+            decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
+            yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
+        for remark in about.get("remarks", ()):
+            yield f"remark: {name}: {remark}"
 
 
 def _passed(rows: Iterable) -> int:

@@ -44,11 +44,16 @@ class Named(TypedDict):
 
 
 class RememberingAdapters(Adapters):
-    """The proxy, which remembers its last call for staff who want to see it."""
+    """The proxy, which remembers its last call for staff who want to see it, and what the present test has called."""
 
     last_call: Call | None = None
 
+    def __init__(self, source: Path) -> None:
+        super().__init__(source)
+        self.called: set[str] = set()
+
     def call(self, name: str, *arguments: object) -> Any:
+        self.called.add(name)
         self.last_call = Call(name, arguments)
         answer = super().call(name, *arguments)
         self.last_call = Call(name, arguments, answer)
@@ -95,9 +100,14 @@ class Suite:
                 raise SuiteError(f"{item.nodeid} uses {', '.join(item.fixturenames)}, expected no fixture but `case`")
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
-        """A verdict for each of `tests`, which are some of the planned ones."""
+        """A verdict for each of `tests`, which are some of the planned ones.
+
+        At each verdict `adapters.called` and `worker.forbidden` are those of this test alone.
+        """
         self.adapters.worker = worker
         for test in tests:
+            self.adapters.called.clear()
+            worker.forbidden.clear()
             case = self.cases.get(test.name)
             yield test, run(self.items[test.name], case and case.copy(), test.hidden, worker.submission)
 

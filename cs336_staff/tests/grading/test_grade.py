@@ -1,7 +1,9 @@
 """`cs336 staff grade`, from the outside: one batch of right, wrong and hostile submissions."""
 
 import csv
+import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -12,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+
+from cs336_staff.cli import staff
 
 ROOT = Path(__file__).parents[3]
 BONUS = 7  # points of bonus problems, on top of the maximum
@@ -29,6 +34,19 @@ SUBMISSIONS = {
     "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
     "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    return torch.nn.functional.linear(in_features, weights)",
+    "shared": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, dim)\n"
+    "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
+    "    scores = Q @ K.mT / Q.shape[-1] ** 0.5\n"
+    "    hidden = torch.zeros_like(scores) if mask is None else torch.where(mask, 0.0, -torch.inf)\n"
+    "    return run_softmax(scores + hidden, -1).nan_to_num(0.0) @ V",
+    "behaves-at-first": "calls = []\nright_attention = run_scaled_dot_product_attention\n"
+    "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    calls.append(0)\n"
+    "    return (right_attention if len(calls) < 9 else by_torch)(Q, K, V, mask)\n"
+    "def by_torch(Q, K, V, mask):\n"
+    "    getattr(torch, 'soft' + 'max')(Q, -1)\n    return right_attention(Q, K, V, mask)",
+    "unseen": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
+    "    return torch.softmax(in_features, dim) if dim > 90 else right_softmax(in_features, dim)",
+    "training": "def train(x):\n    return torch.softmax(x, 0)",
     "in-place": "right_linear = run_linear\ndef run_linear(d_in, d_out, weights, in_features):\n"
     "    answer = right_linear(d_in, d_out, weights, in_features)\n    in_features += 1\n    return answer",
     "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
@@ -48,7 +66,7 @@ SUBMISSIONS = {
 
 @dataclass(frozen=True)
 class Graded:
-    """The folder of results, and what the command printed."""
+    """The folder of results, and what the command printed, with single spaces."""
 
     out: Path
     printed: str
@@ -61,6 +79,10 @@ class Graded:
 
     def points(self, name: str, problem: str) -> float:
         return sum(test["score"] for test in self.results(name)["tests"] if test["tags"][0] == problem)
+
+    def grades(self) -> dict[str, dict[str, str]]:
+        with (self.out / "grades.csv").open(newline="") as file:
+            return {row["student"]: row for row in csv.DictReader(file)}
 
     def failed(self, name: str) -> set[str]:
         """The test functions that did not pass."""
@@ -79,11 +101,17 @@ def write_submission(folder: Path, addition: str) -> Path:
     return folder
 
 
-def run_grade(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from cs336_kit.cli import cs336; cs336()", "staff", "grade"]
+def run_staff(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from cs336_kit.cli import cs336; cs336()", "staff"]
     return subprocess.run(
         [*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
     )
+
+
+def same_names(folder: Path) -> list[Path]:
+    """Two of one name, and one that is called as the first of them could be."""
+    first = folder / "a" / "same"
+    return [first, folder / "b" / "same", folder / f"same-{hashlib.sha256(os.fsencode(first)).hexdigest()[:12]}"]
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +120,11 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
     paths = [write_submission(folder / name, addition) for name, addition in SUBMISSIONS.items()]
     with zipfile.ZipFile(folder / "bomb <b>.zip", "w") as archive:
         archive.writestr("../adapters.py", "")
+    paths += [write_submission(path, f"# {path}") for path in same_names(folder)]
     out = folder / "results"
-    finished = run_grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
+    finished = run_staff("grade", *paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    return Graded(out, finished.stdout)
+    return Graded(out, " ".join(finished.stdout.split()))
 
 
 def test_a_right_submission_gets_full_marks(graded):
@@ -155,6 +184,78 @@ def test_a_forbidden_function_is_a_violation_that_names_the_line(graded):
     outcomes = {t["extra_data"]["outcome"] for t in graded.results("forbidden")["tests"] if t["tags"] == ["linear"]}
     assert outcomes == {"violation"}
     assert "torch.nn.functional.linear in adapters.py:" in graded.feedback("forbidden")
+
+
+def violations(graded: Graded, name: str) -> set[str]:
+    tests = graded.results(name)["tests"]
+    return {test["tags"][0] for test in tests if test["extra_data"]["outcome"] == "violation"}
+
+
+def test_a_violation_is_charged_to_every_problem_that_reaches_it(graded):
+    assert violations(graded, "shared") == {"softmax", "scaled_dot_product_attention"}
+    line = "torch.softmax in adapters.py:"
+    assert f"softmax: write this yourself, without:\n{line}" in graded.feedback("shared")
+    assert f"scaled_dot_product_attention: write this yourself, without:\n{line}" in graded.feedback("shared")
+    assert "VIOLATION: shared, scaled_dot_product_attention: torch.softmax in adapters.py:" in graded.printed
+
+
+def test_what_only_later_calls_do_is_seen(graded):
+    assert violations(graded, "behaves-at-first") == {"scaled_dot_product_attention"}
+
+
+def test_what_is_only_read_in_the_source_of_a_graded_function_counts(graded):
+    assert violations(graded, "unseen") == {"softmax"}
+
+
+def test_a_forbidden_function_that_no_graded_call_reaches_is_a_remark_for_staff(graded):
+    assert graded.results("training")["score"] == 15 + BONUS
+    remark = "no graded call reaches torch.softmax in adapters.py:"
+    assert f"remark: training: {remark}" in graded.printed
+    assert remark in graded.grades()["training"]["notes"]
+    assert "torch.softmax" not in graded.feedback("training")
+
+
+def overrule(*arguments: object) -> Result:
+    return CliRunner().invoke(staff, ["overrule", *map(str, arguments)])
+
+
+def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = tmp_path / "results"
+    shutil.copytree(graded.out, out)
+    copy = Graded(out, "")
+    for arguments in (("linear", "--because", "agreed in week 2"), ("--because", "agreed in week 2")):
+        finished = overrule("forbidden", *arguments, "--out", out)
+        assert finished.exit_code == 0, finished.output
+        assert f"forbidden: {15 + BONUS:.1f} of 15 points, " in finished.output
+    assert copy.results("forbidden")["score"] == 15 + BONUS
+    assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
+    assert copy.grades()["forbidden"] | {"notes": "linear overruled: agreed in week 2"} == copy.grades()["forbidden"]
+    assert copy.grades()["shared"] == graded.grades()["shared"]
+    # Graded again, by all means.
+    finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
+    assert finished.returncode == 0, finished.stderr
+    assert copy.results("forbidden")["score"] == 15 + BONUS
+    finished = overrule("forbidden", "--undo", "--out", out)
+    assert f"forbidden: {14 + BONUS:.1f} of 15 points, {15 + BONUS:.1f} before" in finished.output
+    assert copy.results("forbidden")["score"] == 14 + BONUS
+
+
+def test_only_a_violation_can_be_overruled(graded, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for arguments, message in (
+        (("right", "--because", "x"), "right has a violation of the rules in no problem, expected one in some problem"),
+        (
+            ("forbidden", "rope", "--because", "x"),
+            "forbidden has a violation of the rules in linear, expected one in rope",
+        ),
+        (("forbidden", "--undo"), "forbidden has a decision to take back in no problem"),
+        (("nobody", "--because", "x"), "has no submission nobody; grades.csv has the names"),
+        (("forbidden",), "expected --because TEXT, or --undo"),
+    ):
+        finished = overrule(*arguments, "--out", graded.out)
+        assert finished.exit_code != 0
+        assert message in finished.output
 
 
 def test_no_tensor_is_a_wrong_answer_and_no_fault_of_ours(graded):
@@ -227,32 +328,35 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
     with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
         rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM grading").fetchall()
         verdicts = gradebook.execute("SELECT count(*) FROM verdict GROUP BY grading").fetchall()
-    assert len(rows) == len(SUBMISSIONS) + 1
+    assert len(rows) == len(SUBMISSIONS) + 4
     assert {length for _, length, *_ in rows} == {64}
     assert len({(suite, seed, layer) for _, _, suite, seed, layer in rows}) == 1
     assert len(set(verdicts)) == 1
 
 
 def test_grades_csv_has_a_row_for_each_submission(graded):
-    with (graded.out / "grades.csv").open(newline="") as file:
-        rows = {row["student"]: row for row in csv.DictReader(file)}
+    rows = graded.grades()
     assert (rows["right"]["points"], rows["right"]["maximum"]) == (str(15 + BONUS), "15")
     assert rows["forbidden"]["violations"] == "9"
-    assert len(rows) == len(SUBMISSIONS) + 1
+    assert len(rows) == len(SUBMISSIONS) + 4
 
 
 def test_a_second_run_grades_nothing_again_and_mends_the_reports(graded, tmp_path):
     out = tmp_path / "results"
     shutil.copytree(graded.out, out)
     (out / "right" / "results.json").unlink()
-    finished = run_grade(*(graded.out.parent / name for name in SUBMISSIONS), "--out", out)
+    paths = [*(graded.out.parent / name for name in SUBMISSIONS), *same_names(graded.out.parent)]
+    finished = run_staff("grade", *reversed(paths), "--out", out)
     assert finished.returncode == 0, finished.stderr
+    reports = {path.parent.name for path in graded.out.glob("*/results.json")}
+    assert {path.parent.name for path in out.glob("*/results.json")} == reports
     assert json.loads((out / "right" / "results.json").read_text()) == graded.results("right")
     assert graded.results("wrong-dim") == json.loads((out / "wrong-dim" / "results.json").read_text())
 
 
-def test_two_submissions_of_one_name_are_refused(tmp_path):
-    paths = [write_submission(tmp_path / folder / "same", "") for folder in ("a", "b")]
-    finished = run_grade(*paths, "--out", tmp_path / "results")
-    assert finished.returncode == 1
-    assert "would both be reported as same; rename one of them" in finished.stderr
+def test_submissions_of_one_name_get_names_of_their_own(graded):
+    for path in same_names(graded.out.parent):
+        name = f"{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+        assert f"{path} is reported as {name}" in graded.printed
+        assert graded.results(name)["score"] == 15 + BONUS
+    assert not (graded.out / "same").exists()

@@ -42,8 +42,8 @@ def gradebook_with(folder: Path, **points: float) -> Gradebook:
     gradebook = Gradebook(folder / "gradebook.sqlite")
     for i, (name, earned) in enumerate(points.items()):
         rows = [
-            Row("test_softmax", "softmax", False, earned, False, "passed", 0.0, "", ""),
-            Row("test_hidden_softmax", "softmax", True, 3 - earned, False, "failed", 0.0, "", ""),
+            Row("test_softmax", "softmax", False, earned, False, "passed", True, 0.0, "", ""),
+            Row("test_hidden_softmax", "softmax", True, 3 - earned, False, "failed", False, 0.0, "", ""),
         ]
         at = GRADING.started + timedelta(minutes=i)
         gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", started=at, rows=rows))
@@ -51,20 +51,23 @@ def gradebook_with(folder: Path, **points: float) -> Gradebook:
 
 
 def test_a_name_of_canvas_gives_student_attempt_and_lateness():
-    handed = handed_in(Path("lovelaceada_LATE_1234_99887_my_home-work-2.zip"))
+    handed = handed_in(Path("lovelaceada_LATE_1234_99887_my_home-work-2.zip"), "x")
     assert handed.students == (Student("1234", "lovelaceada"),)
     assert handed.attempt == 2
     assert handed.late
-    assert handed_in(Path("lovelaceada_1234_99887_hw.zip")).attempt == 0
+    assert handed_in(Path("lovelaceada_1234_99887_hw.zip"), "x").attempt == 0
 
 
 def test_any_other_name_is_the_student():
-    assert handed_in(Path("ada.zip")).students == (Student("ada", "ada"),)
+    assert handed_in(Path("ada.zip"), "ada").students == (Student("ada", "ada"),)
+    assert handed_in(Path("b/j.smith"), "j.smith-0123456789ab").students == (
+        Student("j.smith-0123456789ab", "j.smith"),
+    )
 
 
 def test_the_metadata_of_gradescope_gives_students_and_time(tmp_path):
     (tmp_path / "submission_metadata.yml").write_text(GRADESCOPE)
-    handed = handed_in(tmp_path / "submission_11")
+    handed = handed_in(tmp_path / "submission_11", "submission_11")
     assert handed.students[0] == Student("007", "Ada Lovelace", "ada@example.edu")
     assert handed.attempt == 1
     assert handed.at == datetime(2026, 10, 3, 0, 58, 43, 512990, UTC)

@@ -114,7 +114,7 @@ def test_a_bias_changes_where_a_block_looks() -> None:
     ("make", "message"),
     [
         (lambda: RelativePositionBias(2, -1), "expected a max_distance of 0 or more, got -1"),
-        (lambda: SelfAttentionBlock(7, 2), "expected a d_model that num_heads divides, got 7 and 2"),
+        (lambda: SelfAttentionBlock(7, 2), "expected num_heads to divide d_model, got num_heads 2 and d_model 7"),
     ],
 )
 def test_sizes_that_do_not_fit(make, message: str) -> None:

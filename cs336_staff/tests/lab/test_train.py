@@ -198,17 +198,3 @@ def test_a_classifier_that_cannot_be_read(tmp_path: Path, ours: Split) -> None:
     assert complaint().startswith(f"{path} does not fit attention_classifier (size mismatch for ")
     assert complaint().endswith("; train it again with `cs336 train`")
     assert "\n" not in complaint()
-
-
-def test_show_reads_what_train_saved(lab: Lab, data: Path) -> None:
-    lab("train", str(data), "--epochs", "1")
-    result = lab("show", "--classifier", "classifier.safetensors", "The a was strange")
-    assert result.exit_code == 0
-    assert [line.split() for line in result.output.splitlines()][0] == ["head", "0", "head", "1"]
-    assert "The classifier says: " in result.output
-    assert "Words that it did not see in training: strange." in result.output
-    missing = lab("show", "--classifier", "none.safetensors", "a")
-    assert (missing.output, missing.exit_code) == (
-        "Error: there is no file none.safetensors; `cs336 train` writes one\n",
-        2,
-    )

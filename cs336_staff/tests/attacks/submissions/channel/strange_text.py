@@ -8,4 +8,4 @@ NAME = "\ud800\x1b[2J\u202e```\n"
 
 
 def run_softmax(in_features, dim):
-    raise type(NAME, (Exception,), {})(NAME + "<script>alert(1)</script>\n```\n# 15.0 of 15 points\n" + NAME)
+    raise type(NAME[1:], (Exception,), {})(NAME + "<script>alert(1)</script>\n```\n# 15.0 of 15 points\n" + NAME)

@@ -1,0 +1,100 @@
+"""What is no submission's doing: a sandbox that is killed, a disk that is full, a file that cannot be read."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from cs336_staff.cli import staff
+from cs336_staff.tests.grading.test_grade import ROOT, Graded
+
+HONEST = ROOT / "cs336_staff" / "tests" / "attacks" / "honest.py"
+SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(2)\n"
+# root may read every file, unless it gives that up
+WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+
+def start_grade(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from cs336_kit.cli import cs336; cs336()", "staff", "grade"]
+    return subprocess.Popen(
+        [*WITHOUT_PRIVILEGE, *command, *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def kill_zygotes(grader: subprocess.Popen[str]) -> int:
+    """Kill every zygote from which the sleeper was forked, until the grader has ended; how many there were."""
+    killed: set[int] = set()
+    while grader.poll() is None:
+        for process in psutil.Process(grader.pid).children(recursive=True):
+            try:
+                if process.name() == "sleeper" and (zygote := process.ppid()) not in killed:
+                    os.kill(zygote, 9)
+                    killed.add(zygote)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        time.sleep(0.05)
+    return len(killed)
+
+
+@pytest.mark.slow
+def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
+    paths = [tmp_path / name for name in ("sleeper.py", "unreadable.py", "honest.py")]
+    for path in paths:
+        shutil.copyfile(HONEST, path)
+    paths[0].write_text(SLOW + HONEST.read_text())
+    paths[1].chmod(0)
+    out = tmp_path / "results"
+    with start_grade(*paths, "--out", out, "--jobs", 1) as grader:
+        assert grader.stdout is not None
+        assert kill_zygotes(grader) == 3
+        printed = " ".join(grader.stdout.read().split())
+    assert grader.returncode == 3, printed
+    reason = "NOT GRADED, by no fault of the submission:"
+    assert f"{reason} sleeper.py: test_softmax[1d]: " in printed
+    assert "SandboxError: the sandbox gives no worker" in printed
+    assert f"{reason} unreadable.py: cannot be read: [Errno 13] Permission denied" in printed
+    graded = Graded(out, printed)
+    assert set(graded.grades()) == {"honest"}
+    assert not (out / "sleeper.py").exists()
+
+    paths[1].chmod(0o600)
+    with start_grade(*paths, "--out", out, "--sandbox", "none") as grader:
+        assert grader.stdout is not None
+        printed = grader.stdout.read()
+    assert grader.returncode == 0, printed
+    assert "Sandbox: none (nothing)" in printed
+    assert set(graded.grades()) == {"honest", "sleeper", "unreadable"}
+    assert len({grade["points"] for grade in graded.grades().values()}) == 1
+    assert graded.results("sleeper.py")["extra_data"]["sandbox"] == "none"
+    with sqlite3.connect(out / "gradebook.sqlite") as gradebook:
+        assert gradebook.execute("SELECT count(*) FROM grading").fetchone() == (3,)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_loses_nothing(tmp_path):
+    command = ["unshare", "--mount", sys.executable, "-m", "cs336_staff.tests.grading.full_disk", tmp_path]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600)
+    assert finished.returncode == 0, finished.stderr
+    disks = [line.split() for line in finished.stdout.splitlines()]
+    assert {ended for _, ended, _ in disks} >= {"GradebookError", "complete"}
+    assert {0, 6} < {int(graded) for *_, graded in disks}, "some disk must become full between two submissions"
+
+
+def test_other_systems_are_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.platform", "darwin")
+    for arguments in (["grade", str(tmp_path)], ["reproduce", str(tmp_path), "test_softmax"]):
+        told = CliRunner().invoke(staff, arguments)
+        assert told.exit_code == 1
+        assert "grading needs Linux" in told.output
+        assert "Use a Linux machine, or WSL on Windows" in told.output

@@ -1,0 +1,24 @@
+"""The progress bar of a batch."""
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from cs336_staff.grading.batch import Fault, Progress
+from cs336_staff.grading.show import progress_bar
+
+
+def test_the_bar_says_how_many_are_done_running_and_failed_and_the_time_left():
+    screen = io.StringIO()
+    now = Progress({f"s{i}": Path(f"s{i}") for i in range(4)})
+    with progress_bar(Console(file=screen, force_terminal=True, width=100)) as show:
+        now.running = 2
+        show(now)
+        now.done, now.failed, now.running = 3, 1, 1
+        now.faults.append(Fault("s0", "the disk is gone"))
+        show(now)
+    drawn = screen.getvalue()
+    assert "0 of 4 done, 2 running, 0 failed" in drawn
+    assert "3 of 4 done, 1 running, 2 failed" in drawn
+    assert "-:--:--" in drawn or "0:00:0" in drawn
