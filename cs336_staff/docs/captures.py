@@ -121,7 +121,7 @@ def draw_figures(folder: Path) -> None:
 def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
     console = Console(width=COLUMNS, record=True, file=StringIO())
-    console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"))
+    console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"), end="\n\n")  # the last line is cut
     return console.export_svg(title=" ", code_format=SVG, unique_id="terminal")
 
 
