@@ -193,8 +193,8 @@ def verify() -> None:
     findings = verify_misconceptions(root)
     tests = [test for problem in load_problems(root).values() for test in problem.tests]
     table = coverage_table(findings, tests)
-    console = Console(width=120)
-    console.print(table)
+    wide = Console(width=1000)
+    Console(width=wide.measure(table).maximum).print(table)  # whole, also where no terminal says how wide it is
     for number, test in enumerate(tests, start=1):
         click.echo(f"{number:>3}  {test}")
     complaints += [f"{finding.id} {finding.complaint}" for finding in findings if finding.complaint]

@@ -1,7 +1,7 @@
 """Mutants of the solution: one that survives every test is a test that is missing, or no mistake at all.
 
-mutmut makes them. Its own runner starts the tests anew for each one; here they are collected once, and a mutant is put in
-the place of the solution's functions.
+mutmut makes them. Its own runner starts the tests anew for each one; here they are collected once, and a mutant is
+put in the place of the solution's functions.
 """
 
 import inspect
