@@ -37,7 +37,7 @@ class Limits:
     call_cpu_seconds: float = 10.0
     seconds: float = 120.0
     cpu_seconds: float = 120.0
-    memory_bytes: int = 2 << 30
+    memory_bytes: int = 1 << 30  # a container of 3 GB holds the grader too, which takes less than 1.5 GiB
     threads: int = 32
     reply_bytes: int = 64 << 20
     output_bytes: int = 64 << 10

@@ -51,10 +51,11 @@ def board(grading: Grading, problems: Mapping[str, Problem]) -> Table:
 
 def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Table:
     """Many submissions: a row for each."""
-    table = Table(title="Public and hidden tests")
+    numbered = ", ".join(f"{number} {problem}" for number, problem in enumerate(problems, start=1))
+    table = Table(title="Public and hidden tests", caption=numbered)
     table.add_column("Submission")
-    for problem in problems.values():
-        table.add_column(problem.title, justify="right")
+    for number, _ in enumerate(problems, start=1):  # their names would leave no room
+        table.add_column(str(number), justify="right")
     table.add_column("Points", justify="right")
     for grading in gradings:
         points = [fsum(row.points for row in grading.rows if row.problem == problem) for problem in problems]
