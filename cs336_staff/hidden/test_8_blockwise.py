@@ -10,9 +10,9 @@ from cs336_staff.hidden.strategies import blockwises
 
 # How often the queries and the keys of a case come in a long sequence. The matrix of its 16,800 queries × 16,610 keys
 # takes 1.04 GiB, more than a worker gets. With vectors of length 1 a block costs little more than its exponentials, and
-# with blocks of 256 a strip of all queries or all keys stays below 32 MiB, beyond which malloc asks for fresh pages.
+# with blocks of 400 a strip of all queries or all keys stays below 32 MiB, beyond which malloc asks for fresh pages.
 TIMES = (2400, 1510)
-BLOCK_SIZE = 256
+BLOCK_SIZE = 400
 
 
 @pytest.mark.cases("blockwise/*")
