@@ -5,7 +5,7 @@ The tests know these names and nothing else of yours, so you may lay out your ow
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 
@@ -172,3 +172,27 @@ def run_blockwise_attention(
 
     return blockwise_attention(Q, K, V, mask, block_size=block_size)
     # END SOLUTION
+
+
+# What the lab looks at (`cs336 train`, `cs336 bench`). These two are given, and run on what you wrote above.
+
+
+def attention_classifier(
+    vocabulary_size: int, num_classes: int, d_model: int, num_heads: int, max_distance: int, dropout: float = 0.0
+) -> nn.Module:
+    """A classifier of texts: called with tokens and lengths it gives logits, its `attention_weights` gives weights."""
+    from cs336_basics.nn.attention_classifier import AttentionClassifier
+
+    return AttentionClassifier(vocabulary_size, num_classes, d_model, num_heads, max_distance, dropout)
+
+
+def checkpointed_attention(
+    Q: Float[Tensor, " ... queries d_k"],
+    K: Float[Tensor, " ... keys d_k"],
+    V: Float[Tensor, " ... keys d_v"],
+    mask: Bool[Tensor, " ... #queries #keys"] | None = None,
+) -> Float[Tensor, " ... queries d_v"]:
+    """Your attention, which keeps only its inputs for the backward pass."""
+    from cs336_basics.nn.checkpointed import checkpointed_attention as attention
+
+    return attention(Q, K, V, mask)

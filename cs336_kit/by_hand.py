@@ -71,4 +71,5 @@ def _sum(what: str, row: Tensor, right: int, nothing: float) -> str:
 
 
 def _numbers(row: Tensor) -> str:
-    return "[" + ", ".join(f"{x:.3f}" for x in row[:MOST].tolist()) + (", ...]" if len(row) > MOST else "]")
+    shown = (round(x, 3) + 0.0 for x in row[:MOST].tolist())  # -0.0 + 0.0 is 0.0
+    return "[" + ", ".join(f"{x:.3f}" for x in shown) + (", ...]" if len(row) > MOST else "]")

@@ -12,8 +12,11 @@ from rich.console import Console
 from cs336_kit.archive import ArchiveError
 from cs336_kit.assignment import AssignmentError, Problem, find_root, load_problems
 from cs336_kit.board import Verdict, render, score
+from cs336_kit.lab.bench import bench
 from cs336_kit.lab.debug import debug
+from cs336_kit.lab.flow import flow
 from cs336_kit.lab.show import show
+from cs336_kit.lab.train import train
 
 
 class Commands(click.Group):
@@ -42,8 +45,11 @@ def cs336() -> None:
     """The attention assignment: check your work, and look at attention."""
 
 
+cs336.add_command(bench)
 cs336.add_command(debug)
+cs336.add_command(flow)
 cs336.add_command(show)
+cs336.add_command(train)
 
 
 @cs336.command()

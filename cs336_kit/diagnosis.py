@@ -6,7 +6,7 @@ that failed there and contradicts no test that passed.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,12 +91,11 @@ def look(case: Case, error: BaseException | None) -> Evidence:
     expected, tolerance = case.expected[check], case.tolerance[check]
     inputs = case.inputs if check == "answer" else {}  # a gradient has other axes
     found = relations(error.outcome, expected, case.dtype, tolerance, inputs)
+    is_stored = _recogniser(error.outcome, expected, tolerance, mask_of_rows(inputs))
     fits = {
         mistake
         for mistake, outcomes in case.wrong().items()
-        if _fails_first(outcomes, check)
-        and isinstance(stored := outcomes[check], Tensor)
-        and _same(error.outcome, stored, expected, tolerance, mask_of_rows(inputs))
+        if _fails_first(outcomes, check) and isinstance(stored := outcomes[check], Tensor) and is_stored(stored)
     }
     fits.update(*(_same_word(case, check, sign) for sign in found))
     return Evidence(case, passed=False, fits=frozenset(fits), relations=tuple(found.values()))
@@ -156,28 +155,46 @@ def _fails_first(outcomes: Outcomes, check: str) -> bool:
     return check in outcomes and (check == "inputs" or next(iter(outcomes)) == check)
 
 
-def _same(answer: Tensor, stored: Tensor, expected: Tensor, tolerance: float, mask: Tensor | None) -> bool:
-    """Whether `answer` is the wrong answer `stored`.
+def _recogniser(answer: Tensor, expected: Tensor, tolerance: float, mask: Tensor | None) -> Callable[[Tensor], bool]:
+    """A function that says whether `answer` is a stored wrong answer.
 
     Where the stored answer is NaN, others may have caught the NaN. Rows with nothing to attend to are a mistake of
-    their own, which may come on top of this one: they count only when the other rows are right.
+    their own, which may come on top of another: they count only when the other rows are right.
     """
-    if answer.shape != stored.shape or answer.dtype != stored.dtype:
-        return False
     if answer.shape != expected.shape:
-        return torch.allclose(answer.double(), stored.double(), rtol=1e-3, atol=SLACK * tolerance, equal_nan=True)
-    got, wrong = answer.detach().double(), stored.double()
+        return lambda stored: (
+            _same_form(answer, stored)
+            and torch.allclose(answer.double(), stored.double(), rtol=1e-3, atol=SLACK * tolerance, equal_nan=True)
+        )
+    got, rows = answer.detach().double(), ...
     if mask is not None and answer.ndim > 1:
         something = mask.any(-1).expand(answer.shape[:-1])
         if _differs(got[something], expected[something], tolerance):
-            got, wrong, expected = got[something], wrong[something], expected[something]
-    known = wrong.isfinite()
-    if torch.equal(got.isfinite(), known):
-        if not known.any():
-            return True
-    elif not _differs(wrong[known], expected[known], tolerance):
-        return False
-    got, wrong, expected = got[known], wrong[known], expected[known]
+            got, expected, rows = got[something], expected[something], something
+    finite = got.isfinite()
+
+    def is_stored(stored: Tensor) -> bool:
+        if not _same_form(answer, stored):
+            return False
+        wrong = stored[rows].double()
+        known = wrong.isfinite()
+        if known.all() and finite.all():  # nearly always, and quicker than to pick all of them
+            return _close(got, wrong, expected, tolerance)
+        if torch.equal(finite, known):
+            if not known.any():
+                return True
+        elif not _differs(wrong[known], expected[known], tolerance):
+            return False
+        return _close(got[known], wrong[known], expected[known], tolerance)
+
+    return is_stored
+
+
+def _same_form(answer: Tensor, stored: Tensor) -> bool:
+    return answer.shape == stored.shape and answer.dtype == stored.dtype
+
+
+def _close(got: Tensor, wrong: Tensor, expected: Tensor, tolerance: float) -> bool:
     distance = float((wrong - expected).abs().max())
     larger = max(1.0, float(wrong.abs().max()) / max(float(expected.abs().max()), 1e-300))
     allowed = SLACK * tolerance * larger

@@ -104,20 +104,20 @@ def describe(
         root: the folder of the assignment.
         place: file and line of the test.
     """
-    elsewhere = getattr(error, "student_frames", None)
-    frames = list(_student_frames(error, root)) if elsewhere is None else elsewhere
     inputs = [] if case is None else list(_inputs(case))
-    if isinstance(error, NotImplementedError):
-        what = f"write {frames[-1].name} in {frames[-1].filename}" if frames else str(error)
-        return Failure(f"not implemented yet: {what}", place)
-    if isinstance(error, CaseError):
-        return Failure(str(error), place)
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
         hand = []
         if case is not None and case.checks[-1:] == ["answer"] and isinstance(error.outcome, Tensor):
             hand = by_hand(case, error.outcome)
         return Failure(headline, place, details, evidence, hand, inputs)
+    elsewhere = getattr(error, "student_frames", None)
+    frames = list(_student_frames(error, root)) if elsewhere is None else elsewhere
+    if isinstance(error, NotImplementedError):
+        what = f"write {frames[-1].name} in {frames[-1].filename}" if frames else str(error)
+        return Failure(f"not implemented yet: {what}", place)
+    if isinstance(error, CaseError):
+        return Failure(str(error), place)
     if _is_plain_assert(error, frames):
         # pytest adds the asserted expression below the message of a plain assert.
         return Failure(str(error).splitlines()[0], place, inputs=inputs)
@@ -135,9 +135,11 @@ def describe(
 
 def shows_an_answer(error: BaseException | None, root: Path) -> bool:
     """Whether how a test on a case ended can be held against known mistakes."""
-    if isinstance(error, NotImplementedError):
-        return False
-    return error is None or not _is_plain_assert(error, list(_student_frames(error, root)))
+    if error is None or isinstance(error, WrongAnswer):
+        return True
+    return not isinstance(error, NotImplementedError) and not _is_plain_assert(
+        error, list(_student_frames(error, root))
+    )
 
 
 def _is_plain_assert(error: BaseException, frames: list[traceback.FrameSummary]) -> bool:

@@ -32,7 +32,7 @@ import torch
 import torch.fx.experimental.symbolic_shapes
 
 from cs336_kit.failure import describe
-from cs336_kit.plugin import Diagnosis, VerdictWriter
+from cs336_kit.plugin import Diagnosis, VerdictWriter, read_cases
 
 
 class Warm:
@@ -51,6 +51,7 @@ class Warm:
         """Wait for a line, let pytest run the tests that it names, and end without pytest's summary."""
         if session.testsfailed:
             os._exit(1)  # the tests themselves cannot be imported
+        read_cases(session.items)
         gc.collect()
         gc.freeze()  # a fork need not look through what it inherits
         line = next(self.lines, None)

@@ -193,7 +193,7 @@ def verify() -> None:
     findings = verify_misconceptions(root)
     tests = [test for problem in load_problems(root).values() for test in problem.tests]
     table = coverage_table(findings, tests)
-    console = Console(width=120)
+    console = Console(width=140)  # a column for each test
     console.print(table)
     for number, test in enumerate(tests, start=1):
         click.echo(f"{number:>3}  {test}")

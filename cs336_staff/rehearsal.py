@@ -76,7 +76,8 @@ def with_collected(root: Path, use: Callable[[Rehearse], T], suites: Sequence[Pa
     # Without the types of the handout: adapters of staff are not annotated.
     arguments += [
         "--override-ini",
-        "addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider -p no:unraisableexception",
+        "addopts=--import-mode=importlib -p cs336_kit.plugin "
+        "-p no:cacheprovider -p no:logging -p no:unraisableexception",
     ]
     arguments += [*options, *(str(root / suite) for suite in suites)]
     output = io.StringIO()

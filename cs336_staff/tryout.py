@@ -1,6 +1,7 @@
 """Trying a handout before it ships: as a student would, in an environment of its own."""
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -8,7 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect
+
 from cs336_kit.assignment import STUDENT_FILES, load_problems
+
+UNWRITTEN = "def run_softmax(in_features, dim):\n    raise NotImplementedError\n"
 
 
 class TryoutError(Exception):
@@ -53,6 +58,9 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, 0, "uv", "run", "cs336", "submit", "--check", "submission.zip")
         yield "check, hint and submit work there, and its submission.zip reads back"
 
+        _watch(clone, problem)
+        yield "check --watch shows the board, and another one after a save"
+
         results = Path(folder) / "results"
         _run(root, 0, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
         report = json.loads((results / "submission" / "results.json").read_text())
@@ -72,6 +80,28 @@ def _verdicts(tree: Path) -> list[dict[str, Any]]:
     if not planned or set(planned) != set(ran):
         raise TryoutError(f"{len(planned)} public tests were planned and {len(ran)} ran")
     return list(ran.values())
+
+
+def _watch(tree: Path, problem: str) -> None:
+    """Unwrite a problem while the board is watched on a terminal, and put it back."""
+    adapters = tree / "adapters.py"
+    written = adapters.read_text()
+    command = ["run", "cs336", "check", "--watch", problem]
+    terminal = pexpect.spawn(
+        "uv", command, cwd=tree, env=os.environ | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
+    )
+    try:
+        for text, state in ((written, "passed"), (f"{written}\n\n{UNWRITTEN}", "not implemented"), (written, "passed")):
+            adapters.write_text(text)
+            terminal.expect(rf"{problem} +{state}.*q quit")
+        terminal.send("q")
+        terminal.expect(pexpect.EOF)
+    except pexpect.ExceptionPexpect:
+        raise TryoutError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
+    finally:
+        terminal.close(force=True)
+    if terminal.exitstatus != 0:
+        raise TryoutError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
 
 
 def _run(folder: Path, expected: int | None, *command: str) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cs336_staff.correct import ALSO_CORRECT, CORRECT
@@ -61,8 +60,8 @@ def submission(id: str) -> Mapping[str, Adapter]:
 
 def coverage_table(findings: Sequence[Finding], tests: Sequence[str]) -> Table:
     """Misconception by public test: how many of its cases fail."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("misconception")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("misconception", no_wrap=True)
     for number, _ in enumerate(tests, start=1):
         table.add_column(str(number), justify="right")
     table.add_column("hidden")

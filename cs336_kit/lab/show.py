@@ -85,6 +85,10 @@ def _source(root: Path, classifier: Path | None, model: Path | None) -> "Source"
         from cs336_kit.lab.huggingface import Model
 
         return Model(model, student)
+    if classifier:
+        from cs336_kit.lab.trained import Trained
+
+        return Trained(classifier, student)
     from cs336_kit.lab.words import Words
 
     return Words(student)

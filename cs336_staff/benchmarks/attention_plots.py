@@ -45,7 +45,8 @@ def time_table(rows: list[dict]) -> str:
 
 
 def _shown(row: dict) -> str:
-    text = f"{row['seconds'] * 1e3:.2f} ms" if row["what"] == "fused" else f"{row['ratio']:.3g}×"
+    ratio = row["ratio"]
+    text = f"{row['seconds'] * 1e3:.2f} ms" if row["what"] == "fused" else f"{ratio:.{2 if ratio >= 0.2 else 3}f}×"
     return text if row["quiet"] else f"({text})"
 
 

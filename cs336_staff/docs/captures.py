@@ -1,7 +1,7 @@
-"""The pictures in the README and the docs: what the commands print, in colour, as SVG, and one page, as PNG.
+"""The pictures in the README and the docs: what the commands print, in colour, as SVG, and what they draw.
 
 `uv run python -m cs336_staff.docs.captures` draws them; with `--check` it fails when a command no longer prints what
-its picture shows. The page is not compared, as fonts differ between machines.
+its picture shows. What they draw is not compared, as fonts differ between machines.
 """
 
 import os
@@ -17,10 +17,12 @@ from rich.text import Text
 from cs336_kit.assignment import find_root
 from cs336_staff.tests.lab.browser import opened
 from cs336_staff.tests.student import Student
+from cs336_staff.tests.terminal import ENDED, Terminal, watching
 
 PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
+PROBLEM = "scaled_dot_product_attention"
 
 # rich's own template fetches its font from a network; a reader's monospace font will do.
 SVG = """\
@@ -59,6 +61,31 @@ def board(student: Student) -> tuple[str, str]:
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
 
+def unknown_mistake(student: Student) -> tuple[str, str]:
+    """Attention over a width that is one too large, which no misconception describes."""
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
+    return "uv run pytest -x -k test_scaled_dot_product_attention", student.run(
+        "pytest", "-x", "-q", "--color=yes", "-k", "test_scaled_dot_product_attention"
+    ).stdout
+
+
+def watch(student: Student) -> tuple[str, str]:
+    """A wrong save and a right one; what the screen showed after each, one below the other."""
+    with watching(student, PROBLEM, kind="xterm-256color") as terminal:
+        student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+        screens = ["(you save attention that divides by d_k)", _screen(terminal)]
+        student.replace(FUNCTIONAL, "/ Q.shape[-1]", "/ math.sqrt(Q.shape[-1])")
+        screens += ["(you save the root)", _screen(terminal)]
+    return f"uv run cs336 check --watch {PROBLEM}", "\x1b[0m\n\n".join(screens)
+
+
+def _screen(terminal: Terminal) -> str:
+    """What the terminal shows once a run has ended."""
+    terminal.expect(rf"\x1b\[2J\x1b\[H((?:(?!\x1b\[2J).)*{ENDED}.*?q quit)")
+    assert isinstance(terminal.match, re.Match)
+    return terminal.match.group(1).replace("\r\n", "\n")
+
+
 def show(student: Student) -> tuple[str, str]:
     """Rhymes and meanings, with and without a mask."""
     return "uv run cs336 show --example cat --mask both --head meaning", student.run(
@@ -84,17 +111,24 @@ def draw_page(path: Path) -> None:
             page.screenshot(path=path, clip={"x": 0, "y": 0, "width": 820, "height": height})
 
 
+def draw_figures(folder: Path) -> None:
+    """What `cs336 flow` and `cs336 train` draw."""
+    student = Student(folder)
+    student.run("cs336_kit", "flow", "-o", str(PICTURES / "flow.png"))
+    student.run("cs336_kit", "train", "--animate", str(PICTURES / "train.gif"))
+
+
 def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
     console = Console(width=COLUMNS, record=True, file=StringIO())
-    console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"))
+    console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"), end="\n\n")  # the last line is cut
     return console.export_svg(title=" ", code_format=SVG, unique_id="terminal")
 
 
 def main() -> None:
     check = sys.argv[1:] == ["--check"]
     os.environ |= {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
-    for scene in (wrong_answer, board, show, debug):
+    for scene in (wrong_answer, unknown_mistake, board, watch, show, debug):
         with tempfile.TemporaryDirectory() as folder:
             svg = drawn(*scene(Student(Path(folder))))
         path = PICTURES / f"{scene.__name__.replace('_', '-')}.svg"
@@ -105,6 +139,8 @@ def main() -> None:
             sys.exit(f"{path} is not what the command prints now; draw it again: python -m cs336_staff.docs.captures")
     if not check:
         draw_page(PICTURES / "show-page.png")
+        with tempfile.TemporaryDirectory() as folder:
+            draw_figures(Path(folder))
 
 
 def _wordings(svg: str) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cs336_staff.misconceptions.parts import (
     CHOSEN_BLOCK_SIZE,
     attention,
+    blockwise,
     cut,
     in_blockwise,
     in_whole_blockwise,
@@ -26,17 +28,27 @@ def full_blocks(length: int, size: int) -> list[slice]:
 def zeros_for_the_rest(blocks: list[Tensor], Q: Tensor) -> Tensor:
     answer = torch.cat(blocks, -2).to(Q.dtype)
     missing = Q.shape[-2] - answer.shape[-2]
-    return torch.nn.functional.pad(answer, (0, 0, 0, missing))
+    return F.pad(answer, (0, 0, 0, missing))
 
 
 def like_queries(blocks: list[Tensor], Q: Tensor) -> Tensor:
     return torch.zeros_like(Q).copy_(torch.cat(blocks, -2))
 
 
+def keys_counted_by_queries(
+    Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, block_size: int | None = None
+) -> Tensor:
+    def as_many_as_of_queries(keys: int, size: int) -> list[slice]:
+        step = block_size or CHOSEN_BLOCK_SIZE
+        return [slice(start, min(start + step, keys)) for start in range(0, Q.shape[-2], step)]
+
+    return blockwise(Q, K, V, mask, block_size, key_blocks=as_many_as_of_queries)
+
+
 def softmax_of_each_block(combine: Callable[[list[Tensor]], Tensor]) -> Callable[..., Tensor]:
     """Attention to each block of keys by itself."""
 
-    def blockwise(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, block_size: int | None = None) -> Tensor:
+    def combined(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, block_size: int | None = None) -> Tensor:
         queries, keys = Q.shape[-2], K.shape[-2]
         answers = []
         for columns in cut(keys, block_size or CHOSEN_BLOCK_SIZE):
@@ -44,7 +56,7 @@ def softmax_of_each_block(combine: Callable[[list[Tensor]], Tensor]) -> Callable
             answers.append(attention(Q, K[..., columns, :], V[..., columns, :], part))
         return combine(answers)
 
-    return blockwise
+    return combined
 
 
 ENTRIES = (
@@ -92,6 +104,12 @@ ENTRIES = (
         row_blocks=full_blocks,
         key_blocks=full_blocks,
         join=zeros_for_the_rest,
+    ),
+    in_whole_blockwise(
+        "blockwise-keys-counted-by-queries",
+        "you cut the keys into as many blocks as the queries",
+        "Are there always as many keys as queries? Which of the two lengths ends the loop over the keys?",
+        keys_counted_by_queries,
     ),
     in_blockwise(
         "blockwise-own-block-only",

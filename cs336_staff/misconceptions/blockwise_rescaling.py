@@ -8,6 +8,7 @@ from torch import Tensor
 from cs336_staff.misconceptions.parts import (
     State,
     absorb,
+    divide,
     finite,
     in_blockwise,
     start,
@@ -18,6 +19,7 @@ SHRINK_HINT = (
     "Which of them did you multiply?"
 )
 MAXIMUM_HINT = "Against which maximum were the exponentials of the block before taken, and against which are these?"
+HIDDEN_HINT = "What is the maximum of a block in which every score is -inf, and what is -inf minus -inf?"
 START_HINT = "Before the first block no score was seen. What is the largest of no numbers, and the sum of none?"
 
 
@@ -51,6 +53,13 @@ def from_one(Q: Tensor, V: Tensor) -> State:
     maximum, total, weighted = start(Q, V)
     return torch.zeros_like(maximum), torch.ones_like(total), weighted
 
+
+absorb_with_nan = partial(
+    absorb,
+    weigh=lambda scores, now: torch.exp(scores - now),
+    shrink_total=lambda before, now: torch.exp(before - now),
+    shrink_sum=lambda before, now: torch.exp(before - now),
+)
 
 ENTRIES = (
     in_blockwise(
@@ -129,13 +138,15 @@ ENTRIES = (
     in_blockwise(
         "blockwise-nan-for-hidden-block",
         "your answer is NaN where the first blocks of a query are wholly hidden",
-        "What is the maximum of a block in which every score is -inf, and what is -inf minus -inf?",
-        absorb=partial(
-            absorb,
-            weigh=lambda scores, now: torch.exp(scores - now),
-            shrink_total=lambda before, now: torch.exp(before - now),
-            shrink_sum=lambda before, now: torch.exp(before - now),
-        ),
+        HIDDEN_HINT,
+        absorb=absorb_with_nan,
+    ),
+    in_blockwise(
+        "blockwise-zeros-for-hidden-block",
+        "a query whose first blocks are wholly hidden gets zeros: was NaN replaced at the end?",
+        HIDDEN_HINT,
+        absorb=absorb_with_nan,
+        divide=lambda state: divide(state).nan_to_num(0.0),
     ),
     in_blockwise(
         "blockwise-nan-for-nothing",

@@ -15,15 +15,15 @@ ENDED = r"\d\d:\d\d:\d\d, (\d+\.\d\d) s"
 
 
 class Terminal(pexpect.spawn):
-    """24 lines by 80 columns, and no colours, which would stand between words."""
+    """24 lines by 80 columns; a "dumb" one has no colours, which would stand between words."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, kind: str = "dumb") -> None:
         command = ["-m", "cs336_kit", *arguments]
         super().__init__(
             sys.executable,
             command,
             cwd=folder,
-            env={**os.environ, "TERM": "dumb"},
+            env={**os.environ, "TERM": kind},
             dimensions=(24, 80),
             encoding="utf-8",
             timeout=30,
@@ -43,9 +43,9 @@ class Terminal(pexpect.spawn):
 
 
 @contextmanager
-def watching(student: Student, *arguments: str) -> Iterator[Terminal]:
+def watching(student: Student, *arguments: str, kind: str = "dumb") -> Iterator[Terminal]:
     """`cs336 check --watch` after its first board; it has to end by itself on q."""
-    terminal = Terminal(student.folder, "check", "--watch", *arguments)
+    terminal = Terminal(student.folder, "check", "--watch", *arguments, kind=kind)
     try:
         terminal.expect(ENDED)
         yield terminal

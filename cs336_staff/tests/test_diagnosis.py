@@ -129,6 +129,14 @@ def test_one_small_test_names_no_mistake_when_many_fit():
     assert len(rehearsal.explained["rope"]) == 2
 
 
+def test_an_error_of_one_in_a_hundred_is_not_half_precision():
+    def wider(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
+        return CORRECT["einsum"][ATTENTION](Q * (Q.shape[-1] / (Q.shape[-1] + 1)) ** 0.5, K, V, mask)
+
+    (failure,) = run({ATTENTION: wider}, "-k", "test_scaled_dot_product_attention and 3d-causal").failures.values()
+    assert failure.mistakes == []
+
+
 def test_verdict_lines_carry_the_names(tmp_path):
     run(CATALOGUE["linear-transposed"].adapters, "-k", "test_linear", f"--verdicts={tmp_path / 'verdicts'}")
     lines = [json.loads(line) for line in (tmp_path / "verdicts").read_text().splitlines()]
@@ -181,11 +189,11 @@ def test_simple_relations_are_seen(answer, relation, sentence):
 def test_relations_to_the_mask_are_seen():
     masked = RIGHT.clone()
     masked[:, 1:] += 1
-    assert "right but where masked" in related(masked, mask=MASK)
+    assert "right but where masked" in related(masked, Q=RIGHT, mask=MASK)
     nothing = RIGHT.clone()
     nothing[:, 2] += 1
-    assert "right but for nothing" in related(nothing, mask=MASK)
-    assert not {"right but where masked", "right but for nothing"} & related(RIGHT + 1, mask=MASK).keys()
+    assert "right but for nothing" in related(nothing, Q=RIGHT, mask=MASK)
+    assert not {"right but where masked", "right but for nothing"} & related(RIGHT + 1, Q=RIGHT, mask=MASK).keys()
 
 
 def test_an_unrelated_answer_has_no_relation():

@@ -38,24 +38,15 @@ SAMPLE = (
 )
 
 
-def assert_caught_and_named(id: str) -> None:
+@pytest.mark.parametrize("id", SAMPLE)
+def test_a_misconception_is_caught_and_named(id):
+    """A sample of them: `cs336 staff verify` looks at all."""
     entry = CATALOGUE[id]
     rehearsal = rehearse(ROOT, {**CORRECT["einsum"], **entry.adapters})
     assert rehearsal.failures
     assert rehearsal.explained[FAMILY.get(entry.problem, entry.problem)] == [id]
     assert rehearsal.named == {id}
     assert any([mistake.id for mistake in failure.mistakes] == [id] for failure in rehearsal.failures.values())
-
-
-@pytest.mark.parametrize("id", SAMPLE)
-def test_a_misconception_is_caught_and_named(id):
-    assert_caught_and_named(id)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("id", sorted(CATALOGUE.keys() - set(SAMPLE)))
-def test_every_misconception_is_caught_and_named(id):
-    assert_caught_and_named(id)
 
 
 @pytest.mark.parametrize("style", CORRECT)

@@ -126,3 +126,23 @@ def test_weights_that_are_not_numbers(lab: Lab, tmp_path: Path) -> None:
         assert colour(page, "#text span", 0) == "rgb(217, 95, 2)"
         assert "Some weights are NaN" in page.locator("#notes").inner_text()
         assert noticed == []
+
+
+def test_a_token_that_looks_at_nothing_does_not_change_the_scale(lab: Lab, tmp_path: Path) -> None:
+    adapters = (
+        "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
+        "    weights = V / 4\n"
+        "    weights[..., 0, :] = 0\n"
+        "    return weights\n"
+    )
+    lab("show", "-o", "page.html", adapters=adapters)
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        assert page.locator("#largest").inner_text() == "0.25"
+        assert noticed == []
+
+
+def test_a_request_would_be_noticed(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<body data-ready><img src='https://example.org/a.png'>")
+    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+        page.wait_for_load_state("networkidle")
+        assert "https://example.org/a.png" in noticed

@@ -1,0 +1,200 @@
+"""`cs336 train`: what it learns, what it saves, and what it says of bad input."""
+
+import csv
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+import adapters
+from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.classifier_file import METADATA, load_classifier, save_classifier, words
+from cs336_kit.lab.labelled_texts import OURS, Split, read_labelled_texts
+from cs336_kit.lab.training import new_classifier
+from cs336_staff.sentences import TEMPLATES, THINGS, sentences
+from cs336_staff.tests.lab.conftest import Lab
+
+ROWS = "text,label\n" + "".join(f"the {word} was {label},{label}\n" for word in "abcde" for label in ("good", "bad"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text(ROWS)
+    return path
+
+
+@pytest.fixture
+def ours() -> Split:
+    return read_labelled_texts(OURS, "text", "label", seed=0)
+
+
+def test_the_sentences_are_those_that_the_script_writes() -> None:
+    with OURS.open(encoding="utf-8", newline="") as file:
+        assert [tuple(row) for row in csv.reader(file, delimiter="\t")] == [("text", "label", "split"), *sentences()]
+
+
+def test_no_template_is_shared() -> None:
+    assert not set(TEMPLATES["train"]) & set(TEMPLATES["held-out"])
+    assert len({template for part in TEMPLATES.values() for template in part}) == sum(map(len, TEMPLATES.values()))
+
+
+def test_no_word_tells_the_label(ours: Split) -> None:
+    """Of the held-out sentences in which a word occurs, nearly as many have the one label as the other."""
+    for word in {word for row in ours.held_out for word in words(row.text)} - set(THINGS):
+        labels = [row.label for row in ours.held_out if word in words(row.text)]
+        if len(labels) >= 32:
+            assert 0.35 <= labels.count("positive") / len(labels) <= 0.65, word
+
+
+def test_counting_words_does_not_learn_it(ours: Split) -> None:
+    """Logistic regression on which words occur: a coin does as well. So attention to more than one word is needed."""
+    vocabulary = sorted({word for row in ours.train for word in words(row.text)})
+
+    def counted(rows) -> tuple[torch.Tensor, torch.Tensor]:
+        counts = [[float(words(row.text).count(word)) for word in vocabulary] for row in rows]
+        return torch.tensor(counts), torch.tensor([float(row.label == "positive") for row in rows])
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(len(vocabulary), 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    counts, labels = counted(ours.train)
+    for _ in range(200):
+        optimizer.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(model(counts)[:, 0], labels).backward()
+        optimizer.step()
+    counts, labels = counted(ours.held_out)
+    assert ((model(counts)[:, 0] > 0) == (labels > 0)).double().mean() < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_at_least_80_percent_of_the_held_out_sentences(lab: Lab, seed: int) -> None:
+    began = time.process_time()
+    result = lab("train", "--seed", str(seed))
+    assert time.process_time() - began < 60
+    assert result.exit_code == 0
+    assert result.output.endswith("classifier.safetensors is written\n")
+    right = int(result.output.split("Held-out accuracy ")[1].split(": ")[1].split(" of ")[0])
+    assert right >= 0.8 * 128
+
+
+def test_a_table_of_ones_own(lab: Lab, data: Path, tmp_path: Path) -> None:
+    result = lab("train", str(data), "--epochs", "2", "-o", "mine.safetensors")
+    assert result.exit_code == 0
+    assert "8 texts to learn from, 2 held out" in result.output
+    classifier = load_classifier(tmp_path / "mine.safetensors", adapters.attention_classifier)
+    assert classifier.labels == ("bad", "good")
+    assert set(classifier.vocabulary) <= {"the", "was", "good", "bad", *"abcde"}
+    tokens, lengths = classifier.encode(["the a was good", "unseen"])
+    assert lengths.tolist() == [4, 1]
+    assert tokens[1].tolist() == [0, 0, 0, 0]
+    assert classifier.module(tokens, lengths).shape == (2, 2)
+    assert classifier.module.attention_weights(tokens, lengths).shape == (2, 2, 4, 4)
+
+
+def test_the_same_seed_gives_the_same_file(lab: Lab, data: Path, tmp_path: Path) -> None:
+    saved = []
+    for seed in (0, 0, 1):
+        lab("train", str(data), "--epochs", "2", "--seed", str(seed))
+        saved.append((tmp_path / "classifier.safetensors").read_bytes())
+    assert saved[0] == saved[1] != saved[2]
+
+
+def test_the_animation_has_a_frame_for_each_epoch(lab: Lab, data: Path, tmp_path: Path) -> None:
+    options = ("--epochs", "3", "--animate", "out.gif", "--sentence", "The a was $good$")
+    result = lab("train", str(data), *options)
+    assert "out.gif shows “The a was $good$”" in result.output
+    with Image.open(tmp_path / "out.gif") as gif:
+        assert getattr(gif, "n_frames", 1) == 4
+        assert max(gif.size) < 1000
+
+
+def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
+    classifier = new_classifier(adapters.attention_classifier, ours, seed=0)
+    save_classifier(tmp_path / "a.safetensors", classifier)
+    with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
+        metadata = json.loads(file.metadata()[METADATA])
+    assert metadata["labels"] == ["negative", "positive"]
+    assert metadata["sizes"] == {"d_model": 32, "num_heads": 2, "max_distance": 8}
+    again = load_classifier(tmp_path / "a.safetensors", adapters.attention_classifier)
+    encoded = again.encode(["the soup was good"])
+    assert torch.equal(again.module(*encoded), classifier.module.eval()(*encoded))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (None, (), "cannot read rows.csv: No such file or directory"),
+        ("", (), "rows.csv is empty: its first line names the columns"),
+        ("a,b\n1,2\n", (), "rows.csv has no column text, it has a, b; name one with --text"),
+        ("text,b\n1,2\n", (), "rows.csv has no column label, it has text, b; name one with --label"),
+        ("text,label\n?!,2\n", (), "rows.csv, line 2: no word in the column text; write one or take the line out"),
+        ("text,label\na\n", (), "rows.csv, line 2: nothing in the column label; write one or take the line out"),
+        ("text,label,split\na,b,test\n", (), "rows.csv, line 2: expected train or held-out in the column split"),
+        (
+            "text,label\na,b\nc,d\n",
+            (),
+            "rows.csv has too few rows: expected two labels to learn, and at least one row to",
+        ),
+        (b"text,label\n\xff,b\n", (), "rows.csv is no table in UTF-8"),
+        (ROWS, ("-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
+        (ROWS, ("-o", "no/model.safetensors"), "there is no folder no; make it, or name another file than no/model"),
+        (ROWS, ("--animate", "out.png"), "expected a file that ends in .gif, got out.png"),
+        (ROWS, ("--sentence", "a"), "--sentence goes with --animate"),
+        (ROWS, ("--sentence", "?", "--animate", "a.gif"), "the sentence has no word; write one"),
+    ],
+)
+def test_bad_input(
+    lab: Lab, tmp_path: Path, content: str | bytes | None, options: tuple[str, ...], message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "rows.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "classifier.safetensors").write_text("what was there")
+    result = lab("train", "rows.csv", *options)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {message}")
+    assert result.output.count("\n") == 1
+    assert (tmp_path / "classifier.safetensors").read_text() == "what was there"
+
+
+def test_a_file_of_another_kind(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text(ROWS)
+    result = lab("train", "rows.txt")
+    assert (result.output, result.exit_code) == ("Error: expected a file that ends in .csv or .tsv, got rows.txt\n", 2)
+
+
+def test_a_linear_layer_that_is_not_written(lab: Lab, data: Path) -> None:
+    result = lab("train", str(data), adapters="def attention_classifier(*_, **__):\n    raise NotImplementedError\n")
+    assert result.exit_code == 1
+    assert "Error: not implemented yet: write attention_classifier in adapters.py" in result.output
+
+
+def test_a_classifier_that_cannot_be_read(tmp_path: Path, ours: Split) -> None:
+    path = tmp_path / "a.safetensors"
+
+    def complaint() -> str:
+        with pytest.raises(BadInput) as raised:
+            load_classifier(path, adapters.attention_classifier)
+        assert raised.value.exit_code == 2
+        return raised.value.message
+
+    assert complaint() == f"there is no file {path}; `cs336 train` writes one"
+    path.write_text("nothing")
+    assert complaint() == f"{path} is no classifier, or a damaged one; write it again with `cs336 train`"
+    save_file({"x": torch.zeros(1)}, path)
+    assert complaint() == f"{path} is no classifier, or a damaged one; write it again with `cs336 train`"
+
+    classifier = new_classifier(adapters.attention_classifier, ours, seed=0)
+    parts = {"sizes": {"d_model": 16, "num_heads": 2, "max_distance": 8}, "labels": ["a", "b"]}
+    metadata = {METADATA: json.dumps(parts | {"vocabulary": classifier.vocabulary})}
+    save_file(classifier.module.state_dict(), path, metadata)
+    assert complaint().startswith(f"{path} does not fit attention_classifier (size mismatch for ")
+    assert complaint().endswith("; train it again with `cs336 train`")
+    assert "\n" not in complaint()
