@@ -59,10 +59,10 @@ def shown(lines: Iterable[Line]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Module:
-    """A file: its syntax tree, what its imported names stand for, what it defines, what it imports with a star."""
+    """A file: the nodes of its tree, what imported names stand for, what it defines, and what it imports with a star."""
 
     path: str
-    tree: ast.Module
+    nodes: list[ast.AST]
     names: dict[str, str]
     defined: dict[str, list[ast.stmt]]
     stars: list[str]
@@ -92,13 +92,14 @@ class Source:
                 self.unread.append(path)
                 continue
             package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
-            names, stars, imported = _imports(tree, package)
-            self._modules[name] = _Module(path, tree, names, _defined(tree.body), stars)
+            nodes = list(ast.walk(tree))
+            names, stars, imported = _imports(nodes, package)
+            self._modules[name] = _Module(path, nodes, names, _defined(tree.body), stars)
             queue += imported
 
     def forbidden(self) -> list[Line]:
         """Every line that uses a forbidden function; `Line.function` is which, as "torch.nn.functional.softmax"."""
-        return self._lines((module, module.tree) for module in self._modules.values())
+        return self._lines((module, node) for module in self._modules.values() for node in module.nodes)
 
     def reached(self, functions: Iterable[str]) -> list[Line]:
         """Those that these functions of the adapters reach."""
@@ -115,8 +116,8 @@ class Source:
                 queue += self._split(module.names[name])
             queue += [(star, name) for star in module.stars]
             for statement in module.defined.get(name, []):
-                nodes.append((module, statement))
                 for node in ast.walk(statement):
+                    nodes.append((module, node))
                     if isinstance(node, ast.Name):
                         queue.append((place[0], node.id))
                     elif dotted := _dotted(node, module.names):
@@ -131,11 +132,10 @@ class Source:
 
     def _lines(self, nodes: Iterable[tuple[_Module, ast.AST]]) -> list[Line]:
         found = set()
-        for module, top in nodes:
-            for node in ast.walk(top):
-                if (name := _forbidden_name(node, module.names)) is not None:
-                    number = getattr(node, "lineno", 1)
-                    found.add(Line(module.path, number, name, printable(self.submission.line(module.path, number))))
+        for module, node in nodes:
+            if (name := _forbidden_name(node, module.names)) is not None:
+                number = getattr(node, "lineno", 1)
+                found.add(Line(module.path, number, name, printable(self.submission.line(module.path, number))))
         return sorted(found, key=lambda line: (line.file, line.number, line.function))
 
 
@@ -151,14 +151,14 @@ def _module(path: str) -> str:
     return path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _imports(tree: ast.Module, package: str) -> tuple[dict[str, str], list[str], list[str]]:
+def _imports(nodes: list[ast.AST], package: str) -> tuple[dict[str, str], list[str], list[str]]:
     """What each imported name stands for, which modules are imported with a star, and all that may be modules.
 
     `import torch.nn.functional as F` gives F -> torch.nn.functional.
     """
     names: dict[str, str] = {}
     stars, imported = [], []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -175,7 +175,7 @@ def _imports(tree: ast.Module, package: str) -> tuple[dict[str, str], list[str],
                 else:
                     names[alias.asname or alias.name] = f"{base}.{alias.name}"
             imported += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     names = {name: meaning for name, meaning in names.items() if name not in functions}
     packages = {".".join(name.split(".")[:n]) for name in imported for n in range(1, name.count(".") + 2)}
     return names, stars, sorted(packages)
