@@ -59,7 +59,7 @@ def shown(lines: Iterable[Line]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Module:
-    """A file: the nodes of its tree, what imported names stand for, what it defines, and what it imports with a star."""
+    """A file: the nodes of its tree, what imported names stand for, what it defines, what it imports with a star."""
 
     path: str
     nodes: list[ast.AST]
