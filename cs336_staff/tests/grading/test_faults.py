@@ -35,9 +35,12 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
     """Kill every zygote from which the sleeper was forked, until the grader has ended; how many there were."""
     killed: set[int] = set()
     while grader.poll() is None:
-        for process in psutil.Process(grader.pid).children(recursive=True):
+        processes = psutil.Process(grader.pid).children(recursive=True)
+        of_grader = {process.pid for process in processes}
+        for process in processes:
             try:
-                if process.name() == "sleeper" and (zygote := process.ppid()) not in killed:
+                # An orphan's parent is none of ours.
+                if process.name() == "sleeper" and (zygote := process.ppid()) in of_grader - killed:
                     os.kill(zygote, 9)
                     killed.add(zygote)
             except (psutil.NoSuchProcess, ProcessLookupError):
