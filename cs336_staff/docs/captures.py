@@ -48,9 +48,7 @@ SVG = """\
 def wrong_answer(student: Student) -> tuple[str, str]:
     """Attention divided by d_k, not by its root."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    return "uv run pytest -x -k test_scaled_dot_product_attention", student.run(
-        "pytest", "-x", "-q", "--color=yes", "-k", "test_scaled_dot_product_attention"
-    ).stdout
+    return _first_failure(student)
 
 
 def board(student: Student) -> tuple[str, str]:
@@ -64,9 +62,12 @@ def board(student: Student) -> tuple[str, str]:
 def unknown_mistake(student: Student) -> tuple[str, str]:
     """Attention over a width that is one too large, which no misconception describes."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
-    return "uv run pytest -x -k test_scaled_dot_product_attention", student.run(
-        "pytest", "-x", "-q", "--color=yes", "-k", "test_scaled_dot_product_attention"
-    ).stdout
+    return _first_failure(student)
+
+
+def _first_failure(student: Student) -> tuple[str, str]:
+    test = "test_scaled_dot_product_attention"
+    return f"uv run pytest -x -k {test}", student.run("pytest", "-x", "-q", "--color=yes", "-k", test).stdout
 
 
 def watch(student: Student) -> tuple[str, str]:
