@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,9 +176,13 @@ def test_forged_reply(unconfined: sandbox.Sandbox, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         client, "check", lambda head, body, request, sent: check({**head, **request}, body, request, sent)
     )
-    adapters, worker = adapters_of(unconfined, name)
-    with worker:
-        assert adapters.run_softmax(X, 0) == gets
+    for _ in range(50):
+        adapters, worker = adapters_of(unconfined, name)
+        # Where the true reply is read together with the forged one, it is too long.
+        with worker, suppress(ProtocolViolation):
+            assert adapters.run_softmax(X, 0) == gets
+            return
+    pytest.fail("the forged reply never came alone")
 
 
 @pytest.mark.slow
