@@ -264,7 +264,7 @@ class Worker:
         self._cpu_seen = cpu
         if self._cpu_seconds > cpu_deadline:
             raise TimedOut(
-                f"{what}: more processor time than {self.limits.call_cpu_seconds:.1f} s a call or "
+                f"{what}: no answer within {self.limits.call_cpu_seconds:.1f} s of processor time a call or "
                 f"{self.limits.cpu_seconds:.1f} s altogether"
             )
         if threads > self.limits.threads:
