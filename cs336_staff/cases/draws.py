@@ -154,20 +154,24 @@ def multihead(
     """With RoPE when `positions` names one of `POSITIONS`."""
 
     def draw(generator: Generator) -> Inputs:
-        def weights() -> Tensor:
-            # Larger than a trained layer's, so that attention is far from uniform.
-            return 2 * torch.randn(d_model, d_model, generator=generator) / math.sqrt(d_model)
-
         inputs: Inputs = {"d_model": d_model, "num_heads": num_heads}
         if positions is not None:
             inputs |= {"max_seq_len": max_seq_len, "theta": theta}
-        inputs |= {f"{name}_proj_weight": weights() for name in "qkvo"}
+        inputs |= _projections(d_model, generator)
         inputs["in_features"] = torch.randn(*batch, sequence, d_model, generator=generator)
         if positions is not None:
             inputs["token_positions"] = POSITIONS[positions](batch, sequence, max_seq_len, generator)
         return inputs
 
     return draw
+
+
+def _projections(d_model: int, generator: Generator) -> Inputs:
+    """The four weights of multi-head attention, larger than a trained layer's: attention is far from uniform."""
+    return {
+        f"{name}_proj_weight": 2 * torch.randn(d_model, d_model, generator=generator) / math.sqrt(d_model)
+        for name in "qkvo"
+    }
 
 
 def attention_module(
@@ -203,12 +207,8 @@ def multihead_attention(
     """`mask` names one of `HEAD_MASKS`."""
 
     def draw(generator: Generator) -> Inputs:
-        def weights() -> Tensor:
-            # Larger than a trained layer's, so that attention is far from uniform.
-            return 2 * torch.randn(d_model, d_model, generator=generator) / math.sqrt(d_model)
-
         inputs: Inputs = {"d_model": d_model, "num_heads": num_heads}
-        inputs |= {f"{name}_proj_weight": weights() for name in "qkvo"}
+        inputs |= _projections(d_model, generator)
         lengths = {"query": queries, "key": keys, "value": keys}
         inputs |= {name: torch.randn(*batch, n, d_model, generator=generator) for name, n in lengths.items()}
         return inputs | {"mask": mask and HEAD_MASKS[mask](batch, num_heads, queries, keys, generator)}
