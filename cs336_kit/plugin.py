@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker := metafunc.definition.get_closest_marker("cases"):
         (pattern,) = marker.args
-        fixtures = fixtures_of(metafunc.definition)
+        fixtures = _fixtures(metafunc.definition)
         names = case_names(fixtures, pattern)
         if not names:
             raise pytest.UsageError(f"no case matches {pattern} in {fixtures}")
@@ -40,15 +40,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Case:
     """The stored case that this test runs on, with tensors of its own."""
-    return load_case(fixtures_of(request.node), request.param)
+    return load_case(_fixtures(request.node), request.param)
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """The stored case that a collected test will run on, if it runs on one.
+
+    Raises:
+        CaseError: the file is missing or damaged.
+    """
+    name = item.callspec.params.get("case") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    return None if name is None else load_case(_fixtures(item), str(name))
 
 
 def read_cases(items: Iterable[pytest.Item]) -> None:
     """Read what the tests will ask for, the answers of known mistakes among it, ahead of time."""
     for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "case" in item.callspec.params:
-            with suppress(CaseError):  # the test says so when it runs
-                load_case(fixtures_of(item), str(item.callspec.params["case"])).wrong()
+        with suppress(CaseError):  # the test says so when it runs
+            if case := case_of(item):
+                case.wrong()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -158,7 +168,7 @@ class VerdictWriter:
                 self._write(named=test, mistakes=named, lines=list(naming(failure.mistakes, failure.alone)))
 
 
-def fixtures_of(item: pytest.Item) -> Path:
+def _fixtures(item: pytest.Item) -> Path:
     """The folder `fixtures` beside the test, if there is one; else that of the assignment."""
     beside = item.path.parent / "fixtures"
     return beside if beside.is_dir() else item.config.rootpath / item.config.getini("fixtures")

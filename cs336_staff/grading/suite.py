@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from cs336_kit.assignment import load_problems
-from cs336_kit.cases import Case, load_case
 from cs336_kit.diagnosis import load_mistakes
 from cs336_kit.failure import naming
-from cs336_kit.plugin import Diagnosis, fixtures_of
+from cs336_kit.plugin import Diagnosis, case_of
 from cs336_staff.grading.client import Worker
 from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
 from cs336_staff.grading.proxy import Adapters
@@ -90,13 +89,14 @@ class Suite:
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
         self.items = {item.name: item for item in items}
         # Read here, once, and not in every fork.
-        self.cases = {item.name: _case(item) for item in items if "case" in item.fixturenames}
+        self.cases = {item.name: case for item in items if (case := case_of(item))}
         for item in items:
             if (called := getattr(item.module, "adapters", None)) is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
             if examples := getattr(item.function, "cases", None):
                 examples()  # drawn here, once, and not in every fork
-            if not {"case", "request"}.issuperset(item.fixturenames):
+            known = {"case", "request"} if item.name in self.cases else set()
+            if not known.issuperset(item.fixturenames):
                 raise SuiteError(f"{item.nodeid} uses {', '.join(item.fixturenames)}, expected no fixture but `case`")
 
     def run(self, worker: Worker, tests: Iterable[Planned]) -> Iterator[tuple[Planned, Verdict]]:
@@ -172,10 +172,6 @@ class _Session:
             except BaseException as error:  # it goes past pytest, which would print it as its own
                 self.raised = error
         return True
-
-
-def _case(item: pytest.Function) -> Case:
-    return load_case(fixtures_of(item), str(item.callspec.params["case"]))
 
 
 def _is_hidden(item: pytest.Item) -> bool:
