@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from cs336_basics.nn.checks import check_attention_arguments
+from cs336_basics.nn.checks import check_attention_arguments, check_shapes
 from cs336_basics.nn.head_layout import HeadLayout
 from cs336_basics.nn.masks import Mask, Visibility, as_mask
 
@@ -108,14 +108,8 @@ def _layout(Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None) -> HeadLayout:
     for tensor in () if mask is None else mask.tensors:
         if tensor.device != Q.device:
             raise ValueError(f"expected one device, got Q {Q.device}, mask {tensor.device}; move them with .to(device)")
-    shapes = f"Q {tuple(Q.shape)}, K {tuple(K.shape)}, V {tuple(V.shape)}, mask {shape}"
-    sizes = (Q.shape[-2], K.shape[-2])
-    if any(m not in (1, n) for m, n in zip(shape[-2:], sizes, strict=True)):
-        raise ValueError(f"expected a mask that broadcasts to (..., queries, keys) = {sizes}, got {shapes}")
-    try:
-        batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], shape[:-2])
-    except RuntimeError:
-        raise ValueError(f"expected leading dimensions that broadcast against each other, got {shapes}") from None
+    check_shapes({"Q": Q.shape, "K": K.shape, "V": V.shape, "mask": shape})
+    batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], shape[:-2])
     return HeadLayout(K.shape[:-2], V.shape[:-2], shape[:-2], batch)
 
 

@@ -23,24 +23,33 @@ def check_attention_arguments(Q: Tensor, K: Tensor, V: Tensor | None = None, mas
     if any(tensor.device != Q.device for tensor in tensors.values()):
         raise ValueError(f"expected one device, got {_listed(tensors, 'device')}; move them with .to(device)")
 
-    if misfit := _misfit(tensors, mask):
-        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
-        raise ValueError(f"expected {misfit}, got {shapes}")
+    check_shapes({name: tensor.shape for name, tensor in tensors.items()})
 
 
-def _misfit(tensors: dict[str, Tensor], mask: Tensor | None) -> str:
+def check_shapes(shapes: dict[str, tuple[int, ...]]) -> None:
+    """Check that the shapes of Q, K and, if they are there, V and mask fit together.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if misfit := _misfit(shapes):
+        got = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ValueError(f"expected {misfit}, got {got}")
+
+
+def _misfit(shapes: dict[str, tuple[int, ...]]) -> str:
     """What the shapes should be, if they are not."""
-    if any(tensor.ndim < 2 for tensor in tensors.values()):
+    if any(len(shape) < 2 for shape in shapes.values()):
         return "tensors of at least two dimensions"
-    Q, K, V = tensors["Q"], tensors["K"], tensors.get("V")
-    if Q.shape[-1] != K.shape[-1]:
+    Q, K = shapes["Q"], shapes["K"]
+    if Q[-1] != K[-1]:
         return "Q (..., queries, d_k) and K (..., keys, d_k) with the same d_k"
-    if V is not None and K.shape[-2] != V.shape[-2]:
+    if "V" in shapes and K[-2] != shapes["V"][-2]:
         return "K (..., keys, d_k) and V (..., keys, d_v) with the same keys"
-    rows_and_columns = (Q.shape[-2], K.shape[-2])
-    if mask is not None and any(m not in (1, n) for m, n in zip(mask.shape[-2:], rows_and_columns, strict=True)):
+    rows_and_columns = (Q[-2], K[-2])
+    if "mask" in shapes and any(m not in (1, n) for m, n in zip(shapes["mask"][-2:], rows_and_columns, strict=True)):
         return f"a mask that broadcasts to (..., queries, keys) = {rows_and_columns}"
-    leading = [reversed(tensor.shape[:-2]) for tensor in tensors.values()]
+    leading = [reversed(shape[:-2]) for shape in shapes.values()]
     # torch.broadcast_shapes would take as long as the attention of a short sequence.
     if any(len({*sizes} - {1}) > 1 for sizes in zip_longest(*leading, fillvalue=1)):
         return "leading dimensions that broadcast against each other"
