@@ -89,11 +89,8 @@ def misconceptions(results: Path) -> None:
     from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
 
     known = load_mistakes(find_root(Path.cwd()) / "fixtures")
-    path = results / "gradebook.sqlite"
-    if not path.exists():  # to open it would make one
-        raise click.ClickException(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
     try:
-        with Gradebook(path) as gradebook:
+        with Gradebook.of_results(results) as gradebook:
             counts = count_mistakes(grades(gradebook))
     except GradebookError as error:
         raise click.ClickException(str(error)) from None

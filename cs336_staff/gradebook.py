@@ -154,6 +154,18 @@ class Gradebook:
             self._connection.close()
             raise error if isinstance(error, GradebookError) else GradebookError(f"{path}: {error}") from None
 
+    @classmethod
+    def of_results(cls, results: Path) -> "Gradebook":
+        """Open the gradebook in a folder of results, and make none.
+
+        Raises:
+            GradebookError: there is none, or it cannot be used.
+        """
+        path = results / "gradebook.sqlite"
+        if not path.exists():
+            raise GradebookError(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
+        return cls(path)
+
     def close(self) -> None:
         self._connection.close()
 

@@ -23,7 +23,7 @@ def overrule(name: str, problem: str | None, because: str | None, out: Path) -> 
     """
     problems = load_problems(find_root(Path.cwd()))
     try:
-        with Gradebook(out / "gradebook.sqlite") as gradebook:
+        with Gradebook.of_results(out) as gradebook:
             grading = gradebook.of(name)
             if grading is None:
                 raise click.ClickException(f"{out} has no submission {name}; grades.csv has the names")

@@ -107,6 +107,12 @@ def test_a_gradebook_of_another_version_is_refused_by_name(tmp_path, version, to
         Gradebook(tmp_path / "gradebook.sqlite")
 
 
+def test_a_folder_without_a_gradebook_gets_none(tmp_path):
+    with pytest.raises(GradebookError, match=r"no gradebook in .*; name the folder that `cs336 staff grade` wrote"):
+        Gradebook.of_results(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_no_gradebook_is_refused_by_name(tmp_path):
     (tmp_path / "gradebook.sqlite").write_text("no database at all, but long enough to be looked at")
     with pytest.raises(GradebookError, match=r"gradebook.sqlite: file is not a database"):
