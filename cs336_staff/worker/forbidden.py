@@ -3,15 +3,17 @@
 Best effort: a submission can hide from it, since it runs in the same process.
 """
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import SystemRandom
 from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -37,10 +39,10 @@ FORBIDDEN: dict[str, Callable[..., Any]] = {
 NAMES = {function: name for name, function in FORBIDDEN.items()}
 OPERATORS = ("aten._softmax.", "aten._log_softmax.", "aten._scaled_dot_product_", "aten._native_multi_head_attention.")
 MAX_CALLS = 20
-# Under the watch a call takes four times as long, so not all of them are watched: the first of each adapter, and of the
-# others a sample that a submission cannot foresee.
-FIRST_CALLS = 8
-SAMPLED = 1 / 16
+# To see the operators a call takes three times as long, so not all of them are: the first of each adapter, and of the
+# others a sample that a submission cannot foresee. Functions cost little, and are seen in every call.
+FIRST_CALLS = 2
+SAMPLED = 1 / 32
 
 
 class Watch:
@@ -53,13 +55,11 @@ class Watch:
 
     @contextmanager
     def watching(self, adapter: str) -> Iterator[None]:
-        """Watch a call of `adapter`, if it is one of those that are watched."""
+        """Watch a call of `adapter`."""
         self.calls.clear()
         self._count[adapter] += 1
-        if self._count[adapter] > FIRST_CALLS and self._random.random() > SAMPLED:
-            yield
-            return
-        with _Functions(self), _Operators(self):
+        closely = self._count[adapter] <= FIRST_CALLS or self._random.random() < SAMPLED
+        with _Functions(self), _Operators(self) if closely else nullcontext():
             yield
 
     def saw(self, name: str) -> None:
@@ -70,8 +70,15 @@ class Watch:
             self.calls.setdefault(name, (frame.f_code.co_filename, frame.f_lineno))
 
 
+@functools.cache
+def _operator(operator: OpOverload | OpOverloadPacket) -> str | None:
+    """Its name, if it is forbidden."""
+    name = f"{operator}."  # a packet, aten._softmax, has no dot at its end
+    return str(operator) if name.startswith(OPERATORS) else None
+
+
 class _Functions(TorchFunctionMode):
-    """Sees functions by the name they are called by in Python."""
+    """Sees what Python calls: functions, and operators by their own name."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
@@ -80,18 +87,23 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in NAMES:
             self.watch.saw(NAMES[func])
+        elif isinstance(func, OpOverload | OpOverloadPacket) and (name := _operator(func)):
+            self.watch.saw(name)
         return func(*args, **kwargs or {})
 
 
 class _Operators(TorchDispatchMode):
     """Sees operators, however they were reached."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and to keep the compiler out costs as much as the call
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self.watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = str(func)
-        if name.startswith(OPERATORS):
+        if name := _operator(func):
             self.watch.saw(name)
         return func(*args, **kwargs or {})

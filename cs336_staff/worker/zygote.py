@@ -66,7 +66,7 @@ def _warm_up() -> None:
     tempfile.tempdir = "/"  # else torch.compile tries to find one that is writable
     torch.compile(lambda x: x)
     x = torch.ones(2, 2, requires_grad=True)
-    with Watch().watching("warm-up"):  # imports torch._dynamo, as the first dispatch mode does
+    with Watch().watching("warm-up"):
         torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     gc.collect()
     gc.freeze()

@@ -14,6 +14,14 @@ from .conftest import ROOT, Run
 
 SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    return e / e.sum(dim, keepdim=True)\n"
 
+LATE = """import torch
+calls = 0
+def run_softmax(x, dim):
+    global calls
+    calls += 1
+    return torch.softmax(x, dim) if calls > 20 else x
+"""
+
 
 def returning(expression: str) -> str:
     return f"import torch\ndef run_softmax(x, dim):\n    return {expression}\n"
@@ -300,6 +308,16 @@ def test_forbidden_calls_are_seen_as_they_happen(run: Run, expression: str, name
     assert adapters.worker is not None
     seen = {line.function: (line.file, line.number, line.source) for line in adapters.worker.forbidden}
     assert seen[name] == ("adapters.py", 3, f"return {expression}")
+
+
+def test_a_function_is_seen_in_a_late_call_too(run: Run) -> None:
+    adapters = run(LATE)
+    for _ in range(20):
+        adapters.run_softmax(torch.ones(2), 0)
+    assert adapters.worker is not None
+    assert not adapters.worker.forbidden
+    adapters.run_softmax(torch.ones(2), 0)
+    assert "torch.softmax" in {line.function for line in adapters.worker.forbidden}
 
 
 def test_the_solution_calls_nothing_forbidden(run: Run) -> None:
