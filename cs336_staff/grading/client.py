@@ -4,6 +4,8 @@ import math
 import os
 import select
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,6 +100,7 @@ class Worker:
         self.missing: set[str] = set()
         self.forbidden: set[Line] = set()
         self._sandbox = sandbox
+        self._data_bytes = self.limits.memory_bytes
         self._process: Process | None = None
         self._import_failure: StudentError | WorkerStopped | None = None
         self._sequence = 0
@@ -130,6 +133,17 @@ class Worker:
             self._start()
         return self._request(header, tensors)
 
+    @contextmanager
+    def with_memory(self, data_bytes: int) -> Iterator[None]:
+        """Calls in here go to a process of their own, which may map no more private memory than this."""
+        kept = self._process, self._cpu_seen, self._import_failure, self._data_bytes
+        self._process, self._data_bytes = None, data_bytes
+        try:
+            yield
+        finally:
+            self.close()
+            self._process, self._cpu_seen, self._import_failure, self._data_bytes = kept
+
     def close(self) -> None:
         """Kill what runs. Returns when nothing of it is left."""
         if self._process is not None:
@@ -145,7 +159,7 @@ class Worker:
     def _start(self) -> None:
         if self._import_failure is not None:
             raise self._import_failure.with_traceback(None)
-        self._process = self._sandbox.fork(math.ceil(self.limits.cpu_seconds), self.limits.memory_bytes)
+        self._process = self._sandbox.fork(math.ceil(self.limits.cpu_seconds), self._data_bytes)
         self._cpu_seen = self._sampled = 0.0
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         header = {"files": sizes, "adapters": self.submission.adapters}

@@ -1,6 +1,7 @@
-"""What the property tests ask of an answer, so that the diagnosis can still look at all of it."""
+"""What the hidden tests ask of an answer, so that the diagnosis can still look at all of it, and of a worker."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +11,18 @@ from cs336_kit.compare import WrongAnswer
 
 # Rounding errors are a few ulp in cases this small; a property that does not hold is off by far more.
 ULP = 64
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def with_memory(data_bytes: int) -> Callable[[Test], Test]:
+    """While the test runs, the worker may map no more private memory than this."""
+
+    def mark(test: Test) -> Test:
+        test.memory = data_bytes  # type: ignore[attr-defined]
+        return test
+
+    return mark
 
 
 def assert_right(case: Case, answer: Any, message: str) -> None:

@@ -196,6 +196,35 @@ def test_memory_is_limited(run: Run, bomb: str) -> None:
         run(trying(BOMBS[bomb]), memory_bytes=1 << 30).run_softmax(X, 0)
 
 
+def test_a_call_may_be_held_to_less_memory(run: Run) -> None:
+    adapters = run("import torch\ndef run_softmax(x, dim):\n    return torch.ones(100 << 20, dtype=torch.uint8)[:1]\n")
+    worker = adapters.worker
+    assert worker is not None
+    with worker.with_memory(96 << 20), pytest.raises(StudentError, match="can't allocate"):
+        adapters.run_softmax(X, 0)
+    assert adapters.run_softmax(X, 0).shape == (1,)
+
+
+def test_an_import_that_needs_more_than_that_fails_there_alone(run: Run) -> None:
+    adapters = run(
+        "import torch\ntable = torch.ones(100 << 20, dtype=torch.uint8)\ndef run_softmax(x, dim): return x\n"
+    )
+    worker = adapters.worker
+    assert worker is not None
+    with worker.with_memory(96 << 20), pytest.raises(StudentError, match="can't allocate"):
+        adapters.run_softmax(X, 0)
+    assert torch.equal(adapters.run_softmax(X, 0), X)
+
+
+def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
+    """A strip of 9 MiB at a time, of which 24 kB are kept: without more, malloc maps 30 strips beside each other."""
+    strips = "[torch.rand(400, 5900).softmax(-1).sum(-1) for _ in range(30)]"
+    adapters = run(f"import torch\ndef run_softmax(x, dim):\n    return torch.cat({strips})\n")
+    assert adapters.worker is not None
+    with adapters.worker.with_memory(64 << 20):
+        assert adapters.run_softmax(X, 0).shape == (12000,)
+
+
 def test_threads_are_limited(run: Run) -> None:
     bomb = "threading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()"
     with pytest.raises((LimitExceeded, StudentError), match=r"threads, allowed are 8|can't start new thread"):
