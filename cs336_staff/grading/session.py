@@ -1,10 +1,10 @@
 """Run the collected tests on one submission and give each a verdict."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from typing import Any
 
 import pytest
 
-from cs336_kit.cases import Case
 from cs336_kit.failure import Failure
 from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
 from cs336_staff.grading.explain import for_student, mark_student_frames
@@ -30,18 +30,18 @@ class KeepErrors:
         return report
 
 
-def run(item: pytest.Function, case: Case | None, hidden: bool, submission: Submission) -> Verdict:
+def run(item: pytest.Function, arguments: Mapping[str, Any], hidden: bool, submission: Submission) -> Verdict:
     """Run one test; the adapters must be calling a worker of `submission`.
 
     The test is called without pytest's setting up and tearing down, which would take as long as the test.
 
     Args:
         item: the test, collected in a session that has the plugin `KeepErrors`.
-        case: what it runs on, if it has the fixture of that name; it has no other.
+        arguments: what it is called with.
         hidden: whether students must not learn its inputs.
         submission: what is tested.
     """
-    item.funcargs = {} if case is None else {"case": case}
+    item.funcargs = dict(arguments)
     call = pytest.CallInfo.from_call(lambda: item.obj(**item.funcargs), "call")
     report = item.ihook.pytest_runtest_makereport(item=item, call=call)
     seconds = call.duration

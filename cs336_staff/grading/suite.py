@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -105,11 +106,20 @@ class Suite:
         At each verdict `adapters.called` and `worker.forbidden` are those of this test alone.
         """
         self.adapters.worker = worker
+        failed: set[str] = set()  # problems of which a drawn case has failed; the search for the smallest is made once
         for test in tests:
             self.adapters.called.clear()
             worker.forbidden.clear()
-            case = self.cases.get(test.name)
-            yield test, run(self.items[test.name], case and case.copy(), test.hidden, worker.submission)
+            item, case = self.items[test.name], self.cases.get(test.name)
+            drawn, memory = hasattr(item.function, "cases"), getattr(item.function, "memory", None)
+            arguments: dict[str, Any] = {"case": case.copy()} if case else {}
+            if drawn:
+                arguments["search"] = test.problem not in failed
+            with worker.with_memory(memory) if memory else nullcontext():
+                verdict = run(item, arguments, test.hidden, worker.submission)
+            if drawn and verdict.outcome != "passed":
+                failed.add(test.problem)
+            yield test, verdict
 
     def named(self) -> dict[str, Named]:
         """For tests that failed, by name: the known mistakes that explain them, once all tests have run."""
