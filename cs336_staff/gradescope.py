@@ -31,7 +31,8 @@ pip3 install uv || pip3 install --break-system-packages uv
 # Submissions run as another user, who must be able to read the interpreter and the packages, and nothing else here.
 export UV_PYTHON_INSTALL_DIR="$PWD/.python"
 uv venv --managed-python --python 3.12 .venv
-uv pip install --python .venv/bin/python --torch-backend cpu --requirement requirements.txt
+# Compiled now: every submission gets a fresh container, which would compile all that it imports.
+uv pip install --python .venv/bin/python --torch-backend cpu --compile-bytecode --requirement requirements.txt
 find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {} +
 """
 

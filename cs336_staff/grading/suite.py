@@ -14,7 +14,7 @@ import torch
 from cs336_kit.assignment import load_problems
 from cs336_kit.diagnosis import load_mistakes
 from cs336_kit.failure import naming
-from cs336_kit.plugin import Diagnosis, case_of
+from cs336_kit.plugin import Diagnosis, case_of, read_cases
 from cs336_staff.grading.client import Worker
 from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
 from cs336_staff.grading.proxy import Adapters
@@ -89,13 +89,15 @@ class Suite:
         items.sort(key=lambda item: (_is_hidden(item), number.get(item.originalname, 0)))
         self.planned = plan(self.problems, [(item.name, _is_hidden(item)) for item in items])
         self.items = {item.name: item for item in items}
-        # Read here, once, and not in every fork.
+        # What a test asks for is read, drawn and looked up here, once, and not in every fork.
+        read_cases(items)
         self.cases = {item.name: case for item in items if (case := case_of(item))}
         for item in items:
+            _ = item.location  # which pytest keeps
             if (called := getattr(item.module, "adapters", None)) is not adapters:
                 raise SuiteError(f"{item.nodeid} calls {called}, expected the proxy")
             if examples := getattr(item.function, "cases", None):
-                examples()  # drawn here, once, and not in every fork
+                examples()
             known = {"case", "request"} if item.name in self.cases else set()
             if not known.issuperset(item.fixturenames):
                 raise SuiteError(f"{item.nodeid} uses {', '.join(item.fixturenames)}, expected no fixture but `case`")
