@@ -37,13 +37,13 @@ def _slice(got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
 
 
 def _query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
-    V = case.V.detach()
+    V, mask = case.original["V"].detach(), case.original["mask"]
     found = weights(got.to(V.dtype), V)
     if found is None:
         if V.shape[-2] <= V.shape[-1]:
             yield "your answer is no weighted sum of the values: does every row of it come from rows of V?"
         return
-    mask = torch.ones_like(found, dtype=torch.bool) if case.mask is None else case.mask.expand(found.shape)
+    mask = torch.ones_like(found, dtype=torch.bool) if mask is None else mask.expand(found.shape)
     # The query with the fewest keys: the easiest to work out on paper.
     keys = mask.sum(-1).where(wrong.any(-1), mask.shape[-1] + 1)
     place = tuple(int(i) for i in torch.unravel_index(keys.argmin(), keys.shape))
@@ -59,7 +59,7 @@ def _query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[s
 def _pair(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
     *place, component = (int(i) for i in wrong.nonzero()[0])
     pair = slice(component // 2 * 2, component // 2 * 2 + 2)
-    came, given = got[tuple(place)][pair], case.in_query_or_key.detach()[tuple(place)][pair].double()
+    came, given = got[tuple(place)][pair], case.original["in_query_or_key"][tuple(place)][pair].double()
     yield f"the first wrong pair is {component // 2} of the vector at {place}"
     yield f"{_numbers(given)} became {_numbers(came)}"
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation keeps it"

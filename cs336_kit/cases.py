@@ -42,6 +42,7 @@ class Case:
             and so on where gradients are stored; where weights are dropped at random, what is right without that.
         tolerance: for each of `expected`, the largest error that a right implementation may have.
         wrong: reads, once, what known mistakes give, by their ids; those that pass every check are left out.
+        original: the inputs as they were, whatever a call has made of them since; without it, `inputs`.
         checks: the checks made so far; when one fails, the last.
     """
 
@@ -51,7 +52,12 @@ class Case:
     expected: dict[str, Tensor]
     tolerance: dict[str, float]
     wrong: Callable[[], dict[str, Outcomes]] = dict
+    original: dict[str, Any] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.original:
+            object.__setattr__(self, "original", self.inputs)  # it is frozen
 
     @property
     def family(self) -> str:
@@ -73,17 +79,22 @@ class Case:
 
         Where the case drops weights at random, it may be any of the right ones.
         """
+        if not self.drops:
+            for what, part in self.parts(answer).items():
+                self._compare(part, what, self.dtype)
+            return
+        parts = self.check_form(answer)
+        self.checks.append("dropout")
+        right, tolerance = self.expected[WEIGHTS], self.tolerance[WEIGHTS]
+        check_dropout(parts["answer"], parts[WEIGHTS], right, self.original["V"], self.dropout, tolerance)
+
+    def check_form(self, answer: Any) -> dict[str, Tensor]:
+        """The parts of `answer`; fail, with what is wrong, unless they have the right shapes and the right dtype."""
         parts = self.parts(answer)
         for what, part in parts.items():
-            if self.drops:
-                self.checks.append(what)
-                compare_form(part, self.expected[what], self.dtype, what)
-            else:
-                self._compare(part, what, self.dtype)
-        if self.drops:
-            self.checks.append("dropout")
-            right, tolerance = self.expected[WEIGHTS], self.tolerance[WEIGHTS]
-            check_dropout(parts["answer"], parts[WEIGHTS], right, self.V, self.inputs["dropout"], tolerance)
+            self.checks.append(what)
+            compare_form(part, self.expected[what], self.dtype, what)
+        return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
         """What an adapter gave, under the names in `expected`: the answer, and the weights where they are stored.

@@ -89,7 +89,7 @@ def look(case: Case, error: BaseException | None) -> Evidence:
     if not isinstance(error.outcome, Tensor):
         return Evidence(case, passed=False, fits=_same_word(case, check, error.outcome))
     expected, tolerance = case.expected[check], case.tolerance[check]
-    inputs = case.inputs if check == "answer" else {}  # a gradient has other axes
+    inputs = case.original if check == "answer" else {}  # a gradient has other axes
     found = relations(error.outcome, expected, case.dtype, tolerance, inputs)
     is_stored = _recogniser(error.outcome, expected, tolerance, mask_of_rows(inputs))
     fits = {

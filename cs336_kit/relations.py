@@ -64,7 +64,8 @@ def _close(a: Tensor, b: Tensor, tolerance: float) -> bool:
 
 
 def _dtype(got: Tensor, came: torch.dtype, expected: Tensor, dtype: torch.dtype, tolerance: float) -> Found:
-    if came != dtype and _close(got, expected, max(tolerance, torch.finfo(came).eps)):
+    eps = torch.finfo(came).eps if came.is_floating_point else 0.0
+    if came != dtype and _close(got, expected, max(tolerance, eps)):
         yield "dtype", "The numbers are right; only the dtype is not."
 
 

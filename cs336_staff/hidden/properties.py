@@ -42,8 +42,10 @@ def assert_property(case: Case, answer: Tensor, holds: bool, message: str) -> No
         raise WrongAnswer(message, answer)
 
 
-def is_same(answer: Tensor, right: Tensor, tolerance: float = 0.0) -> bool:
+def is_same(answer: Any, right: Tensor, tolerance: float = 0.0) -> bool:
     """Whether `answer` is `right`, up to `tolerance` and `ULP` ulp of the largest element."""
+    if not isinstance(answer, Tensor):
+        return False
     tolerance += ULP * torch.finfo(right.dtype).eps * max(1.0, float(right.abs().max()))
     return (
         answer.shape == right.shape

@@ -28,6 +28,13 @@ def test_every_right_way_of_dropping_passes_with_any_seed(case: Case, style: str
         case.check(CORRECT[style][MODULE](**case.inputs | {"seed": seed}))
 
 
+def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
+    output, weights = CORRECT["einsum"][MODULE](**case.inputs)
+    case.V.zero_()
+    with pytest.raises(WrongAnswer, match="the output is not the sum of the values"):
+        case.check((torch.zeros_like(output), weights))
+
+
 @pytest.mark.parametrize(
     ("misconception", "message"),
     [
