@@ -179,7 +179,7 @@ class Worker:
             reply = check(*self._exchange(frame, what), header, tensors)
         except FrameError as error:
             self.close()
-            raise ProtocolViolation(f"{what}: {error}") from None
+            raise ProtocolViolation(f"{what}: {printable(str(error))}") from None  # it quotes what came
         except WorkerDied:
             self.close()
             self._sandbox.check()  # if the whole sandbox has ended, that is not the submission's doing

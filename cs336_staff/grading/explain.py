@@ -1,7 +1,7 @@
 """Why a test did not pass: for staff with everything, for students without a value of a hidden input or answer.
 
 What a submission says while a hidden test runs may spell hidden inputs: the text and the type's name of its exceptions,
-names of its functions and of files that it did not hand in. None of it is shown to students.
+names of its functions and of files that it did not hand in, what it writes into a reply. Students see none of it.
 """
 
 import builtins
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cs336_kit.cases import Case
 from cs336_kit.failure import Failure
-from cs336_staff.grading.client import StudentError, WorkerStopped
+from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
 from cs336_staff.grading.submission import Submission
 
 
@@ -38,6 +38,8 @@ def for_student(error: BaseException, report: Failure, case: Case | None, submis
     """
     if isinstance(error, StudentError):
         lines = [_type(error), *_own_lines(error, submission)]
+    elif isinstance(error, ProtocolViolation):
+        lines = ["the reply was not written by the code that should write it: what wrote to its channel?"]
     elif isinstance(error, WorkerStopped):
         lines = [str(error)]
     else:

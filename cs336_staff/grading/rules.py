@@ -21,6 +21,7 @@ from cs336_staff.worker.forbidden import FORBIDDEN, OPERATORS
 METHODS = {"softmax", "log_softmax"}
 MAX_BYTES = 1 << 18  # of source that is read: a hostile megabyte takes eight seconds and 1.6 GiB of ours
 MAX_ATTRIBUTES = 16
+MAX_PLACES = 20_000  # names that a graded function reaches, each in its module
 MAX_SHOWN = 3  # a hostile worker chooses the lines that it reports, and could spell hidden inputs with them
 
 
@@ -72,7 +73,7 @@ class Source:
     """The adapters of a submission and every file that they import.
 
     Attributes:
-        unread: files that do not parse, or are more than `MAX_BYTES` together.
+        unread: files that do not parse, or are more than `MAX_BYTES` together; the adapters, if too much is reached.
     """
 
     def __init__(self, submission: Submission) -> None:
@@ -103,32 +104,36 @@ class Source:
 
     def reached(self, functions: Iterable[str]) -> list[Line]:
         """Those that these functions of the adapters reach."""
-        queue = [(self.submission.adapters, name) for name in functions]
         seen: set[tuple[str, str]] = set()
+        queue: list[tuple[str, str]] = []
+        walked: set[ast.stmt] = set()
         nodes: list[tuple[_Module, ast.AST]] = []
-        while queue:
-            place = queue.pop()
-            if place in seen or place[0] not in self._modules:
-                continue
-            seen.add(place)
-            module, name = self._modules[place[0]], place[1]
+
+        def visit(places: Iterable[tuple[str, str]]) -> None:
+            new = {place for place in places if place[0] in self._modules} - seen
+            seen.update(new)
+            queue.extend(new)
+
+        visit((self.submission.adapters, name) for name in functions)
+        while queue and len(seen) < MAX_PLACES:
+            module_name, name = queue.pop()
+            module = self._modules[module_name]
             if name in module.names:
-                queue += self._split(module.names[name])
-            queue += [(star, name) for star in module.stars]
+                visit(_split(module.names[name]))
+            visit((star, name) for star in module.stars)
             for statement in module.defined.get(name, []):
+                if statement in walked:  # it defines other names too
+                    continue
+                walked.add(statement)
                 for node in ast.walk(statement):
                     nodes.append((module, node))
                     if isinstance(node, ast.Name):
-                        queue.append((place[0], node.id))
+                        visit([(module_name, node.id)])
                     elif dotted := _dotted(node, module.names):
-                        queue += self._split(dotted)
+                        visit(_split(dotted))
+        if queue and self._modules[self.submission.adapters].path not in self.unread:
+            self.unread.append(self._modules[self.submission.adapters].path)
         return self._lines(nodes)
-
-    def _split(self, dotted: str) -> Iterator[tuple[str, str]]:
-        """`package.module.function.attribute` as the module and what is meant in it."""
-        parts = dotted.split(".")
-        for n in range(1, len(parts)):
-            yield ".".join(parts[:n]), parts[n]
 
     def _lines(self, nodes: Iterable[tuple[_Module, ast.AST]]) -> list[Line]:
         found = set()
@@ -137,6 +142,13 @@ class Source:
                 number = getattr(node, "lineno", 1)
                 found.add(Line(module.path, number, name, printable(self.submission.line(module.path, number))))
         return sorted(found, key=lambda line: (line.file, line.number, line.function))
+
+
+def _split(dotted: str) -> Iterator[tuple[str, str]]:
+    """`package.module.function.attribute` as the module and what is meant in it."""
+    parts = dotted.split(".", MAX_ATTRIBUTES)
+    for n in range(1, min(len(parts), MAX_ATTRIBUTES)):
+        yield ".".join(parts[:n]), parts[n]
 
 
 def _parsed(source: bytes) -> ast.Module | None:
@@ -177,7 +189,8 @@ def _imports(nodes: list[ast.AST], package: str) -> tuple[dict[str, str], list[s
             imported += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     names = {name: meaning for name, meaning in names.items() if name not in functions}
-    packages = {".".join(name.split(".")[:n]) for name in imported for n in range(1, name.count(".") + 2)}
+    modules = [name.split(".", MAX_ATTRIBUTES)[:MAX_ATTRIBUTES] for name in imported]
+    packages = {".".join(parts[:n]) for parts in modules for n in range(1, len(parts) + 1)}
     return names, stars, sorted(packages)
 
 

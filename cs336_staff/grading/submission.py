@@ -5,6 +5,7 @@ Only Python source is kept, in memory; nothing is unpacked to a disk.
 
 import hashlib
 import os
+import re
 import stat
 import zipfile
 from collections import Counter
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NoReturn
 
 MIB = 1 << 20
 MAX_ARCHIVE_BYTES = 256 * MIB
@@ -60,7 +62,9 @@ class Submission:
 
     @cached_property
     def _lines(self) -> dict[str, list[str]]:
-        return {path: source.decode(errors="replace").splitlines() for path, source in self.files.items()}
+        """As Python counts lines: str.splitlines also ends them at form feeds and other characters."""
+        ends = re.compile(r"\r\n|\r|\n")
+        return {path: ends.split(source.decode(errors="replace")) for path, source in self.files.items()}
 
 
 def take_in(path: Path) -> Submission:
@@ -111,7 +115,7 @@ def _is_left_out(path: PurePosixPath) -> bool:
 
 
 def _in_folder(root: Path) -> Iterator[Entry]:
-    for entries, (folder, folders, names) in enumerate(os.walk(root)):
+    for entries, (folder, folders, names) in enumerate(os.walk(root, onerror=_raise)):
         below = PurePosixPath(Path(folder).relative_to(root).as_posix())
         folders[:] = sorted(name for name in folders if not _is_left_out(below / name / "_"))
         if entries > MAX_ENTRIES:
@@ -122,6 +126,11 @@ def _in_folder(root: Path) -> Iterator[Entry]:
             if name.endswith(".py") and not stat.S_ISREG(mode):
                 raise Refused(f"expected files and folders, but {_shown(str(below / name))} is a link or a device")
             yield below / name, file.lstat().st_size, partial(_read_file, file)
+
+
+def _raise(error: OSError) -> NoReturn:
+    """A folder that cannot be read is not one that is not there."""
+    raise error
 
 
 def _read_file(file: Path) -> bytes:

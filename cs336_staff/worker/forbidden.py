@@ -28,16 +28,31 @@ FORBIDDEN: dict[str, Callable[..., Any]] = {
     "torch.Tensor.log_softmax": torch.Tensor.log_softmax,
     "torch.nn.functional.softmax": nn.functional.softmax,
     "torch.nn.functional.log_softmax": nn.functional.log_softmax,
+    "torch.nn.functional.softmin": nn.functional.softmin,
+    "torch.nn.functional.gumbel_softmax": nn.functional.gumbel_softmax,
+    "torch.sparse.softmax": torch.sparse.softmax,
+    "torch.sparse.log_softmax": torch.sparse.log_softmax,
     "torch.nn.functional.linear": nn.functional.linear,
     "torch.nn.functional.scaled_dot_product_attention": nn.functional.scaled_dot_product_attention,
     "torch.nn.functional.multi_head_attention_forward": nn.functional.multi_head_attention_forward,
     "torch.nn.Softmax": nn.Softmax,
     "torch.nn.LogSoftmax": nn.LogSoftmax,
+    "torch.nn.Softmin": nn.Softmin,
     "torch.nn.Linear": nn.Linear,
     "torch.nn.MultiheadAttention": nn.MultiheadAttention,
 }
+OPERATORS = (
+    "aten._softmax.",
+    "aten._log_softmax.",
+    "aten._safe_softmax.",
+    "aten._masked_softmax.",
+    "aten._scaled_dot_product_",
+    "aten._native_multi_head_attention.",
+    "aten._transformer_encoder_layer_fwd.",
+)
+# torch has most operators as functions too, which are not seen as operators when Python calls them.
+FORBIDDEN |= {f"torch.{name}": getattr(torch, name) for name in dir(torch) if f"aten.{name}.".startswith(OPERATORS)}
 NAMES = {function: name for name, function in FORBIDDEN.items()}
-OPERATORS = ("aten._softmax.", "aten._log_softmax.", "aten._scaled_dot_product_", "aten._native_multi_head_attention.")
 MAX_CALLS = 20
 # To see the operators a call takes three times as long, so not all of them are: the first of each adapter, and of the
 # others a sample that a submission cannot foresee. Functions cost little, and are seen in every call.
@@ -72,9 +87,9 @@ class Watch:
 
 @functools.cache
 def _operator(operator: OpOverload | OpOverloadPacket) -> str | None:
-    """Its name, if it is forbidden."""
-    name = f"{operator}."  # a packet, aten._softmax, has no dot at its end
-    return str(operator) if name.startswith(OPERATORS) else None
+    """Its name, if it is forbidden: "aten._softmax.default", or "aten._softmax." of all that are called that."""
+    name = str(operator) if isinstance(operator, OpOverload) else f"{operator}."
+    return name if name.startswith(OPERATORS) else None
 
 
 class _Functions(TorchFunctionMode):

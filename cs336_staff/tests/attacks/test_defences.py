@@ -32,7 +32,7 @@ IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
 # The rest of what a plain run refuses: nothing is gained or broken even with the defence off.
 WITHOUT = {
     "blames_the_grader": "an exception's name would have to be taken for its class",
-    "changes_its_input": "it is a wrong answer, unless a test computes what it expects after the call",
+    "changes_its_input": "it is a wrong answer: a case keeps its inputs as they were before the call",
     "closed_descriptors": "it ends its own process and no other",
     "huge_reply": "it announces ten gigabytes and never sends them; the other side would wait for its time limit",
 }

@@ -32,6 +32,12 @@ SUBMISSIONS = {
     "    raise type(f'secret{weights.numel()}', (Exception,), {})",
     "spells-output": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
+    "spells-frames": "import os, struct\nright_linear = run_linear\n"
+    "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    spelled = 'secret %d %s' % (weights.numel(), chr(92) + 'ud800')\n"
+    "    header = ('{\"sequence\": \"' + spelled + '\"}').encode()\n"
+    "    os.write(3, struct.pack('<IQ', len(header), 0) + header)\n"
+    "    return right_linear(d_in, d_out, weights, in_features)",
     "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    return torch.nn.functional.linear(in_features, weights)",
     "shared": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, dim)\n"
@@ -177,6 +183,12 @@ def test_the_name_of_an_exceptions_type_is_not_shown_in_hidden_tests(graded):
     assert "secret35" in graded.outputs("spells-types", hidden=False)
     assert "secret3" not in graded.outputs("spells-types", hidden=True)
     assert "an exception" in graded.outputs("spells-types", hidden=True)
+
+
+def test_what_a_submission_writes_into_a_reply_is_not_shown_in_hidden_tests(graded):
+    assert "secret 35 \N{REPLACEMENT CHARACTER}" in graded.outputs("spells-frames", hidden=False)
+    assert "secret" not in graded.outputs("spells-frames", hidden=True)
+    assert "the reply was not written by the code that should" in graded.outputs("spells-frames", hidden=True)
 
 
 def test_what_a_submission_prints_in_hidden_tests_is_not_shown(graded):

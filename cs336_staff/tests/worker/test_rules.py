@@ -131,6 +131,41 @@ def test_a_long_source_takes_seconds(text: str) -> None:
     assert time.process_time() - started < 20
 
 
+BAD_LINE = f"{BAD}def f(x):\n{USE}"
+HOSTILE = {
+    "one statement, many names": {"adapters": "a=" * 100_000 + "0"},
+    "many names for one statement": {
+        "adapters": BAD_LINE + "=".join(f"a{i}" for i in range(30_000)) + "=f\ndef run_x(x): return a0(x)"
+    },
+    "a module of many parts": {
+        "adapters": f"{BAD_LINE}import {'a.' * 50_000}b as c\ndef run_x(x): f\n" + "    c\n" * 9_000
+    },
+    "many stars": {
+        "adapters": BAD_LINE
+        + "".join(f"from m{i} import *\n" for i in range(900))
+        + "def run_x(x):\n    f(x)\n"
+        + "".join(f"    n{i}\n" for i in range(15_000)),
+        **{f"m{i}": "" for i in range(900)},
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_source_takes_seconds(files: dict[str, str]) -> None:
+    started = time.process_time()
+    source = read(**files)
+    source.reached(["run_x"])
+    source.forbidden()
+    assert time.process_time() - started < 20
+
+
+def test_a_form_feed_ends_no_line() -> None:
+    files = {"adapters": f"# \f\f\x1c\u2028\n{BAD}def run_x(x):\n{USE}"}
+    (line,) = read(**files).reached(["run_x"])
+    assert (line.number, line.source) == (4, "return F.softmax(x, 0)")
+
+
 def test_a_line_is_shown_once_by_the_name_in_python() -> None:
     lines = [
         Line("m.py", 3, "aten._softmax.default", "y = F.softmax(x)"),

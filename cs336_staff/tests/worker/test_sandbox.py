@@ -262,6 +262,12 @@ FORGED = {
         "JSON header",
     ),
     "list": ("os.write(3, struct.pack('<IQ', 2, 0) + b'[]')\ntime.sleep(60)", ProtocolViolation, "a JSON object"),
+    "half a character": (
+        "text = b'{\"sequence\": \"' + bytes([92]) + b'ud800\"}'\n"
+        "os.write(3, struct.pack('<IQ', len(text), 0) + text)\ntime.sleep(60)",
+        ProtocolViolation,
+        "expected a sequence number, got \N{REPLACEMENT CHARACTER}",
+    ),
     "other call": (
         "os.write(3, struct.pack('<IQ', 16, 0) + b'{\"sequence\": 77}')\ntime.sleep(60)",
         ProtocolViolation,

@@ -94,6 +94,21 @@ def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     assert set(take_in(tmp_path / "a").files) == set(FLAT)
 
 
+def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("cs336_basics"):  # root may read everything
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    folder(tmp_path, FLAT)
+    (tmp_path / "cs336_basics").mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError, match="cs336_basics"):
+        take_in(tmp_path)
+
+
 def test_a_bomb_by_ratio(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"expected an archive of source code, but \d+ bytes expand to 20971\d+"):
         take_in(archive(tmp_path, FLAT | {"zeros.bin": "0" * (20 << 20)}))

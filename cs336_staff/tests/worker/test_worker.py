@@ -8,6 +8,7 @@ import torch
 
 from cs336_staff.grading.client import StudentError, StudentNotImplementedError
 from cs336_staff.grading.proxy import Adapters
+from cs336_staff.grading.rules import shown
 from cs336_staff.grading.submission import take_in
 
 from .conftest import ROOT, Run
@@ -19,7 +20,7 @@ calls = 0
 def run_softmax(x, dim):
     global calls
     calls += 1
-    return torch.softmax(x, dim) if calls > 20 else x
+    return forbidden if calls > 20 else x
 """
 
 
@@ -310,14 +311,24 @@ def test_forbidden_calls_are_seen_as_they_happen(run: Run, expression: str, name
     assert seen[name] == ("adapters.py", 3, f"return {expression}")
 
 
-def test_a_function_is_seen_in_a_late_call_too(run: Run) -> None:
-    adapters = run(LATE)
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("torch.softmax(x, dim)", "torch.softmax"),
+        ("torch._softmax(x, dim, False)", "torch._softmax"),
+        ("torch.nn.functional.softmin(-x, dim)", "torch.nn.functional.softmin"),
+        ("torch.ops.aten._softmax(x, dim, False)", "aten._softmax"),
+        ("torch.ops.aten._softmax.default(x, dim, False)", "aten._softmax"),
+    ],
+)
+def test_what_python_calls_is_seen_in_a_late_call_too(run: Run, expression: str, name: str) -> None:
+    adapters = run(LATE.replace("forbidden", expression))
     for _ in range(20):
         adapters.run_softmax(torch.ones(2), 0)
     assert adapters.worker is not None
     assert not adapters.worker.forbidden
     adapters.run_softmax(torch.ones(2), 0)
-    assert "torch.softmax" in {line.function for line in adapters.worker.forbidden}
+    assert any(f" {expression}" in line and line.startswith(name) for line in shown(adapters.worker.forbidden))
 
 
 def test_the_solution_calls_nothing_forbidden(run: Run) -> None:
