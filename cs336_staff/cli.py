@@ -85,14 +85,14 @@ def misconceptions(results: Path) -> None:
 
     from cs336_kit.diagnosis import load_mistakes
     from cs336_staff.gradebook import Gradebook, GradebookError
-    from cs336_staff.grades import grades
+    from cs336_staff.grades import RosterError, grades
     from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
 
     known = load_mistakes(find_root(Path.cwd()) / "fixtures")
     try:
         with Gradebook.of_results(results) as gradebook:
             counts = count_mistakes(grades(gradebook))
-    except GradebookError as error:
+    except (GradebookError, RosterError) as error:
         raise click.ClickException(str(error)) from None
     write_mistakes(results / FILE_NAME, counts, known)
     Console().print(mistakes_table(counts, known))

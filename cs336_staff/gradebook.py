@@ -139,7 +139,10 @@ class Gradebook:
             GradebookError: another version of this program wrote it, or it is no gradebook.
         """
         self._path = path
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None)
+        except sqlite3.Error as error:
+            raise GradebookError(f"{path}: {error}") from None
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
@@ -210,6 +213,11 @@ class Gradebook:
         Without `texts` messages, details and outputs are empty: of a whole class they take much memory.
         """
         return self._select("id IN (SELECT max(id) FROM grading GROUP BY submission)", (), texts)
+
+    def paths(self) -> dict[str, str]:
+        """Where each submission lay when it was last graded, by name."""
+        last = "SELECT max(id) FROM grading GROUP BY submission"
+        return dict(self._connection.execute(f"SELECT submission, path FROM grading WHERE id IN ({last})"))  # noqa: S608
 
     def of(self, submission: str) -> Grading | None:
         """The last grading of one submission, if there is one."""

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from cs336_staff.gradebook import Gradebook, Grading
-from cs336_staff.handed_in import HandedIn, Student, handed_in, with_groups
+from cs336_staff.handed_in import HandedIn, RosterError, Student, handed_in, with_groups
 
 IDENTITY = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account", "Section")
+KEYS = ("ID", "SIS User ID", "SIS Login ID")
 
 Attempt = Literal["latest", "best"]
-
-
-class RosterError(Exception):
-    """A roster or a list of groups cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
     Args:
         path: what is written: the identity columns of the roster and `column`.
         roster: the gradebook as Canvas exports it.
-        found: the grades; a student is found by `ID`, or by one of the SIS columns, or by name.
+        found: the grades; students are found by `ID` or by one of the SIS columns, whichever knows most of them: the
+            number of one student in one column may be that of another in the next.
         column: the assignment as the roster calls it, or a new one.
 
     Returns:
@@ -78,13 +76,10 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
     Raises:
         RosterError: the file is no gradebook of Canvas.
     """
-    with roster.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        rows, fields = list(reader), list(reader.fieldnames or ())
-    if not {"Student", "ID"} <= set(fields):
-        raise RosterError(f"{roster} has no columns Student and ID; export the gradebook from Canvas")
+    rows, fields = read_roster(roster)
     kept = [name for name in fields if name in IDENTITY]
     waiting = {grade.student.key: grade for grade in found}
+    known_by = max(KEYS, key=lambda name: sum(row.get(name) in waiting for row in rows))
     maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
     without: list[str] = []
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -95,12 +90,23 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
             if line["Student"].strip() == "Points Possible":
                 writer.writerow(line | {column: _number(maximum)})
                 continue
-            keys = [line.get(name, "") for name in ("ID", "SIS User ID", "SIS Login ID")]
-            grade = next((waiting.pop(key) for key in keys if key in waiting), None)
+            grade = waiting.pop(line.get(known_by, ""), None)
             if grade is None:
                 without.append(line["Student"])
             writer.writerow(line | {column: "" if grade is None else _number(grade.grading.points)})
     return without, [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
+
+
+def read_roster(path: Path) -> tuple[list[dict[str, str]], list[str]]:
+    """The rows of a gradebook that Canvas exported, and its columns.
+
+    Raises:
+        RosterError: the file is none.
+    """
+    rows, fields = _table(path)
+    if not {"Student", "ID"} <= set(fields):
+        raise RosterError(f"{path} has no columns Student and ID; export the gradebook from Canvas")
+    return rows, fields
 
 
 def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
@@ -109,8 +115,7 @@ def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
     Raises:
         RosterError: the file is no such list.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
+    rows, _ = _table(path)
     members: dict[str, list[Student]] = {}
     try:
         for row in rows:
@@ -119,6 +124,16 @@ def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
     except KeyError as missing:
         raise RosterError(f"{path} has no column {missing}; export the groups from Canvas") from None
     return {student.key: tuple(group) for group in members.values() for student in group}
+
+
+def _table(path: Path) -> tuple[list[dict[str, str]], list[str]]:
+    """The rows of a csv file, and its columns."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            return list(reader), list(reader.fieldnames or ())
+    except (UnicodeError, csv.Error) as error:
+        raise RosterError(f"{path} is no csv file in UTF-8 ({error}); save it as one, or export it again") from None
 
 
 def _latest(grade: Grade) -> tuple[object, ...]:

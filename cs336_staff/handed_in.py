@@ -18,6 +18,10 @@ METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
 CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.*?(-(?P<attempt>\d+))?(\.\w+)?")
 
 
+class RosterError(Exception):
+    """What says who the students are cannot be used: a roster, a list of groups, metadata; the message says why."""
+
+
 @dataclass(frozen=True)
 class Student:
     """One person.
@@ -60,6 +64,9 @@ def handed_in(path: Path, submission: str) -> HandedIn:
     """Who did it: read from Gradescope's metadata beside `path`, from Canvas's file name, or else nobody knows.
 
     Then the submission, by the name of its report, stands for its student: names of files are not always different.
+
+    Raises:
+        RosterError: the metadata cannot be read.
     """
     metadata = path.parent / METADATA
     if metadata.is_file():
@@ -82,7 +89,14 @@ def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> 
 def _entries(metadata: Path) -> dict[str, Any]:
     """Read once for all submissions: it has an entry for each of them."""
     # BaseLoader: every value stays the text that it is, so that a student id keeps its leading zeros.
-    return yaml.load(metadata.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+    try:
+        entries = yaml.load(metadata.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise RosterError(f"{metadata} cannot be read ({reason}); take it from Gradescope's export again") from None
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        raise RosterError(f"{metadata} has no entry for each submission; take it from Gradescope's export again")
+    return entries
 
 
 def _of_gradescope(entry: dict[str, Any]) -> HandedIn:

@@ -14,7 +14,7 @@ import select
 import signal
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -121,9 +121,9 @@ def grade(
         BatchError: another batch writes to `out`.
         SandboxError: the sandbox has ended, and does not start again.
     """
-    names = _names(paths)
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
+        names = _names(paths, gradebook.paths())
         return _Batch(suite, sandbox, gradebook, out, limits).run(names, jobs, rerun, show)
 
 
@@ -227,7 +227,7 @@ class _Batch:
         achieved = self.sandbox.achieved
         grading = Grading(
             submission=attempt.name,
-            path=os.fsencode(attempt.path.resolve()).decode(errors="backslashreplace"),  # a name may be no text
+            path=_as_text(attempt.path.resolve()),
             content=attempt.content,
             suite=self.suite.sha256,
             seed=self.suite.seed,
@@ -301,20 +301,33 @@ def _say(pipe: int, **line: Any) -> None:
         data = data[os.write(pipe, data) :]
 
 
-def _names(paths: Sequence[Path]) -> dict[str, Path]:
-    """A name for each path, the same whenever the same paths are graded together.
+def _names(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
+    """A name for each path: the one under which it was graded before, or the file's own, made safe.
 
-    It is the file's own, made safe. Several that are the same get a part of the hash of their path, and so does a name
-    that looks as if it had one.
+    Several that are the same get a part of the hash of their path, and so does the name of another file that is still
+    there, and a name that looks as if it had one.
+
+    Args:
+        paths: what is graded.
+        known: where each submission lay when it was graded before, by name.
     """
+    before = {path: name for name, path in known.items()}
     safe = {path: safe_name(path.name) for path in dict.fromkeys(path.resolve() for path in paths)}
-    count = Counter(safe.values())
+    count = Counter(name for path, name in safe.items() if _as_text(path) not in before)
     names: dict[str, Path] = {}
     for path, name in safe.items():
-        if count[name] > 1 or HASHED.fullmatch(name):
+        taken = count[name] > 1 or HASHED.fullmatch(name) or (name in known and os.path.exists(known[name]))
+        if _as_text(path) in before:
+            name = before[_as_text(path)]
+        elif taken:
             name += f"-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
         names[name] = path
     return names
+
+
+def _as_text(path: Path) -> str:
+    """A name in it may be no text."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _content_of_refused(path: Path) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cs336_kit.assignment import find_root
 from cs336_staff.gradebook import Gradebook, GradebookError
-from cs336_staff.grades import Attempt, Grade, RosterError, grades, read_groups, write_canvas, write_grades
+from cs336_staff.grades import Attempt, Grade, RosterError, grades, read_groups, read_roster, write_canvas, write_grades
 from cs336_staff.grading import batch, sandbox, show
 from cs336_staff.grading.plan import SuiteError
 from cs336_staff.grading.sandbox import Layer, SandboxError
@@ -73,16 +73,21 @@ def grade(
                 console.print(show.board(graded[0], suite.problems))
             else:
                 console.print(show.boards(graded, suite.problems))
-            for line in show.findings(graded, done.names):
+            for line in show.findings(graded):
                 console.print(Text(line, "yellow"))
+            for fault in done.faults:
+                blame = "NOT GRADED, by no fault of the submission"
+                console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
             found = write_class(console, gradebook, list(suite.problems), out, course)
             _write_misconceptions(console, suite, out, found)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
-        for fault in done.faults:
-            console.print(Text(f"NOT GRADED, by no fault of the submission: {fault.submission}: {fault.reason}", "red"))
         status = FAULTS if done.faults else 0
 
     try:
+        if course.groups:
+            read_groups(course.groups)  # now, and not when everything is graded
+        if course.roster:
+            read_roster(course.roster)
         with_suite(find_root(Path.cwd()), use)
     except (SuiteError, SandboxError, GradebookError, RosterError, batch.BatchError) as error:
         raise click.ClickException(str(error)) from None

@@ -13,6 +13,7 @@ from rich.text import Text
 from cs336_kit.assignment import Problem
 from cs336_staff.gradebook import Grading
 from cs336_staff.grading import batch
+from cs336_staff.grading.replies import printable
 from cs336_staff.grading.report import safe_name
 
 
@@ -63,12 +64,12 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
     return table
 
 
-def findings(gradings: Iterable[Grading], paths: Mapping[str, Path]) -> Iterator[str]:
+def findings(gradings: Iterable[Grading]) -> Iterator[str]:
     """What staff should look at: new names, what the rules forbid, and what is only suspicious."""
     for grading in gradings:
         name, about = grading.submission, grading.about
-        if name != safe_name(paths[name].name):
-            yield f"{paths[name]} is reported as {name}"
+        if name != safe_name(Path(grading.path).name):
+            yield f"{printable(grading.path)} is reported as {name}"
         for problem, calls in about.get("forbidden", {}).items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"

@@ -113,6 +113,12 @@ def test_a_folder_without_a_gradebook_gets_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_in_the_place_of_the_gradebook_is_refused_by_name(tmp_path):
+    (tmp_path / "gradebook.sqlite").mkdir()
+    with pytest.raises(GradebookError, match=r"gradebook.sqlite: unable to open"):
+        Gradebook.of_results(tmp_path)
+
+
 def test_a_file_that_is_no_gradebook_is_refused_by_name(tmp_path):
     (tmp_path / "gradebook.sqlite").write_text("no database at all, but long enough to be looked at")
     with pytest.raises(GradebookError, match=r"gradebook.sqlite: file is not a database"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cs336_staff.gradebook import Gradebook, Row
-from cs336_staff.grades import RosterError, grades, read_groups, write_canvas, write_grades
-from cs336_staff.handed_in import Student, handed_in
+from cs336_staff.grades import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
+from cs336_staff.handed_in import METADATA, Student, handed_in
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
@@ -125,6 +125,34 @@ def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
         '"Lovelace, Ada",1234,s1,ada,01,2.5',
         '"Turing, Alan",1235,s2,alan,01,',
     ]
+
+
+def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
+    (tmp_path / "roster.csv").write_text(
+        "Student,ID,SIS User ID\n    Points Possible,,\nAda,111111,222222\nAlan,222222,333333\nKurt,444444,555555\n"
+    )
+    with gradebook_with(tmp_path, turingalan_222222_1_hw=2.0, godelkurt_444444_2_hw=1.0) as gradebook:
+        without, strangers = write_canvas(tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook), "A")
+    assert (without, strangers) == (["Ada"], [])
+    assert (tmp_path / "canvas.csv").read_text().splitlines()[2:] == [
+        "Ada,111111,222222,",
+        "Alan,222222,333333,2",
+        "Kurt,444444,555555,1",
+    ]
+
+
+def test_a_roster_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "roster.csv").write_bytes("Student,ID\nMüller,1\n".encode("latin-1"))
+    for read in (read_roster, read_groups):
+        with pytest.raises(RosterError, match=r"roster.csv is no csv file in UTF-8 .*; save it as one"):
+            read(tmp_path / "roster.csv")
+
+
+@pytest.mark.parametrize("metadata", ["a: [", "- submission_11", "submission_11: text", b"\xff"])
+def test_metadata_that_cannot_be_read_is_refused(tmp_path, metadata):
+    (tmp_path / METADATA).write_bytes(metadata if isinstance(metadata, bytes) else metadata.encode())
+    with pytest.raises(RosterError, match=r"submission_metadata.yml .*; take it from Gradescope's export again"):
+        handed_in(tmp_path / "submission_11", "submission_11")
 
 
 def test_a_file_that_is_no_roster_is_refused(tmp_path):
