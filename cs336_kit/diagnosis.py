@@ -51,6 +51,7 @@ class Evidence:
         case: what the test ran on.
         passed: whether it passed.
         fits: the mistakes that would have ended the test as it ended.
+        weak: those among them that any answer so wrong would fit, as one of NaN alone.
         relations: simple relations between the answer and the right one, each with a sentence.
         raised: whether an error of the student's code ended the test, so that there was no answer to look at.
     """
@@ -58,6 +59,7 @@ class Evidence:
     case: Case
     passed: bool
     fits: frozenset[str] = frozenset()
+    weak: frozenset[str] = frozenset()
     relations: tuple[str, ...] = ()
     raised: bool = False
 
@@ -92,13 +94,22 @@ def look(case: Case, error: BaseException | None) -> Evidence:
     inputs = case.original if check == "answer" else {}  # a gradient has other axes
     found = relations(error.outcome, expected, case.dtype, tolerance, inputs)
     is_stored = _recogniser(error.outcome, expected, tolerance, mask_of_rows(inputs))
-    fits = {
+    same = {
         mistake
         for mistake, outcomes in case.wrong().items()
         if _fails_first(outcomes, check) and isinstance(stored := outcomes[check], Tensor) and is_stored(stored)
     }
-    fits.update(*(_same_word(case, check, sign) for sign in found))
-    return Evidence(case, passed=False, fits=frozenset(fits), relations=tuple(found.values()))
+    told = {mistake for sign, sentence in found.items() if sentence for mistake in _same_word(case, check, sign)}
+    untold = {mistake for sign, sentence in found.items() if not sentence for mistake in _same_word(case, check, sign)}
+    if not error.outcome.isfinite().any():
+        same, untold = set(), untold | same
+    return Evidence(
+        case,
+        passed=False,
+        fits=frozenset(same | told | untold),
+        weak=frozenset(untold - same - told),
+        relations=tuple(filter(None, found.values())),
+    )
 
 
 def explain(problem: Sequence[Evidence], everything: Iterable[Evidence]) -> list[str]:
@@ -117,6 +128,7 @@ def explain(problem: Sequence[Evidence], everything: Iterable[Evidence]) -> list
         return []  # errors alone, everywhere: the errors say it better
     candidates = frozenset.intersection(*(evidence.fits for evidence in answers or failed))
     candidates = candidates.difference(*(evidence.contradicts for evidence in problem))
+    candidates &= frozenset().union(*(evidence.fits - evidence.weak for evidence in answers or failed))
     if len(candidates) < 2:
         return sorted(candidates)
 
@@ -138,7 +150,7 @@ def suspect(evidence: Evidence, problem: Sequence[Evidence]) -> list[str]:
     One test, or one in half precision, proves little: a suspect explains `FEWEST` and contradicts none.
     """
     ruled_out = frozenset().union(*(each.contradicts for each in problem))
-    times = Counter(id for each in problem if not each.raised for id in each.fits)
+    times = Counter(id for each in problem if not each.raised for id in each.fits - each.weak)
     return sorted(id for id in evidence.fits - ruled_out if times[id] >= FEWEST)
 
 

@@ -16,6 +16,8 @@ def relations(
 ) -> dict[str, str]:
     """The relations that hold, each with a sentence for the student, the most telling first.
 
+    One without a sentence does not tell by itself: any answer so small, or so wrong, has it.
+
     Args:
         answer: the wrong answer.
         expected: the right answer in float64.
@@ -120,21 +122,25 @@ def _dropout(got: Tensor, expected: Tensor, V: Tensor | None) -> Found:
     pairs = [(got, expected)]
     if (yours := weights(got, V)) is not None and (right := weights(expected, V)) is not None:
         pairs.append((yours, right))
+    sentences = []
     for x, y in pairs:
         # Rounding makes the ratio of small weights say nothing.
         telling = y.abs() > max(0.02, 32 * torch.finfo(V.dtype).eps) * y.abs().max()
         ratio = x[telling] / y[telling]
-        kept = ratio.abs() > 0.3
-        if (ratio[kept] > 1.01).all() and (ratio[kept] - ratio[kept].mean()).abs().le(0.1).all():
-            factor = f"{ratio[kept].mean():.2f} times as large" if kept.any() else "gone too"
-            yield "dropout", f"Some weights are 0 that should not be, and the others are {factor}."
-            return
+        kept = ratio[ratio.abs() > 0.3]
+        if ratio.isfinite().all() and (kept > 1.01).all() and (kept - kept.mean()).abs().le(0.1).all():
+            factor = f"{kept.mean():.2f} times as large"
+            some = 0 < len(kept) < len(ratio)
+            sentences.append(f"Some weights are 0 that should not be, and the others are {factor}." if some else "")
+    if sentences:
+        yield "dropout", max(sentences)
 
 
 def _offset(got: Tensor, expected: Tensor, tolerance: float) -> Found:
     offset = (got - expected).reshape(-1, got.shape[-1])
     if _close(offset, offset[:1].expand_as(offset), tolerance):
-        yield "same offset in every row", "Every row of your answer is off by the same vector."
+        several = len(offset) > 1
+        yield "same offset in every row", "Every row of your answer is off by the same vector." if several else ""
 
 
 def _short_sums(got: Tensor, expected: Tensor, tolerance: float, dim: int | None) -> Found:

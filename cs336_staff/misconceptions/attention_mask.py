@@ -86,6 +86,12 @@ ENTRIES = (
         partial(attention, hide=lambda scores, mask: scores + mask),
     ),
     in_attention(
+        "attention-mask-times-infinity",
+        "you multiplied the mask by -inf, and 0 times infinity is NaN",
+        "Which score does a key get that the mask allows, when 0 is multiplied by -inf and added to it?",
+        partial(attention, hide=lambda scores, mask: scores + (~mask).to(scores.dtype) * -torch.inf),
+    ),
+    in_attention(
         "attention-mask-on-values",
         "you applied the mask to the values, not to the scores",
         "The mask says something about each query and each key. Which tensor has both axes?",

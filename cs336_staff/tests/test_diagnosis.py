@@ -208,3 +208,19 @@ def test_weights_are_read_off_an_answer():
     torch.testing.assert_close(found, right)
     assert weights(right @ V + torch.randn(2, 5, dtype=torch.float64), V) is None
     assert weights(torch.zeros(2, 2), torch.zeros(3, 2)) is None, "three values in two dimensions: many sums"
+
+
+@pytest.mark.parametrize("factor", [0.0, 2.0, torch.nan])
+def test_an_answer_that_is_all_wrong_gets_no_name(factor):
+    right = CORRECT["einsum"][ATTENTION]
+    rehearsal = run({ATTENTION: lambda Q, K, V, mask=None: factor * right(Q, K, V, mask)})
+    assert rehearsal.named == set()
+    assert {mistake.id for failure in rehearsal.failures.values() for mistake in failure.mistakes} == set()
+    assert not [failure for failure in rehearsal.failures.values() if "Some weights are 0" in str(failure)]
+
+
+def test_one_row_is_not_said_to_be_off_like_every_other():
+    rehearsal = run({"run_softmax": lambda in_features, dim: in_features})
+    text = str(failure_of(rehearsal, "test_softmax[1d]"))
+    assert "off by the same vector" not in text
+    assert "and should to 1" in text
