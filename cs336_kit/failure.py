@@ -4,6 +4,7 @@ import linecache
 import textwrap
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cs336_kit.wiring import in_plain_words
 WIDTH = 78
 # More mistakes than this fit because the case is small, not because anything is known.
 MOST_MISTAKES = 3
+FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
 
 
 class Failure(TerminalRepr):
@@ -120,16 +122,20 @@ def describe(
         return Failure(str(error), place)
     if _is_plain_assert(error, frames):
         # pytest adds the asserted expression below the message of a plain assert.
-        return Failure(str(error).splitlines()[0], place, inputs=inputs)
+        return Failure(str(error).partition("\n")[0] or "an assert of the test fails", place, inputs=inputs)
 
     text = getattr(error, "student_error", None) or "".join(traceback.format_exception_only(error))
     headline, *details = text.strip().splitlines()
-    if isinstance(error, SyntaxError):  # the place and the line come first, the message last
+    if isinstance(error, SyntaxError) and details:  # the place and the line come first, the message last
         headline, *details = details[-1], headline, *details[:-1]
-    if plain := in_plain_words(error):
-        details = plain
-    for frame in frames:
-        details += [f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"]
+    with suppress(Exception):  # it looks at the student's objects, which may do anything
+        details = in_plain_words(error) or details
+    left_out = max(0, len(frames) - 2 * FRAMES)
+    for number, frame in enumerate(frames):
+        if number == FRAMES and left_out:
+            details += [f"... {left_out} more calls"]
+        if not FRAMES <= number < FRAMES + left_out:
+            details += [f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"]
     return Failure(headline, place, details, evidence, inputs=inputs)
 
 

@@ -92,7 +92,8 @@ def _imports(name: str, source: bytes) -> Iterator[str]:
     try:
         tree = ast.parse(source, name)
     except SyntaxError as error:
-        raise SubmissionError(f"{name}, line {error.lineno}: {error.msg}") from None
+        place = name if error.lineno is None else f"{name}, line {error.lineno}"
+        raise SubmissionError(f"{place}: {error.msg}") from None
     except ValueError as error:
         raise SubmissionError(f"{name} is no Python: {error}") from None
     for node in ast.walk(tree):

@@ -28,8 +28,10 @@ def _missing_attribute(error: AttributeError) -> list[str]:
             f"got None where something with `{error.name}` was expected: is a `return` missing, or is it mask=None?"
         ]
     if isinstance(error.obj, nn.Module):
-        names = [*error.obj._parameters, *error.obj._modules, *error.obj._buffers]
-        what = type(error.obj).__name__
+        what, inside = type(error.obj).__name__, vars(error.obj)
+        if "_parameters" not in inside:
+            return [f"got {what} without what every module has: is `super().__init__()` the first line of __init__?"]
+        names = [name for kind in ("_parameters", "_modules", "_buffers") for name in inside[kind]]
     else:
         names = get_close_matches(str(error.name), dir(error.obj))
         what = getattr(error.obj, "__name__", type(error.obj).__name__)
@@ -103,5 +105,6 @@ RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...]
     (TypeError, r"([\w.]+\(\)) got an unexpected keyword argument '(\w+)'", _unexpected_keyword),
     (TypeError, r"([\w.]+\(\)) missing \d+ required .*arguments?: (.*)", _missing_argument),
     (TypeError, r"([\w.]+\(\)) takes (.*) positional arguments? but (\d+) ", _too_many),
+    (SyntaxError, r"null bytes", lambda match: ["a file is no text in UTF-8: save it again as UTF-8, not as UTF-16"]),
     (ImportError, r"cannot import name '(\w+)' from '([\w.]+)'", _import),
 )

@@ -135,3 +135,35 @@ def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
 def test_shapes_that_do_not_broadcast_are_told_by_axis(tmp_path):
     lines = report(tmp_path, LINEAR.format("return in_features + torch.zeros(4)"))
     assert lines[2] == "  got tensors of 7 and 4 along axis 2, expected equal sizes (or 1): name the"
+
+
+def test_a_module_without_what_every_module_has(tmp_path):
+    lines = report(tmp_path, LINEAR.format("pass").replace("super().__init__()", "pass").replace("nn.Parameter", ""))
+    assert lines[1] == "  got Linear without what every module has: is `super().__init__()` the first"
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    error = SyntaxError("source code string cannot contain null bytes")
+    lines = str(describe(error, None, None, tmp_path, ("adapters.py", 1))).splitlines()
+    assert lines[:2] == [
+        "SyntaxError: source code string cannot contain null bytes",
+        "  a file is no text in UTF-8: save it again as UTF-8, not as UTF-16",
+    ]
+
+
+def test_an_assert_without_a_word(tmp_path):
+    assert str(describe(AssertionError(), None, None, tmp_path, ("a.py", 1))).startswith("an assert of the test fails")
+
+
+def test_an_object_that_cannot_be_looked_at(tmp_path):
+    text = (
+        "class Odd:\n    def __dir__(self):\n        raise ValueError\ndef run_linear(*inputs):\n    return Odd().x\n"
+    )
+    assert report(tmp_path, text)[0] == "AttributeError: 'Odd' object has no attribute 'x'"
+
+
+def test_endless_recursion_is_shown_by_its_ends(tmp_path):
+    lines = report(tmp_path, "def run_linear(*inputs):\n    return run_linear(*inputs)\n")
+    assert lines[0].startswith("RecursionError")
+    assert any(line.startswith("  ... ") and line.endswith(" more calls") for line in lines)
+    assert len(lines) < 40
