@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 
 from cs336_kit.archive import NAME, ArchiveError, read_archive, write_archive
@@ -89,7 +90,7 @@ def apply_update(root: Path, update: Update) -> tuple[list[Change], Path]:
         ArchiveError: a link or a folder is in the way, or the disk is full; nothing was changed.
     """
     changes = list(_changes(root, update))
-    copies = root / f"before-update-{update.version}"
+    copies = _free(root / f"before-update-{update.version}")
     try:
         with tempfile.TemporaryDirectory(dir=root, prefix=".update-") as folder:
             for change in changes:
@@ -118,11 +119,19 @@ def _changes(root: Path, update: Update) -> Iterator[Change]:
             raise ArchiveError(f"{target.parent} is a link to another folder; put a folder there and try again")
         if target.is_dir():
             raise ArchiveError(f"{target} is a folder, and the update has a file of that name; move it away")
+        if blocked := next((above for above in target.relative_to(root).parents if (root / above).is_file()), None):
+            raise ArchiveError(f"{root / blocked} is a file, and the update has a folder of that name; move it away")
         old = target.read_bytes() if target.exists() else None
         new = update.files.get(name)
         if old != new:
             kind = "new" if old is None else "removed" if new is None else "changed"
             yield Change(name, kind, _count_lines(old or b"", new or b""))
+
+
+def _free(folder: Path) -> Path:
+    """This folder, or one with a number behind its name: what an earlier update replaced stays."""
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    return next(path for path in chain([folder], numbered) if not path.exists())
 
 
 def _count_lines(old: bytes, new: bytes) -> tuple[int, int] | None:

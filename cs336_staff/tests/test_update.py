@@ -136,3 +136,24 @@ def test_staff_cannot_write_what_students_would_refuse(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="'' is no version"):
         write_update(tmp_path / "x.zip", Update("", {}, ()))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_second_edit_does_not_take_the_place_of_the_copy_of_the_first(student: Student, update) -> None:
+    test = student.folder / "tests/test_1_softmax.py"
+    for edit in (b"# first\n", b"# second\n"):
+        test.write_bytes(edit)
+        assert update({"tests/test_1_softmax.py": b"# new\n"}).exit_code == 0
+    copies = [
+        student.folder / folder / "tests/test_1_softmax.py"
+        for folder in ("before-update-0.1.1", "before-update-0.1.1-2")
+    ]
+    assert [copy.read_bytes() for copy in copies] == [b"# first\n", b"# second\n"]
+
+
+def test_a_file_where_a_folder_should_be(student: Student, update) -> None:
+    (student.folder / "notes").write_bytes(b"mine\n")
+    before = files_in(student.folder)
+    result = update({"README.md": b"new\n", "notes/x.md": b"new\n"})
+    assert "notes is a file, and the update has a folder of that name; move it away" in " ".join(result.output.split())
+    assert result.exit_code == 1
+    assert files_in(student.folder) == before
