@@ -296,7 +296,8 @@ def _row(test: Planned, verdict: Verdict, forbidden: list[str] | None, named: Na
 
 
 def _say(pipe: int, **line: Any) -> None:
-    data = memoryview(json.dumps(line).encode() + b"\n")
+    text = json.dumps(line, ensure_ascii=False)
+    data = memoryview(text.encode(errors="replace") + b"\n")  # half a character is no text, and no database takes it
     while data:
         data = data[os.write(pipe, data) :]
 

@@ -7,9 +7,7 @@ import pytest
 
 from cs336_kit.assignment import find_root
 from cs336_staff.gradebook import Gradebook
-from cs336_staff.grading.batch import grade
-from cs336_staff.grading.suite import Suite, with_suite
-from cs336_staff.tests.worker.conftest import start
+from cs336_staff.tests.grading.test_grade import run_staff
 
 ROOT = find_root(Path(__file__).parent)
 
@@ -76,13 +74,10 @@ def test_no_answer_stops_the_grading(tmp_path):
         (path / "adapters.py").write_text(f"{source}\nimport torch\n{odd}")
         paths.append(path)
 
-    def use(suite: Suite) -> None:
-        with start("bubblewrap") as box:
-            done = grade(suite, box, paths, tmp_path / "results", jobs=2)
-        assert [(fault.submission, fault.reason) for fault in done.faults] == []
-        with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
-            right = {each.submission: all(row.right for row in each.rows) for each in gradebook.latest()}
-        assert len(right) == len(paths)
-        assert [name for name, every in right.items() if every] == []
-
-    with_suite(ROOT, use)
+    finished = run_staff("grade", *paths, "--out", tmp_path / "results", "--jobs", 2)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "NOT GRADED" not in finished.stdout
+    with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
+        right = {each.submission: all(row.right for row in each.rows) for each in gradebook.latest()}
+    assert len(right) == len(paths)
+    assert [name for name, every in right.items() if every] == []
