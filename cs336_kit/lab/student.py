@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cs336_kit.compare import check_shape
+from cs336_kit.compare import WrongAnswer, check_shape
 from cs336_kit.failure import describe
 
 
@@ -52,8 +52,12 @@ class Student:
         """
         batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V)), () if mask is None else mask.shape[:-2])
         with self.in_words(), torch.no_grad():
-            answer = self.adapters.run_scaled_dot_product_attention(Q, K, V, mask)
+            own = (None if x is None else x.clone() for x in (Q, K, V, mask))  # what it changes must not be looked at
+            answer = self.adapters.run_scaled_dot_product_attention(*own)
             check_shape(answer, (*batch, Q.shape[-2], V.shape[-1]))
+            if not answer.is_floating_point():
+                came, expected = (str(x.dtype).removeprefix("torch.") for x in (answer, Q))
+                raise WrongAnswer(f"the answer has dtype {came}, expected {expected}, that of the inputs")
         return answer
 
     def weights(

@@ -250,3 +250,14 @@ def test_nothing_is_unpickled(lab: Lab, tmp_path: Path) -> None:
     result = lab("debug", "call.pt")
     assert result.output.startswith("Error: call.pt is no safetensors file (")
     assert result.exit_code == 2
+
+
+def test_code_that_changes_its_inputs_is_not_taken_for_dropout(lab: Lab) -> None:
+    in_place = ATTENTION.replace("    scores = Q", "    Q.mul_(2)\n    scores = Q")
+    assert "dropout" not in words(lab, saved(), adapters=in_place)
+
+
+def test_an_answer_of_another_kind_of_number(lab: Lab) -> None:
+    result = lab("debug", saved(), adapters=ATTENTION.replace(".to(Q.dtype)", " > 0"))
+    assert result.exit_code == 1
+    assert "the answer has dtype bool, expected float32, that of the inputs" in result.output
