@@ -113,8 +113,16 @@ def _complaints_about_wrong(case: Case, outcomes: dict[str, Outcomes]) -> Iterat
     for id in sorted(stored.keys() ^ outcomes.keys()):
         yield f"wrong/{id} is {'stored' if id in stored else 'missing'}, and should {'not ' if id in stored else ''}be"
     for id in stored.keys() & outcomes.keys():
-        if not all(same_outcome(stored[id].get(check), x) for check, x in outcomes[id].items()):
+        different = [check for check, x in outcomes[id].items() if not same_outcome(stored[id].get(check), x)]
+        if not all(_passes_elsewhere(outcomes[id][check], check, case) for check in different):
             yield f"the stored wrong/{id} is not what the misconception gives"
+
+
+def _passes_elsewhere(outcome: Tensor | str, check: str, case: Case) -> bool:
+    """Whether rounding decides if it is wrong, which depends on the processor and on where tensors lie in memory."""
+    if not isinstance(outcome, Tensor) or check not in case.expected or outcome.shape != case.expected[check].shape:
+        return False
+    return bool(((outcome.double() - case.expected[check]).abs() <= 2 * case.tolerance[check]).all())
 
 
 def answers(call: str, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None) -> dict[str, Tensor]:
