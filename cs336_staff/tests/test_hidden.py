@@ -14,6 +14,7 @@ from cs336_kit.assignment import find_root
 from cs336_kit.cases import case_names, load_case
 from cs336_staff.correct import ALSO_CORRECT, CORRECT
 from cs336_staff.grading.client import LimitExceeded
+from cs336_staff.grading.sandbox import SandboxError
 from cs336_staff.hidden.release import FOLDER, load_release
 from cs336_staff.misconceptions import CATALOGUE
 from cs336_staff.rehearsal import HIDDEN, rehearse
@@ -167,6 +168,14 @@ def test_a_matrix_that_is_held_is_said_in_words(error, monkeypatch):
         "238 queries and 2,343 keys take more memory than there is: is the matrix of all queries × keys held, or all "
         "of its blocks?"
     )
+
+
+def test_a_grader_without_memory_is_not_the_submissions_fault(monkeypatch):
+    def no_worker(**inputs):
+        raise SandboxError("the sandbox gives no worker (Cannot allocate memory); start it again")
+
+    with pytest.raises(SandboxError):
+        fails("test_blockwise_attention_in_little_memory", {**RIGHT, "run_blockwise_attention": no_worker}, monkeypatch)
 
 
 def test_every_property_is_refused_something():

@@ -1,12 +1,14 @@
-"""The progress bar of a batch."""
+"""The progress bar of a batch, and what staff should look at."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from cs336_staff.grading.batch import Fault, Progress
-from cs336_staff.grading.show import progress_bar
+from cs336_staff.grading.show import findings, progress_bar
+from cs336_staff.tests.grading.test_gradebook import GRADING
 
 
 def test_the_bar_says_how_many_are_done_running_and_failed_and_the_time_left():
@@ -22,3 +24,8 @@ def test_the_bar_says_how_many_are_done_running_and_failed_and_the_time_left():
     assert "0 of 4 done, 2 running, 0 failed" in drawn
     assert "3 of 4 done, 1 running, 2 failed" in drawn
     assert "-:--:--" in drawn or "0:00:0" in drawn
+
+
+def test_a_path_that_is_no_text_can_be_printed_anywhere():
+    (line,) = findings([replace(GRADING, submission="m_ller.zip", path="/in/m\\xfcller\x1b.zip")])
+    assert line == "/in/m\\xfcller\N{REPLACEMENT CHARACTER}.zip is reported as m_ller.zip"
