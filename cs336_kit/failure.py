@@ -5,6 +5,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +131,10 @@ def describe(
         headline, *details = details[-1], headline, *details[:-1]
     with suppress(Exception):  # it looks at the student's objects, which may do anything
         details = in_plain_words(error) or details
-    left_out = max(0, len(frames) - 2 * FRAMES)
-    for number, frame in enumerate(frames):
-        if number == FRAMES and left_out:
-            details += [f"... {left_out} more calls"]
-        if not FRAMES <= number < FRAMES + left_out:
-            details += [f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"]
+    calls = [[f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"] for frame in frames]
+    if (left_out := len(calls) - 2 * FRAMES) > 0:
+        calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
+    details += chain.from_iterable(calls)
     return Failure(headline, place, details, evidence, inputs=inputs)
 
 
