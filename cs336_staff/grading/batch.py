@@ -317,10 +317,9 @@ def _names(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
     count = Counter(name for path, name in safe.items() if _as_text(path) not in before)
     names: dict[str, Path] = {}
     for path, name in safe.items():
-        taken = count[name] > 1 or HASHED.fullmatch(name) or (name in known and os.path.exists(known[name]))
-        if _as_text(path) in before:
-            name = before[_as_text(path)]
-        elif taken:
+        if was := before.get(_as_text(path)):
+            name = was
+        elif count[name] > 1 or HASHED.fullmatch(name) or os.path.exists(known.get(name, "")):
             name += f"-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
         names[name] = path
     return names
