@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+LAST = "id IN (SELECT max(id) FROM grading GROUP BY submission)"  # of every submission
 VERSION = 3
 SCHEMA = """
 CREATE TABLE grading (
@@ -212,12 +213,11 @@ class Gradebook:
 
         Without `texts` messages, details and outputs are empty: of a whole class they take much memory.
         """
-        return self._select("id IN (SELECT max(id) FROM grading GROUP BY submission)", (), texts)
+        return self._select(LAST, (), texts)
 
     def paths(self) -> dict[str, str]:
         """Where each submission lay when it was last graded, by name."""
-        last = "SELECT max(id) FROM grading GROUP BY submission"
-        return dict(self._connection.execute(f"SELECT submission, path FROM grading WHERE id IN ({last})"))  # noqa: S608
+        return dict(self._connection.execute(f"SELECT submission, path FROM grading WHERE {LAST}"))  # noqa: S608
 
     def of(self, submission: str) -> Grading | None:
         """The last grading of one submission, if there is one."""
