@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from cs336_kit.archive import ArchiveError
-from cs336_kit.assignment import AssignmentError, Problem, find_root, load_problems
-from cs336_kit.board import Verdict, render, score
+from cs336_kit.checking.board import Verdict, render, score
+from cs336_kit.engine.assignment import AssignmentError, Problem, find_root, load_problems
+from cs336_kit.handing_in.archive import ArchiveError
 from cs336_kit.lab.bench import bench
 from cs336_kit.lab.debug import debug
 from cs336_kit.lab.flow import flow
@@ -71,7 +71,7 @@ def check(problem: tuple[str, ...], watch: bool, poll: bool, spare: bool) -> Non
     if poll or spare:
         raise click.ClickException("--poll and --spare go with --watch")
 
-    from cs336_kit.check import Stopped
+    from cs336_kit.checking.check import Stopped
 
     console = Console()
     try:
@@ -88,7 +88,7 @@ def check(problem: tuple[str, ...], watch: bool, poll: bool, spare: bool) -> Non
 
 
 def _run_public_suite(root: Path, problems: Iterable[Problem], console: Console) -> list[Verdict]:
-    from cs336_kit.check import SuiteError, run_public_suite
+    from cs336_kit.checking.check import SuiteError, run_public_suite
 
     try:
         with console.status("Importing torch and running the public tests"):
@@ -98,7 +98,7 @@ def _run_public_suite(root: Path, problems: Iterable[Problem], console: Console)
 
 
 def _watch(root: Path, chosen: list[Problem], poll: bool, spare: bool) -> None:
-    from cs336_kit.watch import watch
+    from cs336_kit.checking.watch import watch
 
     with suppress(KeyboardInterrupt):
         watch(root, [problem.id for problem in chosen], Console(), poll=poll, spare=spare)
@@ -109,7 +109,7 @@ def _watch(root: Path, chosen: list[Problem], poll: bool, spare: bool) -> None:
 @click.option("--step", default=1, show_default=True, help="Show the hints up to this one.")
 def hint(problem: str, step: int) -> None:
     """Print the first hint for PROBLEM, a question; each further step says more."""
-    from cs336_kit.hint import render_hints
+    from cs336_kit.checking.hint import render_hints
 
     chosen = _find_problem(load_problems(find_root(Path.cwd())), problem)
     if not 1 <= step <= len(chosen.hints):
@@ -124,7 +124,14 @@ def hint(problem: str, step: int) -> None:
 @click.option("--check", "archive", metavar="ZIP", type=click.Path(path_type=Path), help="Read a submission back.")
 def submit(archive: Path | None) -> None:
     """Run the public tests and write submission.zip, the file to hand in."""
-    from cs336_kit.submit import FILE_NAME, SubmissionError, collect, left_out, read_submission, write_submission
+    from cs336_kit.handing_in.submit import (
+        FILE_NAME,
+        SubmissionError,
+        collect,
+        left_out,
+        read_submission,
+        write_submission,
+    )
 
     if archive:
         files, board = read_submission(archive)
@@ -152,7 +159,7 @@ def _indented(lines: Iterable[str]) -> str:
 @click.argument("archive", metavar="ZIP", type=click.Path(path_type=Path))
 def update(archive: Path) -> None:
     """Put an update of the course's files in place; what you wrote is not touched."""
-    from cs336_kit.update import apply_update, read_update
+    from cs336_kit.handing_in.update import apply_update, read_update
 
     new = read_update(archive)
     changes, copies = apply_update(find_root(Path.cwd()), new)

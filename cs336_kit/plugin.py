@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.cases import Case, CaseError, case_names, load_case
-from cs336_kit.diagnosis import Evidence, Mistake, explain, load_mistakes, look, suspect
-from cs336_kit.failure import Failure, describe, naming, shows_an_answer
+from cs336_kit.engine.case import Case, CaseError, case_names, load_case
+from cs336_kit.engine.failure import Failure, describe, naming, shows_an_answer
+from cs336_kit.examination.diagnosis import Evidence, Mistake, explain, load_mistakes, look, suspect
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from cs336_kit.assignment import find_root
+from cs336_kit.engine.assignment import find_root
 
 if TYPE_CHECKING:
-    from cs336_staff.grades import Attempt
-    from cs336_staff.grading.sandbox import Layer
+    from cs336_staff.grading.exports import Attempt
+    from cs336_staff.sandbox.confinement import Layer
 
 
 @click.group()
@@ -25,9 +25,9 @@ def staff() -> None:
 @click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
 def fixtures(check: bool) -> None:
     """Write the stored cases."""
-    from cs336_staff.cases.hidden import HIDDEN
-    from cs336_staff.cases.public import PUBLIC
-    from cs336_staff.fixtures import check_fixtures, write_fixtures
+    from cs336_staff.authoring.cases.hidden import HIDDEN
+    from cs336_staff.authoring.cases.public import PUBLIC
+    from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
     from cs336_staff.hidden.release import FOLDER, load_release
 
     root = find_root(Path.cwd())
@@ -83,10 +83,10 @@ def misconceptions(results: Path) -> None:
     """Count which misconceptions a class had, in the gradebook of RESULTS, and write misconceptions.csv there."""
     from rich.console import Console
 
-    from cs336_kit.diagnosis import load_mistakes
-    from cs336_staff.gradebook import Gradebook, GradebookError
-    from cs336_staff.grades import RosterError, grades
-    from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
+    from cs336_kit.examination.diagnosis import load_mistakes
+    from cs336_staff.grading.class_misconceptions import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
+    from cs336_staff.grading.exports import RosterError, grades
+    from cs336_staff.grading.gradebook import Gradebook, GradebookError
 
     known = load_mistakes(find_root(Path.cwd()) / "fixtures")
     try:
@@ -120,7 +120,7 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
 def gradescope(output: Path) -> None:
     """Write the autograder that Gradescope runs."""
-    from cs336_staff.gradescope import write_autograder
+    from cs336_staff.release.gradescope import write_autograder
 
     write_autograder(find_root(Path.cwd()), output)
     click.echo(f"{output} written; its README says what the container needs")
@@ -149,9 +149,9 @@ def handout(out: Path, since: Path | None) -> None:
 
     OUT gets a git repository of one commit in tree/, the same as a zip, and an archive for `cs336 update`.
     """
-    from cs336_kit.archive import ArchiveError, read_archive
-    from cs336_staff.handout import MANIFEST, HandoutError, make_handout, write_handout
-    from cs336_staff.tryout import TryoutError, try_out
+    from cs336_kit.handing_in.archive import ArchiveError, read_archive
+    from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
+    from cs336_staff.release.trial_run import TryoutError, try_out
 
     root = find_root(Path.cwd())
     try:
@@ -174,13 +174,13 @@ def verify() -> None:
     import torch
     from rich.console import Console
 
-    from cs336_kit.assignment import load_problems
-    from cs336_staff.cases.hidden import HIDDEN
-    from cs336_staff.cases.public import PUBLIC
-    from cs336_staff.fixtures import check_fixtures
+    from cs336_kit.engine.assignment import load_problems
+    from cs336_staff.authoring.cases.hidden import HIDDEN
+    from cs336_staff.authoring.cases.public import PUBLIC
+    from cs336_staff.authoring.mutants import equivalents, verify_mutants
+    from cs336_staff.authoring.stored_cases import check_fixtures
+    from cs336_staff.authoring.verify import STYLES, coverage_table, verify_correct, verify_misconceptions
     from cs336_staff.hidden.release import FOLDER
-    from cs336_staff.mutants import equivalents, verify_mutants
-    from cs336_staff.verify import STYLES, coverage_table, verify_correct, verify_misconceptions
 
     torch.set_num_threads(1)  # the cases are small: threads cost more than they give
     root = find_root(Path.cwd())

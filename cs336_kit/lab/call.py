@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cs336_kit.cases import CaseError, case_names, load_case
+from cs336_kit.engine.case import CaseError, case_names, load_case
 from cs336_kit.lab.bad_input import BadInput
 
 

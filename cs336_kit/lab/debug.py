@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cs336_kit.assignment import find_root
+from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
 
 

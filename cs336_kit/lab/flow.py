@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cs336_kit.assignment import find_root
+from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.output_file import check_output
 
 if TYPE_CHECKING:

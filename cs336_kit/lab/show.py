@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cs336_kit.assignment import find_root
+from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.output_file import check_output
 

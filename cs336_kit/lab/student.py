@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cs336_kit.compare import WrongAnswer, check_shape
-from cs336_kit.failure import describe
+from cs336_kit.engine.compare import WrongAnswer, check_shape
+from cs336_kit.engine.failure import describe
 
 
 class Student:

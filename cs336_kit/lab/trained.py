@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cs336_kit.compare import check_shape
+from cs336_kit.engine.compare import check_shape
 from cs336_kit.lab.classifier_file import load_classifier, words
 from cs336_kit.lab.source import causal_mask
 from cs336_kit.lab.student import Student

@@ -21,16 +21,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cs336_staff.gradebook import Gradebook, Grading, Row
-from cs336_staff.grading.client import Limits, Worker
+from cs336_staff.grading.gradebook import Gradebook, Grading, Row
 from cs336_staff.grading.plan import Planned
-from cs336_staff.grading.replies import Line
 from cs336_staff.grading.report import safe_name, write_reports
 from cs336_staff.grading.rules import judge
-from cs336_staff.grading.sandbox import Sandbox, SandboxError
-from cs336_staff.grading.submission import Refused, Submission, take_in
 from cs336_staff.grading.suite import Named, Suite
 from cs336_staff.grading.verdict import Verdict
+from cs336_staff.sandbox.confinement import Sandbox, SandboxError
+from cs336_staff.sandbox.replies import Line
+from cs336_staff.sandbox.submission import Refused, Submission, take_in
+from cs336_staff.sandbox.worker import Limits, Worker
 
 ATTEMPTS = 3
 CHUNK = 1 << 16

@@ -10,14 +10,24 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from cs336_kit.assignment import find_root
-from cs336_staff.gradebook import Gradebook, GradebookError
-from cs336_staff.grades import Attempt, Grade, RosterError, grades, read_groups, read_roster, write_canvas, write_grades
-from cs336_staff.grading import batch, sandbox, show
+from cs336_kit.engine.assignment import find_root
+from cs336_staff.grading import batch, show
+from cs336_staff.grading.class_misconceptions import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
+from cs336_staff.grading.exports import (
+    Attempt,
+    Grade,
+    RosterError,
+    grades,
+    read_groups,
+    read_roster,
+    write_canvas,
+    write_grades,
+)
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.plan import SuiteError
-from cs336_staff.grading.sandbox import Layer, SandboxError
 from cs336_staff.grading.suite import Suite, with_suite
-from cs336_staff.mistakes_of_class import FILE_NAME, count_mistakes, mistakes_table, write_mistakes
+from cs336_staff.sandbox import confinement as sandbox
+from cs336_staff.sandbox.confinement import Layer, SandboxError
 
 FAULTS = 3
 COMMONEST = 10  # misconceptions that are printed; the file has all

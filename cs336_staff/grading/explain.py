@@ -9,14 +9,14 @@ from traceback import FrameSummary
 
 from torch import Tensor
 
-from cs336_kit.cases import Case
-from cs336_kit.failure import Failure
-from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
-from cs336_staff.grading.submission import Submission
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.failure import Failure
+from cs336_staff.sandbox.submission import Submission
+from cs336_staff.sandbox.worker import ProtocolViolation, StudentError, WorkerStopped
 
 
 def mark_student_frames(error: StudentError | WorkerStopped) -> None:
-    """Tell `cs336_kit.failure` where the student's exception came from: the frames are in another process."""
+    """Tell `cs336_kit.engine.failure` where the student's exception came from: the frames are in another process."""
     if isinstance(error, WorkerStopped):
         error.student_error, error.student_frames = str(error), []  # type: ignore[attr-defined]
         return

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from cs336_kit.assignment import find_root, load_problems
-from cs336_staff.gradebook import Gradebook, GradebookError
-from cs336_staff.grades import RosterError
+from cs336_kit.engine.assignment import find_root, load_problems
 from cs336_staff.grading.command import Class, write_class
+from cs336_staff.grading.exports import RosterError
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.report import write_reports
 
 

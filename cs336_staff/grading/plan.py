@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from cs336_kit.assignment import Problem
+from cs336_kit.engine.assignment import Problem
 
 
 class SuiteError(Exception):

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cs336_kit.assignment import Problem
-from cs336_staff.gradebook import Grading, Row
-from cs336_staff.grading.replies import printable
+from cs336_kit.engine.assignment import Problem
+from cs336_staff.grading.gradebook import Grading, Row
+from cs336_staff.sandbox.replies import printable
 
 MAX_MESSAGE = 4_000
 MARKS = {"passed": "✓", "failed": "✗", "violation": "!"}

@@ -7,14 +7,14 @@ import click
 import torch
 from torch import Tensor
 
-from cs336_kit.assignment import find_root
-from cs336_staff import references
-from cs336_staff.grading import sandbox
-from cs336_staff.grading.client import Worker
+from cs336_kit.engine.assignment import find_root
+from cs336_staff.authoring import references
 from cs336_staff.grading.plan import SuiteError
-from cs336_staff.grading.sandbox import Layer, SandboxError
-from cs336_staff.grading.submission import Refused, take_in
 from cs336_staff.grading.suite import Call, Suite, with_suite
+from cs336_staff.sandbox import confinement as sandbox
+from cs336_staff.sandbox.confinement import Layer, SandboxError
+from cs336_staff.sandbox.submission import Refused, take_in
+from cs336_staff.sandbox.worker import Worker
 
 
 def reproduce(path: Path, name: str, layer: Layer | Literal["auto"]) -> None:

@@ -1,6 +1,6 @@
 """What students must write themselves: the evidence that a submission took it from torch.
 
-Two sources. The watch in the worker (`cs336_staff/worker/forbidden.py`) saw a graded call use it. Or it is read in the
+Two sources. The watch in the sandbox (`inside/forbidden.py`) saw a graded call use it. Or it is read in the
 source, as a syntax tree, in what the graded function reaches by name: its own body, and the functions, classes and
 constants that it mentions, in whichever file they are. Both cost the points of the problem whose tests called that
 function. Any other use in the source, in a training script or in a check of one's own, costs nothing: no graded number
@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cs336_staff.grading.replies import Line, printable
-from cs336_staff.grading.submission import Submission
-from cs336_staff.worker.forbidden import FORBIDDEN, OPERATORS
+from cs336_staff.sandbox.inside.forbidden import FORBIDDEN, OPERATORS
+from cs336_staff.sandbox.replies import Line, printable
+from cs336_staff.sandbox.submission import Submission
 
 METHODS = {"softmax", "log_softmax"}
 MAX_BYTES = 1 << 18  # of source that is read: a hostile megabyte takes eight seconds and 1.6 GiB of ours

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cs336_kit.failure import Failure
-from cs336_staff.grading.client import ProtocolViolation, StudentError, WorkerStopped
+from cs336_kit.engine.failure import Failure
 from cs336_staff.grading.explain import for_student, mark_student_frames
-from cs336_staff.grading.submission import Submission
 from cs336_staff.grading.verdict import Outcome, Verdict
+from cs336_staff.sandbox.submission import Submission
+from cs336_staff.sandbox.worker import ProtocolViolation, StudentError, WorkerStopped
 
 STUDENTS_DOING = (AssertionError, pytest.fail.Exception, StudentError, WorkerStopped)
 

@@ -10,11 +10,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from cs336_kit.assignment import Problem
-from cs336_staff.gradebook import Grading
+from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading import batch
-from cs336_staff.grading.replies import printable
+from cs336_staff.grading.gradebook import Grading
 from cs336_staff.grading.report import safe_name
+from cs336_staff.sandbox.replies import printable
 
 
 @contextmanager

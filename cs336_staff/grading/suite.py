@@ -11,17 +11,17 @@ from typing import Any, TypedDict
 import pytest
 import torch
 
-from cs336_kit.assignment import load_problems
-from cs336_kit.diagnosis import load_mistakes
-from cs336_kit.failure import naming
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.failure import naming
+from cs336_kit.examination.diagnosis import load_mistakes
 from cs336_kit.plugin import Diagnosis, case_of, read_cases
-from cs336_staff.grading.client import Worker
 from cs336_staff.grading.plan import Planned, SuiteError, plan, with_hidden_tests
-from cs336_staff.grading.proxy import Adapters
 from cs336_staff.grading.session import KeepErrors, run
 from cs336_staff.grading.verdict import Verdict
 from cs336_staff.hidden.release import FOLDER as HIDDEN
 from cs336_staff.hidden.release import load_release
+from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.worker import Worker
 
 # What the suite does not need, and what costs as much time as a test does.
 PLUGINS_OFF = ("terminal", "cacheprovider", "logging", "warnings", "faulthandler", "unraisableexception")
@@ -193,10 +193,8 @@ def _is_hidden(item: pytest.Item) -> bool:
 def _sha256(root: Path) -> str:
     """Of the tests, their cases, the points, all code that compares, names or keeps apart, and torch's version."""
     staff = HIDDEN.parent
-    code = [
-        path for folder in ("cases", "grading", "misconceptions", "worker") for path in (staff / folder).glob("*.py")
-    ]
-    files = [root / "assignment.toml", *code, *staff.glob("*.py")]
+    code = [path for folder in ("authoring", "grading", "sandbox") for path in (staff / folder).rglob("*.py")]
+    files = [root / "assignment.toml", *code]
     for folder in (root / "tests", root / "fixtures", root / "cs336_kit", HIDDEN):
         files += [path for path in folder.rglob("*") if path.suffix in {".py", ".toml", ".safetensors"}]
     digest = hashlib.sha256(torch.__version__.encode())

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from torch import Tensor
 
-from cs336_kit.cases import Case
-from cs336_staff.cases.spec import CaseSpec
-from cs336_staff.fixtures import make_case
+from cs336_kit.engine.case import Case
+from cs336_staff.authoring.cases.spec import CaseSpec
+from cs336_staff.authoring.stored_cases import make_case
+from cs336_staff.authoring.wrong import wrong_outcomes
 from cs336_staff.hidden.release import load_release
-from cs336_staff.wrong import wrong_outcomes
 
 # With 25 the properties catch the same known mistakes in the same tests, and a submission takes 1.4 times as long.
 EXAMPLES = 12

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from cs336_kit.cases import Case
-from cs336_kit.compare import WrongAnswer
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import WrongAnswer
 
 # Rounding errors are a few ulp in cases this small; a property that does not hold is off by far more.
 ULP = 64

@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from hypothesis import strategies as st
 
-from cs336_staff.cases import draws
-from cs336_staff.cases.spec import CaseSpec, Inputs
+from cs336_staff.authoring.cases import draws
+from cs336_staff.authoring.cases.spec import CaseSpec, Inputs
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 

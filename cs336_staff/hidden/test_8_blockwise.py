@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import adapters
-from cs336_staff.grading.sandbox import SandboxError
 from cs336_staff.hidden.drawn import drawn
 from cs336_staff.hidden.properties import is_same, with_memory
 from cs336_staff.hidden.strategies import blockwises
+from cs336_staff.sandbox.confinement import SandboxError
 
 # What a worker may map for a long sequence, and how often the queries and the keys of a case come in it. The matrix of
 # its 4,200 queries × 4,180 keys takes 67 MiB. With vectors of length 1 a block costs few operations but exponentials.

@@ -14,7 +14,7 @@ from errno import ENOSYS, EPERM
 from pathlib import Path
 from uuid import uuid4
 
-from cs336_staff.worker.lock_in import ACT_ALLOW, ACT_ERRNO, LANDLOCK_CREATE, MASKED_EQUAL
+from cs336_staff.sandbox.inside.lock_in import ACT_ALLOW, ACT_ERRNO, LANDLOCK_CREATE, MASKED_EQUAL
 
 CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW"),

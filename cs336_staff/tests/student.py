@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cs336_kit.assignment import find_root
-from cs336_staff.handout import cut_solution
+from cs336_kit.engine.assignment import find_root
+from cs336_staff.release.handout import cut_solution
 
 ROOT = find_root(Path(__file__).parent)
 

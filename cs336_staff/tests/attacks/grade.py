@@ -8,9 +8,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from cs336_staff.grading import batch, sandbox
-from cs336_staff.grading.client import Limits
+from cs336_staff.grading import batch
 from cs336_staff.grading.suite import Suite, with_suite
+from cs336_staff.sandbox import confinement as sandbox
+from cs336_staff.sandbox.worker import Limits
 from cs336_staff.tests.attacks.attack import ROOT, find_attacks
 
 NOT_HERE = 77

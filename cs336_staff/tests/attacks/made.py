@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cs336_kit.cases import case_names, load_case
+from cs336_kit.engine.case import case_names, load_case
 
 WRONG = "def run_softmax(in_features, dim):\n    return in_features * 0\n"
 PASSING = """

@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from cs336_kit.assignment import load_problems
-from cs336_staff.gradebook import Gradebook
-from cs336_staff.grading import client, replies, sandbox, submission
-from cs336_staff.grading.client import ProtocolViolation, Worker
-from cs336_staff.grading.proxy import Adapters
+from cs336_kit.engine.assignment import load_problems
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.report import _fenced, feedback, safe_name, write_reports
-from cs336_staff.grading.submission import Refused, take_in
+from cs336_staff.sandbox import confinement as sandbox
+from cs336_staff.sandbox import replies, submission
+from cs336_staff.sandbox import worker as client
+from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.submission import Refused, take_in
+from cs336_staff.sandbox.worker import ProtocolViolation, Worker
 from cs336_staff.tests.attacks import made
 from cs336_staff.tests.attacks.attack import ROOT, SUBMISSIONS, find_attacks
 from cs336_staff.tests.grading.test_gradebook import GRADING

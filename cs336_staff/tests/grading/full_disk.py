@@ -12,10 +12,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from cs336_staff.gradebook import Gradebook, GradebookError
-from cs336_staff.grading import sandbox
 from cs336_staff.grading.batch import grade
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.suite import Suite, with_suite
+from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.tests.attacks.attack import ROOT
 from cs336_staff.tests.attacks.grade import TESTS
 

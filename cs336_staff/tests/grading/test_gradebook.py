@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cs336_staff.gradebook import Gradebook, GradebookError, Grading, Row
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Row
 
 ROWS = (
     Row("test_softmax[1d]", "softmax", False, 2.0, False, "passed", True, 0.1, "", ""),

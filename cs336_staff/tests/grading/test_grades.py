@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.gradebook import Gradebook, Row
-from cs336_staff.grades import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
-from cs336_staff.handed_in import METADATA, Student, handed_in
+from cs336_staff.grading.exports import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
+from cs336_staff.grading.gradebook import Gradebook, Row
+from cs336_staff.grading.identity import METADATA, Student, handed_in
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)

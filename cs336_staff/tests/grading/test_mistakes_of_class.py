@@ -6,11 +6,11 @@ from pathlib import Path
 from click.testing import CliRunner
 from rich.console import Console
 
-from cs336_kit.diagnosis import Mistake
+from cs336_kit.examination.diagnosis import Mistake
 from cs336_staff.cli import staff
-from cs336_staff.gradebook import Gradebook
-from cs336_staff.grades import grades
-from cs336_staff.mistakes_of_class import count_mistakes, mistakes_table, write_mistakes
+from cs336_staff.grading.class_misconceptions import count_mistakes, mistakes_table, write_mistakes
+from cs336_staff.grading.exports import grades
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
 KNOWN = {"by-d_k": Mistake("by-d_k", "you divided by d_k", "Why?", "3 Attention")}

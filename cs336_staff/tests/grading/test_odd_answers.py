@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.assignment import find_root
-from cs336_staff.gradebook import Gradebook
+from cs336_kit.engine.assignment import find_root
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.tests.grading.test_grade import run_staff
 
 ROOT = find_root(Path(__file__).parent)

@@ -16,8 +16,8 @@ from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.classifier_file import METADATA, load_classifier, save_classifier, words
 from cs336_kit.lab.labelled_texts import OURS, Split, read_labelled_texts
 from cs336_kit.lab.training import new_classifier
-from cs336_staff.sentences import TEMPLATES, THINGS, sentences
 from cs336_staff.tests.lab.conftest import Lab
+from cs336_staff.tools.sentences import TEMPLATES, THINGS, sentences
 
 ROWS = "text,label\n" + "".join(f"the {word} was {label},{label}\n" for word in "abcde" for label in ("good", "bad"))
 

@@ -9,7 +9,7 @@ import sys
 
 NUMBERS = itertools.count()
 
-if serve := sys.modules.get("cs336_staff.worker.serve"):
+if serve := sys.modules.get("cs336_staff.sandbox.inside.serve"):
     annotated = serve._annotated
     serve._annotated = lambda *arguments: {
         **annotated(*arguments),

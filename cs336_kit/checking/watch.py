@@ -1,0 +1,215 @@
+"""`cs336 check --watch`: the board again after every save."""
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from cs336_kit.checking.board import Score, render, score
+from cs336_kit.checking.check import SuiteError, read_verdicts
+from cs336_kit.checking.hint import render_hints
+from cs336_kit.checking.keys import keys
+from cs336_kit.checking.runner import Forks, Runner, Spares
+from cs336_kit.checking.saves import Saves, events
+from cs336_kit.engine.assignment import Problem, is_students, load_problems
+
+LOOK_EVERY = 1.0  # seconds, for what the file system does not report
+POLL_EVERY = 0.2  # seconds, when it is not asked to report anything
+
+
+@dataclass(frozen=True)
+class Look:
+    """Something may have been saved."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key was pressed."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """The run that wrote these verdicts has ended."""
+
+    verdicts: Path
+    status: int
+
+
+def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, spare: bool) -> None:
+    """Show the board of the chosen problems, at once and after every save, until q or Ctrl-C.
+
+    Args:
+        root: the folder of the assignment.
+        chosen: ids of problems.
+        poll: look for saves instead of asking the file system to report them.
+        spare: run the tests each time in a process of its own that has warmed up, not in a fork.
+
+    Raises:
+        AssignmentError: `assignment.toml` was changed and cannot be used any more.
+    """
+    queue: SimpleQueue[Look | Key | RunEnded] = SimpleQueue()
+
+    def new_runner() -> Runner:
+        return (Spares if spare else Forks)(root, lambda verdicts, status: queue.put(RunEnded(verdicts, status)))
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        board = WatchedBoard(root, chosen, console, folder, new_runner)
+        stack.callback(board.close)
+        if not poll:
+            stack.enter_context(events(root, lambda: queue.put(Look())))
+        if sys.stdin.isatty():
+            stack.enter_context(keys(lambda key: queue.put(Key(key))))
+        board.show()
+        board.run()
+        while True:
+            try:
+                event = queue.get(timeout=POLL_EVERY if poll else LOOK_EVERY)
+            except Empty:
+                event = Look()
+            match event:
+                case Look():
+                    board.look()
+                case RunEnded(verdicts, status):
+                    board.end(verdicts, status)
+                case Key("h"):
+                    board.hint()
+                case Key("n"):
+                    board.next_problem()
+                case Key("a"):
+                    board.all_problems()
+                case Key("q"):
+                    return
+
+
+class WatchedBoard:
+    """What the screen shows, and the run that will change it."""
+
+    def __init__(
+        self, root: Path, chosen: Collection[str], console: Console, folder: Path, new_runner: Callable[[], Runner]
+    ) -> None:
+        self.root = root
+        self.chosen = chosen
+        self.console = console
+        self.folder = folder  # of the verdicts
+        self.new_runner = new_runner
+        self.saves = Saves(root)
+        self.problems = self._load_problems()
+        self.focus = ""  # the problem that is alone in view, if one is
+        self.scores: dict[str, Score] = {}  # the latest of each problem
+        self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
+        self.body: RenderableType = "Importing torch and collecting the public tests"
+        self.when = ""  # the last run ended, and how long it took
+        self.runs = 0
+        self.running = False
+        self.started = 0.0
+        self.runner = new_runner()
+
+    def close(self) -> None:
+        """Kill whatever is running."""
+        self.runner.close()
+
+    def run(self) -> None:
+        """Start a run of the problems in view, in place of the one that may be under way."""
+        self.runs += 1
+        self.running = True
+        self.started = time.monotonic()
+        self.runner.start([test for problem in self._in_view() for test in problem.tests], self._verdicts())
+
+    def look(self) -> None:
+        """Run again if anything was saved; if a run takes long, show how far it is."""
+        if changed := self.saves.look():
+            if not all(map(is_students, changed)):
+                self.runner.close()  # it has collected tests that are no longer there
+                self.runner = self.new_runner()
+                self.problems = self._load_problems()
+            self.run()
+        elif self.running and self._seconds() > LOOK_EVERY:
+            self.when = ""
+            self._read_verdicts(f"has been running for {self._seconds():.0f} s: is there an endless loop in your code?")
+
+    def end(self, verdicts: Path, status: int) -> None:
+        """Show the verdicts, unless they are those of a run that another has replaced."""
+        if self.running and verdicts == self._verdicts():
+            self.running = False
+            self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
+            self._read_verdicts(f"the process ended during this test, with exit status {status}")
+
+    def hint(self) -> None:
+        """Show one more hint."""
+        if problem := self._hinted():
+            self.hints[problem.id] = min(self.hints[problem.id] + 1, len(problem.hints))
+            self.show()
+
+    def next_problem(self) -> None:
+        """Turn to the next problem that does not pass yet, if there is one."""
+        if unsolved := self._unsolved():
+            self.focus = unsolved[0]
+            self.run()
+
+    def all_problems(self) -> None:
+        """Turn to all problems again."""
+        self.focus = ""
+        self.run()
+
+    def show(self) -> None:
+        """Print everything on a cleared screen."""
+        with self.console:  # in one piece, so that nothing flickers
+            self.console.clear()
+            self.console.print(self.body)
+            if (problem := self._hinted()) and self.hints[problem.id]:
+                self.console.print(Text(), render_hints(problem, self.hints[problem.id]), sep="\n")
+            self.console.print(f"\n{self.when}h hint · n next problem · a all · q quit", style="dim", highlight=False)
+
+    def _read_verdicts(self, ending: str) -> None:
+        try:
+            verdicts = read_verdicts(self._verdicts(), ending)
+        except SuiteError as error:
+            self.body = Text(f"The tests could not start\n{error}")
+        else:
+            if verdicts:
+                scores = score(self._in_view(), verdicts)
+                self.scores |= {result.problem.id: result for result in scores}
+                self.body = render(scores)
+            elif self.running:
+                self.body = (
+                    f"Importing torch and your files, {self._seconds():.0f} s so far.\n"
+                    "If it never ends: is there an endless loop at the top of a file?"
+                )
+            else:
+                self.body = "The tests could not start; uv run pytest says why"
+        self.show()
+
+    def _verdicts(self) -> Path:
+        return self.folder / f"run-{self.runs}"
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def _load_problems(self) -> dict[str, Problem]:
+        return {id: problem for id, problem in load_problems(self.root).items() if id in self.chosen}
+
+    def _in_view(self) -> list[Problem]:
+        return [problem for problem in self.problems.values() if self.focus in ("", problem.id)]
+
+    def _unsolved(self) -> list[str]:
+        """The problems that do not pass yet: those after the one in view, those before it, and itself last."""
+        ids = list(self.problems)
+        after = ids.index(self.focus) + 1 if self.focus in ids else 0
+        return [id for id in ids[after:] + ids[:after] if id not in self.scores or self.scores[id].first_failure]
+
+    def _hinted(self) -> Problem | None:
+        """The problem that hints are for: the first in view that does not pass yet."""
+        unsolved = self._unsolved()
+        return next((problem for problem in self._in_view() if problem.id in unsolved), None)

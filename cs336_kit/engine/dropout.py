@@ -1,0 +1,55 @@
+"""Dropout on the weights of attention, held against what it must do: which weights it drops, nobody can say."""
+
+import math
+
+from torch import Tensor
+
+from cs336_kit.engine.compare import WrongAnswer
+
+# How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
+DEVIATIONS = 5
+
+
+def check_dropout(output: Tensor, weights: Tensor, right: Tensor, V: Tensor, p: float, tolerance: float) -> None:
+    """Fail, with what is wrong, unless some weights are dropped as they should be and `output` is made with the others.
+
+    Args:
+        output: what attention gave in training.
+        weights: those that it says the output was made with.
+        right: the weights without dropout, in float64.
+        V: the values.
+        p: the probability with which a weight is dropped.
+        tolerance: the largest error of a weight without dropout.
+
+    Raises:
+        WrongAnswer: with the first of these that applies: nothing is dropped; the weights that are kept are not
+            multiplied by 1 / (1 - p); another share than p is dropped; the output is made with other weights.
+    """
+    # Of a weight that is nearly 0, rounding hides what became of it.
+    ratio = (weights / right)[right > 0.1 / right.shape[-1]]
+    kept = ratio[ratio != 0]
+    dropped = 1 - len(kept) / len(ratio)
+    error = float((output - weights @ V).abs().max())
+    is_sum = error <= tolerance * V.shape[-2] * float(V.abs().max()) / (1 - p)
+
+    if not dropped and not _near(ratio, 1.0):
+        raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", "other weights")
+    if not dropped and is_sum:
+        raise WrongAnswer(f"in training with a dropout of {p:g} no weight is dropped", "nothing dropped")
+    if not dropped and (output == 0).any():
+        raise WrongAnswer("no weight is dropped, but numbers of the output are", "output dropped")
+    if dropped and not _near(kept, 1 / (1 - p)):
+        mean = float(kept.mean())
+        factor = f"{mean:.3g}" if _near(kept, mean) else "various numbers"
+        raise WrongAnswer(
+            f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.3g}",
+            f"kept weights times {factor}",
+        )
+    if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
+        raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", "another share")
+    if not is_sum:
+        raise WrongAnswer("the output is not the sum of the values times the weights that came with it", "not the sum")
+
+
+def _near(x: Tensor, to: float) -> bool:
+    return bool(((x - to).abs() <= 0.01 * to).all())

@@ -1,0 +1,103 @@
+"""Handing in: a zip of what the student wrote, with the public board in its manifest."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from cs336_kit.checking.board import Score
+from cs336_kit.engine.assignment import STUDENT_FILES, Problem
+from cs336_kit.handing_in.archive import ArchiveError, check_names, read_archive, write_archive
+
+FILE_NAME = "submission.zip"
+MANIFEST = "manifest.json"
+
+
+class SubmissionError(Exception):
+    """The files cannot be handed in as they are; the message says why and what to do."""
+
+
+def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
+    """The student's Python files by name, "cs336_basics/nn/rope.py".
+
+    Raises:
+        SubmissionError: a file that the problems name is missing, one cannot be parsed, or one imports a module that
+            would stay behind.
+        ArchiveError: a name that not every system can store.
+    """
+    for problem in problems.values():
+        for name in ("adapters.py", *problem.files):
+            if not (root / name).is_file():
+                raise SubmissionError(f"{name} is missing; put it back, even if nothing is in it")
+    paths = [path for path in _student_paths(root) if path.suffix == ".py"]
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    check_names(list(files))
+    for name, source in files.items():
+        for module in _imports(name, source):
+            beside = (root / module).is_dir() or (root / f"{module}.py").is_file()
+            if beside and module not in ("adapters", "cs336_basics"):
+                raise SubmissionError(f"{name} imports {module}, which stays out; move it into cs336_basics/")
+    return files
+
+
+def left_out(root: Path) -> list[str]:
+    """What lies beside the files that go in, without hidden files; a folder is one entry, "tests/"."""
+    entries = [path for path in root.iterdir() if not path.name.startswith((".", "__")) and path.name != FILE_NAME]
+    beside = [f"{path.name}/" if path.is_dir() else path.name for path in entries if path.name not in STUDENT_FILES]
+    below = [path.relative_to(root).as_posix() for path in _student_paths(root) if path.suffix != ".py"]
+    return sorted(beside) + below
+
+
+def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Score]) -> None:
+    """Write the zip; the same files and verdicts give the same bytes.
+
+    Its manifest holds the versions of the suite and of torch, the sha256 of each file, and for each problem the number
+    of tests that passed and the points.
+
+    Raises:
+        ArchiveError: it cannot be written.
+    """
+    board = {
+        result.problem.id: {"passed": result.passed, "tests": len(result.verdicts), "points": round(result.points, 4)}
+        for result in scores
+    }
+    manifest = {"suite": version("cs336_basics"), "torch": version("torch"), "board": board}
+    write_archive(path, MANIFEST, manifest, files)
+
+
+def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
+    """The files, and what the manifest says of the public tests in one line for each problem.
+
+    Raises:
+        ArchiveError: it is no submission, or not what its manifest says.
+    """
+    manifest, files = read_archive(path, MANIFEST)
+    try:
+        board = [
+            f"{problem}: {result['passed']:d} of {result['tests']:d} tests, {result['points']:.1f} points"
+            for problem, result in manifest["board"].items()
+        ]
+        return files, [f"suite {manifest['suite']}, torch {manifest['torch']}", *board]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ArchiveError(f"the {MANIFEST} of {path} cannot be read; is it the right zip?") from None
+
+
+def _student_paths(root: Path) -> list[Path]:
+    below = (path for path in (root / "cs336_basics").rglob("*") if "__pycache__" not in path.parts)
+    return [root / "adapters.py", *sorted(path for path in below if path.is_file())]
+
+
+def _imports(name: str, source: bytes) -> Iterator[str]:
+    """The first part of the name of each module that is imported."""
+    try:
+        tree = ast.parse(source, name)
+    except SyntaxError as error:
+        place = name if error.lineno is None else f"{name}, line {error.lineno}"
+        raise SubmissionError(f"{place}: {error.msg}") from None
+    except ValueError as error:
+        raise SubmissionError(f"{name} is no Python: {error}") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]

@@ -1,0 +1,111 @@
+"""The autograder that Gradescope runs: a zip with the suite, and what happens in its container.
+
+Written by `cs336 staff gradescope`; run in the container as `python -m cs336_staff.release.gradescope /autograder`.
+"""
+
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
+FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
+LEFT_OUT = ("__pycache__", "cs336_staff/tools/benchmarks", "cs336_staff/docs", "cs336_staff/tests")
+# What the grader needs, and what a submission may import.
+PACKAGES = (
+    *("beartype", "click", "einops", "hypothesis", "jaxtyping", "numpy", "pytest", "pyyaml", "rich", "safetensors"),
+    *("torch", "einx", "psutil", "regex", "tiktoken", "tqdm"),
+)
+
+SETUP = """\
+#!/usr/bin/env bash
+# Run once, when the container is built.
+set -euo pipefail
+cd "$(dirname "$0")"
+apt-get update
+apt-get install --yes --no-install-recommends bubblewrap ca-certificates libseccomp2 python3-pip
+pip3 install uv || pip3 install --break-system-packages uv
+# Submissions run as another user, who must be able to read the interpreter and the packages, and nothing else here.
+export UV_PYTHON_INSTALL_DIR="$PWD/.python"
+uv venv --managed-python --python 3.12 .venv
+# Compiled now: every submission gets a fresh container, which would compile all that it imports.
+uv pip install --python .venv/bin/python --torch-backend cpu --compile-bytecode --requirement requirements.txt
+find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {} +
+"""
+
+RUN = """\
+#!/usr/bin/env bash
+# Run for every submission, as root; source/, submission/ and results/ lie beside it.
+set -euo pipefail
+root="$(cd "$(dirname "$0")" && pwd)"
+cd "$root/source"
+# The submission runs as another user, who may pass through these folders on the way to the interpreter.
+find "$root" -mindepth 1 -maxdepth 1 ! -name source -exec chmod -R go-rwx {} +
+chmod 711 "$root" "$root/source"
+exec .venv/bin/python -m cs336_staff.release.gradescope "$root"
+"""
+
+README = """\
+# The attention assignment on Gradescope
+
+Upload this archive as the autograder of a programming assignment worth {points:g} points.
+
+- Base image: Ubuntu 22.04 or later. Container: at least 3 GB of memory. torch is installed for the CPU only.
+- Where the container has no user namespaces the sandbox is the `process` layer: the submission runs as `nobody` behind
+  seccomp, and can neither read the suite nor write anywhere.
+- Students see public tests at once and hidden tests when grades are published.
+- When the grader itself fails it writes no results, and Gradescope says that the autograder failed: run it again.
+"""
+
+
+def write_autograder(root: Path, path: Path) -> None:
+    """Write the archive for the assignment in `root`; the packages have the versions that are installed here."""
+    from cs336_kit.engine.assignment import load_problems
+
+    points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in (("setup.sh", SETUP), ("run_autograder", RUN)):
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o755 << 16
+            archive.writestr(info, text)
+        archive.writestr("README.md", README.format(points=points))
+        pinned = [f"{name}=={version(name).partition('+')[0]}" for name in PACKAGES]
+        archive.writestr("requirements.txt", "\n".join(pinned) + "\n")
+        for file in _shipped(root):
+            archive.write(file, file.relative_to(root))
+
+
+def _shipped(root: Path) -> Iterator[Path]:
+    yield from (root / file for file in FILES)
+    for folder in FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            below = file.relative_to(root).as_posix()
+            if file.is_file() and not any(part in f"{below}/" for part in LEFT_OUT):
+                yield file
+
+
+def main(autograder: Path) -> int:
+    """Grade `autograder/submission` and write `autograder/results/results.json`, or nothing if the grader fails."""
+    from cs336_staff.grading.batch import grade
+    from cs336_staff.grading.suite import Suite, with_suite
+    from cs336_staff.sandbox import confinement as sandbox
+
+    reasons: list[str] = []
+
+    def use(suite: Suite) -> None:
+        with tempfile.TemporaryDirectory() as folder, sandbox.start() as box:
+            done = grade(suite, box, [autograder / "submission"], Path(folder))
+            reasons.extend(fault.reason for fault in done.faults)
+            if not reasons:
+                shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
+
+    with_suite(autograder / "source", use)
+    print("\n".join(reasons), file=sys.stderr)
+    return len(reasons)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,210 @@
+"""Making what students receive: the tree without solutions and without anything of the staff's.
+
+Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a function the region becomes
+`raise NotImplementedError`; around whole functions it is left out. Lines that end in `staff-only`, and all between
+`staff-only: begin` and `staff-only: end`, are left out of files of any kind.
+"""
+
+import ast
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cs336_kit.engine.assignment import is_students
+from cs336_kit.handing_in.archive import write_archive
+from cs336_kit.handing_in.update import Update, write_update
+
+SHIPPED = {
+    ".gitignore",
+    "LICENSE",
+    "README.md",
+    "adapters.py",
+    "assignment.toml",
+    "cs336_basics",
+    "cs336_kit",
+    "docs",
+    "fixtures",
+    "pyproject.toml",
+    "tests",
+}
+WITHHELD = {".ci", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "cs336_staff"}
+
+BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
+LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
+
+TELLING_LENGTH = 25
+
+MANIFEST = "handout.json"
+
+
+class HandoutError(Exception):
+    """The tree cannot be handed out; the message says which file is in the way and why."""
+
+
+@dataclass(frozen=True)
+class Handout:
+    """What students receive.
+
+    Args:
+        version: that of `pyproject.toml`.
+        files: content by name.
+    """
+
+    version: str
+    files: Mapping[str, bytes]
+
+
+def make_handout(root: Path, version: str) -> Handout:
+    """Cut what students receive out of the solved tree.
+
+    Raises:
+        HandoutError: a file of an unknown place or not known to git, markers that do not pair, or a line of a solution
+            or of the staff's that would survive.
+    """
+    files: dict[str, bytes] = {}
+    secrets: set[str] = set()
+    for name in _tracked(root):
+        content = _without_staff_lines(name, (root / name).read_bytes())
+        if is_students(Path(name)) and name.endswith(".py"):
+            stub, solution = cut_solution(name, content.decode())
+            content = _formatted(stub).encode()
+            secrets |= {line.strip() for line in solution if _tells(line.strip())}
+        files[name] = content
+    for name, content in files.items():
+        _refuse_leftovers(name, content, secrets)
+    return Handout(version, files)
+
+
+def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) -> None:
+    """Write the git repository of one commit, its zip, and the update archive for those who have an earlier release.
+
+    Args:
+        out: a folder that is empty or does not exist.
+        previous: the files of that earlier release; what is gone since is taken away by the update.
+
+    Raises:
+        HandoutError: `out` is in use, or uv cannot resolve the dependencies.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise HandoutError(f"{out} is not an empty folder; name another")
+    tree = out / "tree"
+    for name, content in handout.files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(content)
+    _run(tree, "uv", "lock", "--quiet")
+    files = {**handout.files, "uv.lock": (tree / "uv.lock").read_bytes()}
+
+    _run(tree, "git", "init", "--quiet", "--initial-branch=main")
+    _run(tree, "git", "add", "--all", "--force")
+    _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {handout.version}")
+
+    write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files)
+    ours = {name: content for name, content in files.items() if not is_students(Path(name))}
+    removed = tuple(sorted(name for name in previous if name not in files and not is_students(Path(name))))
+    write_update(out / f"update-{handout.version}.zip", Update(handout.version, ours, removed))
+
+
+def cut_solution(name: str, source: str) -> tuple[str, list[str]]:
+    """The source with its solutions cut out, and the lines that went.
+
+    Raises:
+        HandoutError: the markers do not pair.
+    """
+    functions = [
+        range(node.lineno, (node.end_lineno or 0) + 1)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    kept: list[str] = []
+    gone: list[str] = []
+    begun = 0
+    for number, line in enumerate(source.splitlines(keepends=True), start=1):
+        match line.strip():
+            case marker if marker not in (BEGIN, END):
+                (gone if begun else kept).append(line)
+            case marker if (marker == BEGIN) == bool(begun):
+                raise HandoutError(f"{name}:{number}: {marker} without its partner")
+            case marker if marker == BEGIN:
+                begun = number
+                if any(number in function for function in functions):
+                    kept.append(line.replace(BEGIN, "raise NotImplementedError"))
+            case _:
+                begun = 0
+    if begun:
+        raise HandoutError(f"{name}:{begun}: {BEGIN} without its partner")
+    return "".join(kept), gone
+
+
+def _tracked(root: Path) -> Iterator[str]:
+    """The names of the files that ship, once every file of the tree is accounted for."""
+    listing = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+    known = set(_run(root, "git", "ls-files", "-z").split("\0"))
+    for name in sorted(filter(None, _run(root, *listing).split("\0"))):
+        top = name.partition("/")[0]
+        if top in WITHHELD:
+            continue
+        if top not in SHIPPED:
+            raise HandoutError(f"{name}: neither shipped nor withheld; say which in cs336_staff/release/handout.py")
+        if name not in known:
+            raise HandoutError(f"{name}: git does not know it; add it or remove it")
+        if (root / name).is_symlink() or not (root / name).is_file():
+            raise HandoutError(f"{name}: not a plain file")
+        yield name
+
+
+def _without_staff_lines(name: str, content: bytes) -> bytes:
+    kept = []
+    inside = False
+    for line in content.splitlines(keepends=True):
+        bare = line.strip().removesuffix(b"-->").strip()
+        if bare.endswith((b"staff-only: begin", b"staff-only: end")):
+            if inside == bare.endswith(b"begin"):
+                raise HandoutError(f"{name}: staff-only markers that do not pair")
+            inside = not inside
+        elif not inside and b"# staff-only" not in line:
+            kept.append(line)
+    if inside:
+        raise HandoutError(f"{name}: staff-only markers that do not pair")
+    return b"".join(kept)
+
+
+def _tells(line: str) -> bool:
+    """Whether a line gives a solution away wherever it stands; imports are given, and `return x` is anyone's."""
+    return len(line) >= TELLING_LENGTH and not line.startswith(("import ", "from "))
+
+
+def _refuse_leftovers(name: str, content: bytes, secrets: set[str]) -> None:
+    for leftover in LEFTOVERS:
+        if leftover in content:
+            raise HandoutError(f"{name}: {leftover.decode()!r} would reach students")
+    for line in secrets:
+        if line.encode() in content:
+            raise HandoutError(f"{name}: a line of the solution would reach students: {line}")
+
+
+def _formatted(source: str) -> str:
+    """Without the blank lines that a cut leaves behind."""
+    return _run(Path.cwd(), "ruff", "format", "--quiet", "--line-length=120", "-", stdin=source)
+
+
+def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
+    """What a command prints. Commits have the same bytes whoever makes them and whenever."""
+    who = {f"GIT_{role}_{key}": "staff" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    when = {f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
+    quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=os.environ | who | when | quiet,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    except FileNotFoundError:
+        raise HandoutError(f"{command[0]} is not installed") from None
+    except subprocess.CalledProcessError as error:
+        raise HandoutError(f"{' '.join(command)} failed:\n{error.stderr.strip()}") from None

@@ -1,0 +1,112 @@
+"""Trying a handout before it ships: as a student would, in an environment of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+
+from cs336_kit.engine.assignment import STUDENT_FILES, load_problems
+
+UNWRITTEN = "def run_softmax(in_features, dim):\n    raise NotImplementedError\n"
+
+
+class TryoutError(Exception):
+    """A handout does not work; the message says what was tried and what came."""
+
+
+def try_out(root: Path, out: Path) -> Iterator[str]:
+    """Go through a student's term with a clone of the handout, and say after each step what was tried.
+
+    Args:
+        root: the solved tree.
+        out: what `write_handout` wrote.
+
+    Raises:
+        TryoutError: a step fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "assignment"
+        _run(Path(folder), 0, "git", "clone", "--quiet", str(out.resolve() / "tree"), str(clone))
+        _run(clone, 0, "uv", "sync", "--quiet", "--locked")
+        yield "a clone of the handout installs from its own lock file"
+
+        verdicts = _verdicts(clone)
+        if odd := [v for v in verdicts if v["passed"] or not v["message"].startswith("not implemented yet")]:
+            raise TryoutError(f"{odd[0]['ran']} should be not implemented yet, it is: {odd[0]}")
+        yield f"as handed out, each of {len(verdicts)} public tests is not implemented yet"
+
+        for name in STUDENT_FILES:
+            target = clone / name
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+            copy = shutil.copytree if (root / name).is_dir() else shutil.copy
+            copy(root / name, target)
+        verdicts = _verdicts(clone)
+        if wrong := [v for v in verdicts if not v["passed"]]:
+            raise TryoutError(f"{wrong[0]['ran']} should pass with the solution, it says: {wrong[0]['message']}")
+        yield f"with the solution laid over it, all {len(verdicts)} pass"
+
+        problem = next(iter(load_problems(root)))
+        _run(clone, 0, "uv", "run", "cs336", "check")
+        _run(clone, 0, "uv", "run", "cs336", "hint", problem)
+        _run(clone, 0, "uv", "run", "cs336", "submit")
+        _run(clone, 0, "uv", "run", "cs336", "submit", "--check", "submission.zip")
+        yield "check, hint and submit work there, and its submission.zip reads back"
+
+        _watch(clone, problem)
+        yield "check --watch shows the board, and another one after a save"
+
+        results = Path(folder) / "results"
+        _run(root, 0, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
+        report = json.loads((results / "submission" / "results.json").read_text())
+        if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
+            raise TryoutError(f"submission.zip should get all points, it fails {', '.join(lost)}")
+        yield f"graded, submission.zip gets {report['score']:g} of {report['max_score']:g} points"
+
+
+def _verdicts(tree: Path) -> list[dict[str, Any]]:
+    """Run the public suite in `tree`; the verdict of every planned test."""
+    file = tree / ".venv" / "verdicts"
+    file.unlink(missing_ok=True)
+    _run(tree, None, "uv", "run", "pytest", "--quiet", f"--verdicts={file}")
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    ran = {line["ran"]: line for line in lines if "ran" in line}
+    planned = [line["planned"] for line in lines if "planned" in line]
+    if not planned or set(planned) != set(ran):
+        raise TryoutError(f"{len(planned)} public tests were planned and {len(ran)} ran")
+    return list(ran.values())
+
+
+def _watch(tree: Path, problem: str) -> None:
+    """Unwrite a problem while the board is watched on a terminal, and put it back."""
+    adapters = tree / "adapters.py"
+    written = adapters.read_text()
+    command = ["run", "cs336", "check", "--watch", problem]
+    terminal = pexpect.spawn(
+        "uv", command, cwd=tree, env=os.environ | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
+    )
+    try:
+        for text, state in ((written, "passed"), (f"{written}\n\n{UNWRITTEN}", "not implemented"), (written, "passed")):
+            adapters.write_text(text)
+            terminal.expect(rf"{problem} +{state}.*q quit")
+        terminal.send("q")
+        terminal.expect(pexpect.EOF)
+    except pexpect.ExceptionPexpect:
+        raise TryoutError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
+    finally:
+        terminal.close(force=True)
+    if terminal.exitstatus != 0:
+        raise TryoutError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
+
+
+def _run(folder: Path, expected: int | None, *command: str) -> None:
+    """Run a command that should end with the status `expected`, or with any if that is None."""
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if expected is not None and process.returncode != expected:
+        output = (process.stdout + process.stderr).strip()
+        raise TryoutError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

@@ -1,0 +1,335 @@
+"""Start the process that submissions are forked from, in the strongest sandbox that works here. Linux only.
+
+`bubblewrap`: namespaces of its own. It sees the interpreter, the packages, the system's libraries and nothing else;
+nothing is writable, there is no network. Inside, each worker is locked in (`cs336_staff/sandbox/inside/lock_in.py`).
+`process`: no namespaces, for containers that forbid them. Workers are locked in, and besides run as `nobody` (which
+needs root) or under Landlock, or both.
+`none`: nothing but limits on time and memory.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from cs336_staff.sandbox.inside import frames
+from cs336_staff.sandbox.inside.lock_in import hide_memory
+
+Layer = Literal["bubblewrap", "process", "none"]
+
+STAFF = Path(__file__).resolve().parents[1]
+NOBODY = 65534
+START_SECONDS = 120
+FORK_SECONDS = 30
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "HOME": "/nonexistent",
+    "USER": "student",  # else torch looks for one in /etc/passwd
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TORCH_COMPILE_DISABLE": "1",  # it runs compilers; without it the decorated function is called as it is
+    "TORCHINDUCTOR_CACHE_DIR": "/",  # torch insists on a folder, and writes nothing into it
+    # Large tensors get pages of their own, given back at once. Else small ones that are kept lie between them, and a
+    # program that needs 24 MiB at a time maps 150.
+    "MALLOC_MMAP_THRESHOLD_": str(2 << 20),
+    "JAXTYPING_DISABLE": "1",  # a student's own wrong annotation costs no points
+}
+MAIN = (
+    "import sys, json; control, settings = int(sys.argv[1]), json.loads(sys.argv[2]); "
+    "sys.path.insert(0, settings['worker']); sys.path.extend(settings['packages']); "
+    "from cs336_staff.sandbox.inside.zygote import main; main(control, settings)"
+)
+
+
+class SandboxError(RuntimeError):
+    """The sandbox does not work here, or has stopped working: never the submission's fault."""
+
+
+@dataclass(frozen=True)
+class Achieved:
+    """What stands between a submission and this machine, as it is written into reports.
+
+    `parts` are those of "namespaces", "uid", "landlock" and "seccomp" that hold. `notes` say why a stronger layer
+    was not taken.
+    """
+
+    layer: Layer
+    parts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A worker that is locked in and has not seen its submission yet. All descriptors are non-blocking."""
+
+    channel: socket.socket
+    stdout: int
+    stderr: int
+    pidfd: int
+    pid: int
+
+    def kill(self) -> None:
+        """Kill it, and return when nothing of it is left."""
+        with suppress(ProcessLookupError):  # it has ended by itself
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        select.select([self.pidfd], [], [], FORK_SECONDS)
+        self.channel.close()
+        for descriptor in (self.stdout, self.stderr, self.pidfd):
+            os.close(descriptor)
+
+
+class Sandbox:
+    """A running zygote. Any number of processes that were forked from this one may use it at the same time."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, uid: bool) -> None:
+        self._process, self._control = process, control
+        probe, layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
+        probe.kill()
+        outside = ["namespaces"] * (layer == "bubblewrap") + ["uid"] * uid
+        self._layers = layers
+        self.achieved = Achieved(layer, (*outside, *layers))
+
+    def fork(self, cpu_seconds: int, data_bytes: int) -> Process:
+        """A fresh worker.
+
+        Args:
+            cpu_seconds: processor time after which the kernel kills it.
+            data_bytes: private memory that it may map.
+
+        Raises:
+            SandboxError: the zygote is gone, or the worker is less confined than the first one was.
+        """
+        process, layers = self._fork(cpu_seconds, data_bytes)
+        if layers != self._layers:
+            process.kill()
+            raise SandboxError(f"expected a worker confined by {self._layers}, got {layers}; start the sandbox again")
+        return process
+
+    def check(self) -> None:
+        """Raise SandboxError unless the sandbox still gives workers."""
+        self.fork(cpu_seconds=10, data_bytes=1 << 30).kill()
+
+    def restart(self) -> None:
+        """Start another zygote in the place of one that has ended.
+
+        Raises:
+            SandboxError: it does not start, or confines its workers less than the first one did.
+        """
+        self._process.kill()
+        self.close()
+        fresh = _spawn(self.achieved.layer, NOBODY if "uid" in self.achieved.parts else None)
+        self._process, self._control = fresh._process, fresh._control
+        if fresh._layers != self._layers:
+            raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
+
+    def close(self) -> None:
+        """End the zygote and all its workers."""
+        with suppress(OSError):  # it is closed already
+            self._control.shutdown(socket.SHUT_RDWR)
+        self._control.close()
+        self._process.wait()
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _fork(self, cpu_seconds: int, data_bytes: int) -> tuple[Process, list[str]]:
+        channel, their_channel = socket.socketpair()
+        stdout, their_stdout = os.pipe()
+        stderr, their_stderr = os.pipe()
+        os.set_blocking(stdout, False)
+        os.set_blocking(stderr, False)
+        limits = json.dumps({"cpu_seconds": cpu_seconds, "data_bytes": data_bytes}).encode()
+        theirs = [their_channel.fileno(), their_stdout, their_stderr]
+        try:
+            try:
+                socket.send_fds(self._control, [limits], theirs)
+            finally:
+                their_channel.close()
+                os.close(their_stdout)
+                os.close(their_stderr)
+            channel.settimeout(FORK_SECONDS)
+            pidfd = socket.recv_fds(channel, 1, 1)[1][0]
+            header_bytes, _ = frames.PREFIX.unpack(_read(channel, frames.PREFIX.size))
+            layers = frames.parse_header(_read(channel, header_bytes))["layers"]
+        except (OSError, IndexError) as error:
+            with suppress(BlockingIOError):
+                said = os.read(stderr, 1 << 16).decode(errors="replace").strip().rpartition("\n")[2]
+                error = said or error
+            channel.close()
+            os.close(stdout)
+            os.close(stderr)
+            raise SandboxError(f"the sandbox gives no worker ({error}); start it again") from None
+        channel.setblocking(False)
+        with open(f"/proc/self/fdinfo/{pidfd}") as info:
+            pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
+        return Process(channel, stdout, stderr, pidfd, pid), layers
+
+
+def start(layer: Layer | Literal["auto"] = "auto") -> Sandbox:
+    """Start `layer`, or the strongest one that works. Takes a few seconds: it imports torch.
+
+    Except for `none`, the calling process becomes non-dumpable, so that no worker can look into it.
+
+    Raises:
+        SandboxError: `layer` does not work here; `auto` never goes below `process`. The message says what to install.
+    """
+    if layer == "none":
+        return _spawn("none")
+    hide_memory()
+    if layer == "bubblewrap":
+        return _bubblewrap()
+    if layer == "process":
+        return _process()
+    try:
+        return _bubblewrap()
+    except SandboxError as bubblewrap:
+        try:
+            sandbox = _process()
+        except SandboxError as process:
+            raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
+        sandbox.achieved = Achieved("process", sandbox.achieved.parts, (f"no bubblewrap: {bubblewrap}",))
+        return sandbox
+
+
+def _bubblewrap() -> Sandbox:
+    if shutil.which("bwrap") is None:
+        raise SandboxError("bwrap is not installed; install the package bubblewrap (apt-get install bubblewrap)")
+    sandbox = _spawn("bubblewrap")
+    if "seccomp" not in sandbox.achieved.parts:
+        sandbox.close()
+        raise SandboxError("expected a seccomp filter inside bubblewrap")
+    return sandbox
+
+
+def _process() -> Sandbox:
+    notes = ()
+    if os.geteuid() == 0:
+        try:
+            sandbox = _spawn("process", user=NOBODY)
+        except SandboxError as error:
+            notes = (f"not run as nobody, who cannot read {sys.base_prefix} or the packages: {error}",)
+            sandbox = _spawn("process")
+    else:
+        sandbox = _spawn("process")
+    parts = sandbox.achieved.parts
+    if "landlock" not in parts and ("uid" not in parts or _others_may_read(STAFF)):
+        sandbox.close()
+        reason = f"others may read {STAFF}; chmod 700 a folder above it" if "uid" in parts else "; ".join(notes)
+        needed = "Linux 5.13 with Landlock, or root with an interpreter that nobody may read"
+        raise SandboxError(f"expected {needed}; {reason or 'this kernel has no Landlock and this is not root'}")
+    sandbox.achieved = Achieved("process", parts, notes)
+    return sandbox
+
+
+def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
+    packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    visible = ["/usr", sys.base_prefix, *packages]
+    for path in visible if layer != "none" else []:
+        if STAFF.is_relative_to(path):
+            raise SandboxError(f"expected {STAFF} outside {path}, which submissions can read; use an editable install")
+    with tempfile.TemporaryDirectory(prefix="cs336-worker-") as folder, tempfile.TemporaryFile() as stderr:
+        _copy_worker(Path(folder))
+        settings = {
+            "worker": folder,
+            "packages": packages,
+            "confined": layer != "none",
+            "readable": ["/"]
+            if layer == "bubblewrap"
+            else [*filter(os.path.exists, (*visible, *_libraries(), *DEVICES))],
+        }
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        interpreter = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", MAIN]
+        command = [*interpreter, str(theirs.fileno()), json.dumps(settings)]
+        if layer == "bubblewrap":
+            command = [*_bubblewrap_command([*visible, folder]), *command]
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=ENVIRONMENT,
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
+        except OSError as error:
+            raise SandboxError(str(error)) from None
+        theirs.close()
+        ours.settimeout(START_SECONDS)
+        try:
+            about = ours.recv(4096)
+        except TimeoutError:
+            about = b""
+        if not about:
+            process.kill()
+            process.wait()
+            stderr.seek(0)
+            last = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+            raise SandboxError(last or f"the zygote did not start within {START_SECONDS} s")
+    ours.settimeout(None)
+    here = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+    if json.loads(about) != here:
+        ours.close()
+        raise SandboxError(f"expected the same torch and the same vector instructions inside, {here}; got {about!r}")
+    return Sandbox(process, ours, layer, uid=user is not None)
+
+
+def _copy_worker(folder: Path) -> None:
+    """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
+    package = folder / "cs336_staff" / "sandbox" / "inside"
+    package.mkdir(parents=True)
+    for source in (STAFF / "sandbox" / "inside").glob("*.py"):
+        shutil.copyfile(source, package / source.name)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755)
+
+
+def _libraries() -> list[str]:
+    return [path for path in ("/lib", "/lib32", "/lib64", "/sbin", "/etc/ld.so.cache") if os.path.exists(path)]
+
+
+def _bubblewrap_command(visible: list[str]) -> list[str]:
+    command = ["bwrap", "--unshare-all", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
+    for path in [*visible, *_libraries()]:
+        if os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+        else:
+            command += ["--ro-bind", path, path]
+    # /dev and /dev/shm are file systems of their own, and would be a channel between submissions.
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    return [*command, "--remount-ro", "/dev/pts", "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
+
+
+def _others_may_read(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents)) and bool(path.stat().st_mode & 0o004)
+
+
+def _read(channel: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = channel.recv(size - len(data))
+        if not chunk:
+            raise ConnectionError("the worker ended while it was locked in")
+        data += chunk
+    return data

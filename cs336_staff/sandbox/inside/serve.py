@@ -1,0 +1,175 @@
+"""Serve one submission: import it, then answer calls of its adapters until the trusted side closes the channel.
+
+Whatever the submission does in here, to this code or to the channel, can only change its own answers: no expected
+value is ever on this side.
+"""
+
+import importlib
+import math
+import os
+from traceback import walk_tb
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_staff.sandbox.inside import frames, importing
+from cs336_staff.sandbox.inside.forbidden import Watch
+
+MAX_TEXT = 4_000
+MAX_LINES = 30
+
+
+def serve(channel: int) -> None:
+    """Answer the frames that arrive on the file descriptor `channel`; the first one brings the submission."""
+    watch = Watch()
+    adapters: Any = None
+    while True:
+        try:
+            header, body = _receive(channel)
+        except EOFError:
+            return
+        tensors: list[Tensor] = []
+        try:
+            reply: dict[str, Any] = {}
+            if "files" in header:
+                importing.install(_files(header["files"], body))
+                adapters = importlib.import_module(header["adapters"])
+            else:
+                reply = _call(adapters, header, body, tensors, watch)
+            frame = frames.pack(_annotated(reply, header, watch), tensors)
+        except BaseException as error:  # whatever a submission raises is an answer
+            frame = frames.pack(_annotated({"error": _described(error)}, header, watch))
+        send(channel, frame)
+
+
+def send(channel: int, frame: bytes) -> None:
+    rest = memoryview(frame)
+    while rest:
+        rest = rest[os.write(channel, rest) :]
+
+
+def _receive(channel: int) -> tuple[dict[str, Any], bytearray]:
+    header_bytes, body_bytes = frames.PREFIX.unpack(_read(channel, frames.PREFIX.size))
+    return frames.parse_header(_read(channel, header_bytes)), _read(channel, body_bytes)
+
+
+def _read(channel: int, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        chunk = os.read(channel, min(size - len(data), 1 << 20))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
+
+
+def _files(sizes: dict[str, int], body: bytearray) -> dict[str, bytes]:
+    files, start = {}, 0
+    for path, size in sizes.items():
+        files[path] = bytes(body[start : start + size])
+        start += size
+    return files
+
+
+def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tensor], watch: Watch) -> dict[str, Any]:
+    """Call an adapter, put the tensors of the reply into `out` and return the rest of it.
+
+    With cotangents in the header the reply has the gradients of the arguments that require one; without, it has what
+    the adapter returned and the arguments that are no longer what they were.
+    """
+    sent = frames.unpack(header["tensors"], body)
+    given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
+    arguments = [frames.decode(argument, given) for argument in header["arguments"]]
+    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(header["call"]):
+        value = _adapter(adapters, header["call"])(*arguments)
+        outputs: list[Tensor] = []
+        encoded = frames.encode(value, outputs)
+        if "cotangents" in header:
+            cotangents = [frames.decode(cotangent, sent) for cotangent in header["cotangents"]]
+            gradients = _gradients(outputs, cotangents, [tensor for tensor in given if tensor.requires_grad])
+            return {"gradients": _append(out, gradients)}
+    out.extend(outputs)
+    return {
+        "value": encoded,
+        "outputs": len(outputs),
+        "changed": _append(out, _changed(given, header["tensors"], body)),
+    }
+
+
+def _adapter(adapters: Any, name: str) -> Any:
+    if not hasattr(adapters, name):
+        raise NotImplementedError(f"{adapters.__name__.replace('.', '/')}.py has no function {name}")
+    return getattr(adapters, name)
+
+
+def _laid_out(tensor: Tensor, description: dict[str, Any]) -> Tensor:
+    """`tensor`, which is contiguous, with the strides and requires_grad of its description."""
+    strides = description["strides"]
+    if strides != list(tensor.stride()):
+        # A dimension of stride 0 holds one element, seen many times.
+        once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
+        tensor = torch.empty_strided(once.shape, strides, dtype=tensor.dtype).copy_(once).expand(tensor.shape)
+    return tensor.requires_grad_(description["requires_grad"])
+
+
+def _gradients(outputs: list[Tensor], cotangents: list[Tensor | None], given: list[Tensor]) -> list[Tensor | None]:
+    """The transposed Jacobian of `outputs` by each tensor in `given`, times the cotangents; None if there is none."""
+    if len(outputs) != len(cotangents):
+        raise ValueError(f"expected {len(cotangents)} tensors, as the same call returned before, got {len(outputs)}")
+    pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad and pair[1] is not None]
+    if not pairs:
+        return [None] * len(given)
+    differentiable, by = zip(*pairs, strict=True)
+    return list(torch.autograd.grad(differentiable, given, by, allow_unused=True))
+
+
+def _changed(given: list[Tensor], descriptions: list[dict[str, Any]], body: bytearray) -> list[Tensor | None]:
+    """For each tensor that was given None, or the tensor itself if it is no longer what `body` says."""
+    changed: list[Tensor | None] = []
+    start = 0
+    for tensor, description in zip(given, descriptions, strict=True):
+        end = start + math.prod(description["shape"]) * frames.DTYPES[description["dtype"]].itemsize
+        same = list(tensor.shape) == description["shape"] and frames.elements(tensor) == body[start:end]
+        changed.append(None if same else tensor)
+        start = end
+    return changed
+
+
+def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, int] | None]:
+    """Add to `tensors` what is not None, and say where each came to lie."""
+    references: list[dict[str, int] | None] = []
+    for tensor in more:
+        references.append(None if tensor is None else {"tensor": len(tensors)})
+        tensors.extend([] if tensor is None else [tensor])
+    return references
+
+
+def _annotated(reply: dict[str, Any], header: dict[str, Any], watch: Watch) -> dict[str, Any]:
+    forbidden = [[name, _below_root(file), line] for name, (file, line) in watch.calls.items()]
+    return reply | {"sequence": header["sequence"], "missing": sorted(importing.missing), "forbidden": forbidden}
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    try:
+        message = str(error)[:MAX_TEXT]
+    except BaseException:
+        message = "(its message cannot be printed)"
+    lines = [
+        [_below_root(frame.f_code.co_filename), line, frame.f_code.co_name]
+        for frame, line in walk_tb(error.__traceback__)
+        if importing.is_submitted(frame.f_code.co_filename)
+    ]
+    if isinstance(error, SyntaxError) and importing.is_submitted(error.filename or ""):
+        lines.append([_below_root(error.filename or ""), error.lineno or 1, "<module>"])
+        message = str(error.msg)
+    return {
+        "type": type(error).__name__[:MAX_TEXT],
+        "message": message,
+        "lines": lines[-MAX_LINES:],
+        "not_implemented": isinstance(error, NotImplementedError),
+    }
+
+
+def _below_root(path: str) -> str:
+    return path.removeprefix(f"{importing.ROOT}/")

@@ -1,0 +1,99 @@
+"""The zygote: a process that has imported what submissions may import, and forks one worker for each submission.
+
+It never reads a byte that student code wrote. Run as `main(control, settings)` by `grading/sandbox.py`.
+"""
+
+import gc
+import importlib
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from cs336_staff.sandbox.inside import frames
+from cs336_staff.sandbox.inside.forbidden import Watch
+from cs336_staff.sandbox.inside.lock_in import Filter, hide_memory, lock_in
+from cs336_staff.sandbox.inside.serve import send, serve
+
+STUDENT_PACKAGES = ("einops", "einx", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
+CHANNEL = 3
+
+
+def main(control: int, settings: dict[str, Any]) -> None:
+    """Fork a worker for each message on the socket `control` until its other end is closed.
+
+    A message is the limits, `{"cpu_seconds": ..., "data_bytes": ...}`, with three file descriptors: the worker's
+    channel, its stdout and its stderr.
+
+    Args:
+        control: a SOCK_SEQPACKET Unix socket.
+        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code).
+    """
+    if settings["confined"]:
+        hide_memory()
+    seccomp = Filter() if settings["confined"] else None
+    _warm_up()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
+    sys.path.remove(settings["worker"])
+    connection = socket.socket(fileno=control)
+    about = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+    connection.send(json.dumps(about).encode())
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
+        if not message:
+            return
+        if os.fork() == 0:
+            _become_worker(json.loads(message), descriptors, settings, seccomp)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _warm_up() -> None:
+    """Import and run once what would otherwise be slow in every worker. One thread: others do not survive a fork."""
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    for package in STUDENT_PACKAGES:
+        with suppress(ImportError):
+            importlib.import_module(package)
+    tempfile.tempdir = "/"  # else torch.compile tries to find one that is writable
+    torch.compile(lambda x: x)
+    x = torch.ones(2, 2, requires_grad=True)
+    with Watch().watching("warm-up"):
+        torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
+    gc.collect()
+    gc.freeze()
+
+
+def _become_worker(
+    limits: dict[str, int], descriptors: list[int], settings: dict[str, Any], seccomp: Filter | None
+) -> None:
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, descriptor in zip((CHANNEL, 1, 2), descriptors, strict=True):
+            os.dup2(descriptor, number)
+        os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout, sys.stderr = (
+            io.TextIOWrapper(os.fdopen(number, "wb", buffering=0), errors="backslashreplace", write_through=True)
+            for number in (1, 2)
+        )
+        with socket.socket(fileno=os.dup(CHANNEL)) as channel:
+            pidfd = os.pidfd_open(os.getpid())
+            socket.send_fds(channel, [b"."], [pidfd])
+            os.close(pidfd)
+        layers = lock_in(settings["readable"], limits["cpu_seconds"], limits["data_bytes"], seccomp)
+        send(CHANNEL, frames.pack({"layers": layers}))
+        serve(CHANNEL)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)

@@ -1,0 +1,140 @@
+"""The stored cases are what the references give, and a case that is not is found."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.case import CaseError, load_case
+from cs336_staff.authoring import references
+from cs336_staff.authoring.cases.draws import attention
+from cs336_staff.authoring.cases.public import PUBLIC
+from cs336_staff.authoring.cases.spec import CaseSpec
+from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
+
+FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+SPECS = [
+    CaseSpec("attention/one", "run_scaled_dot_product_attention", attention(2, mask="random"), gradients=("Q",)),
+    CaseSpec("attention/two", "run_scaled_dot_product_attention", attention(2)),
+]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fixtures")
+    write_fixtures(folder, SPECS)
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """Two cases of one's own, to be damaged."""
+    return shutil.copytree(written, tmp_path / "fixtures")
+
+
+def change(path: Path, tensors: dict[str, torch.Tensor] | None = None, **metadata: object) -> None:
+    """Write a case again with other tensors or other metadata."""
+    with safe_open(path, framework="pt") as file:
+        stored = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        old = json.loads(file.metadata()["case"])
+    save_file(stored | (tensors or {}), path, {"case": json.dumps(old | metadata)})
+
+
+def test_the_stored_cases_are_what_the_references_give() -> None:
+    assert list(check_fixtures(FIXTURES, PUBLIC)) == []
+
+
+def test_writing_twice_gives_the_same_bytes(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    again = tmp_path_factory.mktemp("again")
+    write_fixtures(again, SPECS)
+    for spec in SPECS:
+        assert (folder / f"{spec.name}.safetensors").read_bytes() == (again / f"{spec.name}.safetensors").read_bytes()
+
+
+def test_a_stray_case_is_named_and_removed(folder: Path) -> None:
+    shutil.copy(folder / "attention/one.safetensors", folder / "attention/three.safetensors")
+    assert list(check_fixtures(folder, SPECS)) == ["attention/three: no case of this name is known"]
+    write_fixtures(folder, SPECS)
+    assert list(check_fixtures(folder, SPECS)) == []
+
+
+def test_a_wrong_answer_is_found(folder: Path) -> None:
+    expected = load_case(folder, "attention/one").expected
+    change(folder / "attention/one.safetensors", {"expected/answer": expected["answer"] + 1e-9})
+    assert list(check_fixtures(folder, SPECS)) == ["attention/one: the stored answer is not what the reference gives"]
+
+
+def test_a_wrong_gradient_is_found(folder: Path) -> None:
+    change(folder / "attention/one.safetensors", {"expected/gradient of Q": torch.zeros(2, 5, 11, dtype=torch.float64)})
+    assert "attention/one: the stored gradient of Q is not what the reference gives" in check_fixtures(folder, SPECS)
+
+
+def test_changed_inputs_are_found(folder: Path) -> None:
+    change(folder / "attention/two.safetensors", {"input/V": torch.zeros(2, 7, 13)})
+    assert "attention/two: the inputs are not those that were drawn" in list(check_fixtures(folder, SPECS))
+
+
+def test_a_tolerance_that_refuses_right_answers_is_found(folder: Path) -> None:
+    change(folder / "attention/two.safetensors", tolerance={"answer": 1e-9})
+    assert "attention/two: the tolerance of the answer refuses a right implementation" in check_fixtures(folder, SPECS)
+
+
+def test_another_generator_is_found(folder: Path) -> None:
+    change(folder / "attention/two.safetensors", generator=0)
+    assert list(check_fixtures(folder, SPECS)) == ["attention/two: made by another generator; write it again"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x10\0\0\0\0\0\0\0not json", b"\xff" * 100])
+def test_a_damaged_case_says_what_to_do(folder: Path, damage: bytes) -> None:
+    (folder / "attention/one.safetensors").write_bytes(damage)
+    with pytest.raises(CaseError, match=r"one.safetensors cannot be read \(.*\); take it again from the handout"):
+        load_case(folder, "attention/one")
+    assert len(list(check_fixtures(folder, SPECS))) == 1
+
+
+def test_a_missing_case_says_what_to_do(folder: Path) -> None:
+    with pytest.raises(CaseError, match="cannot be read"):
+        load_case(folder, "attention/four")
+
+
+def test_the_example_worked_by_hand() -> None:
+    """softmax of (1, 0, ½), (0, 1, ½) and (½, ½, 1), to four places."""
+    X = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]], dtype=torch.float64)
+    expected = [
+        [0.8137, 0.4935, 0.5065, 0.1863],
+        [0.4935, 0.8137, 0.1863, 0.5065],
+        [0.7259, 0.7259, 0.2741, 0.2741],
+    ]
+    answer = references.run_scaled_dot_product_attention(X, X, X)
+    torch.testing.assert_close(answer, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=5e-5)
+
+
+def test_the_example_of_two_blocks_worked_by_hand() -> None:
+    """Scores (1, 0) and (2, 1): what is carried after each block, and the answer with and without rescaling."""
+    first, second, values = torch.tensor([1.0, 0.0]), torch.tensor([2.0, 1.0]), torch.tensor([4.0, 2.0, 1.0, 3.0])
+    weights = torch.exp(first - 1)
+    total, weighted = weights.sum(), weights @ values[:2]
+    assert (round(float(total), 4), round(float(weighted), 4)) == (1.3679, 4.7358)
+    shrink, weights = math.exp(1 - 2), torch.exp(second - 2)
+    assert round(float((weighted + weights @ values[2:]) / (total + weights.sum())), 4) == 2.5
+    total, weighted = total * shrink + weights.sum(), weighted * shrink + weights @ values[2:]
+    assert (round(float(total), 4), round(float(weighted), 4)) == (1.8711, 3.8458)
+    case = load_case(FIXTURES, "blockwise/by-hand")
+    assert (case.Q @ case.K.mT).tolist() == [[*first.tolist(), *second.tolist()]]
+    assert case.V.flatten().tolist() == values.tolist()
+    assert round(float(case.expected["answer"]), 4) == round(float(weighted / total), 4) == 2.0554
+
+
+def test_the_reference_is_pytorchs_attention() -> None:
+    case = load_case(FIXTURES, "attention/4d-random-mask")
+    Q, K, V = (x.double() for x in (case.Q, case.K, case.V))
+    torch.testing.assert_close(
+        references.run_scaled_dot_product_attention(Q, K, V, case.mask),
+        torch.nn.functional.scaled_dot_product_attention(Q, K, V, case.mask),
+    )

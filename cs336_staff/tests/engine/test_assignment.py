@@ -1,0 +1,104 @@
+"""assignment.toml, the tests and the adapters agree; and what a broken assignment.toml says."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import adapters
+from cs336_kit.engine.assignment import AssignmentError, find_root, load_problems
+from cs336_staff.authoring import references
+
+ROOT = find_root(Path(__file__).parent)
+
+
+def functions(path: Path) -> list[str]:
+    return [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+
+
+def test_every_public_test_belongs_to_one_problem() -> None:
+    written = sorted(name for path in (ROOT / "tests").glob("*.py") for name in functions(path))
+    listed = sorted(name for problem in load_problems(ROOT).values() for name in problem.tests)
+    assert written == listed
+
+
+def test_no_file_name_selects_tests_by_accident() -> None:
+    """`-k test_scaled_dot_product_attention` matches the names of files and folders too."""
+    names = [name for problem in load_problems(ROOT).values() for name in problem.tests]
+    paths = [
+        path.relative_to(ROOT).as_posix() for folder in ("tests", "cs336_staff") for path in (ROOT / folder).rglob("*")
+    ]
+    assert [(path, name) for path in paths for name in names if name in path] == []
+
+
+def test_the_files_of_every_problem_exist() -> None:
+    assert [
+        file for problem in load_problems(ROOT).values() for file in problem.files if not (ROOT / file).is_file()
+    ] == []
+
+
+def test_points() -> None:
+    assert {problem.id: problem.points for problem in load_problems(ROOT).values()} == {
+        "softmax": 2,
+        "scaled_dot_product_attention": 5,
+        "linear": 1,
+        "rope": 2,
+        "multihead_self_attention": 5,
+        "attention_module": 2,
+        "multihead_attention": 2,
+        "blockwise_attention": 3,
+    }
+    assert [problem.id for problem in load_problems(ROOT).values() if problem.bonus] == [
+        "attention_module",
+        "multihead_attention",
+        "blockwise_attention",
+    ]
+
+
+def test_the_public_suite_imports_nothing_of_the_student_but_the_adapters() -> None:
+    for path in (ROOT / "tests").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert imported <= {"adapters", "pytest", "torch"}, path
+
+
+def test_the_adapters_import_the_students_package_alone() -> None:
+    tree = ast.parse((ROOT / "adapters.py").read_text())
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {module.partition(".")[0] for module in modules} == {"cs336_basics", "jaxtyping", "torch"}
+
+
+def test_every_adapter_has_a_reference_with_its_arguments() -> None:
+    for name, adapter in inspect.getmembers(adapters, inspect.isfunction):
+        if name.startswith("run_"):
+            reference = inspect.signature(getattr(references, name))
+            assert list(inspect.signature(adapter).parameters) == list(reference.parameters), name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[problem]", "is not TOML"),
+        ("", "lacks or misstates 'problem'"),
+        ("[[problem]]\nid = 'softmax'", "lacks or misstates 'title'"),
+        ("[[problem]]\nid = 'a'\ntitle = 'A'\npoints = 'two'\n", "lacks or misstates could not convert"),
+    ],
+)
+def test_a_broken_assignment_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "assignment.toml").write_text(text)
+    with pytest.raises(AssignmentError, match=message):
+        load_problems(tmp_path)
+
+
+def test_the_root_is_found_from_a_folder_below(tmp_path: Path) -> None:
+    (tmp_path / "assignment.toml").touch()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert find_root(tmp_path / "a" / "b") == tmp_path
+
+
+def test_no_root_says_where_to_go(tmp_path: Path) -> None:
+    with pytest.raises(AssignmentError, match=r"no assignment.toml in .* go to the folder of the assignment"):
+        find_root(tmp_path)

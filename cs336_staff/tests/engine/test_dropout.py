@@ -1,0 +1,99 @@
+"""Dropout is judged by what it must do: every right way of it passes, and what is wrong is said in words."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.case import Case, load_case
+from cs336_kit.engine.compare import WrongAnswer
+from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.authoring.right_styles import CORRECT
+
+FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+MODULE = "run_scaled_dot_product_attention_module"
+
+
+@pytest.fixture
+def case() -> Case:
+    """A dropout of 0.25 on 4,588 weights."""
+    return load_case(FIXTURES, "attention_module-dropout/3d-no-mask")
+
+
+@pytest.mark.parametrize("style", CORRECT)
+def test_every_right_way_of_dropping_passes_with_any_seed(case: Case, style: str) -> None:
+    for seed in range(100):
+        case.check(CORRECT[style][MODULE](**case.inputs | {"seed": seed}))
+
+
+def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
+    output, weights = CORRECT["einsum"][MODULE](**case.inputs)
+    case.V.zero_()
+    with pytest.raises(WrongAnswer, match="the output is not the sum of the values"):
+        case.check((torch.zeros_like(output), weights))
+
+
+@pytest.mark.parametrize(
+    ("misconception", "message"),
+    [
+        ("module-no-dropout", "in training with a dropout of 0.25 no weight is dropped"),
+        ("module-dropout-on-output", "no weight is dropped, but numbers of the output are"),
+        ("module-dropout-on-scores", "no weight is dropped, and the weights are not those without dropout"),
+        (
+            "module-dropout-not-rescaled",
+            "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.33",
+        ),
+        (
+            "module-dropout-divides-by-p",
+            "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.33",
+        ),
+        ("module-dropout-renormalised", "the weights that are kept are multiplied by various numbers, expected"),
+        ("module-dropout-keeps-p", "% of the weights are dropped, expected 25%"),
+        (
+            "module-weights-before-dropout",
+            "the output is not the sum of the values times the weights that came with it",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> None:
+    with pytest.raises(WrongAnswer) as caught:
+        case.check(CATALOGUE[misconception].adapters[MODULE](**case.inputs))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda output, weights: (output * weights.isnan().any(), weights), "the output is not the sum"),
+        (lambda output, weights: (output, torch.zeros_like(weights)), "100% of the weights are dropped, expected 25%"),
+        (lambda output, weights: (output, weights * torch.nan), "no weight is dropped, and the weights are not"),
+        (lambda output, weights: (output.double(), weights), "the answer has dtype float64, expected float32"),
+        (
+            lambda output, weights: (output, weights.mT),
+            "the matrix of weights has shape (4, 37, 31), expected (4, 31, 37)",
+        ),
+        (lambda output, weights: (output, None), "the matrix of weights is None, expected a tensor: is a `return`"),
+        (lambda output, weights: output, "the answer is a Tensor, expected a pair: the output and the weights"),
+        (lambda output, weights: None, "the answer is None, expected a pair: the output and the weights"),
+    ],
+)
+def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
+    output, weights = CORRECT["einsum"][MODULE](**case.inputs)
+    with pytest.raises(WrongAnswer) as caught:
+        case.check(change(output, weights))
+    assert message in str(caught.value)
+
+
+def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> None:
+    def dropped(share: float) -> tuple[Tensor, Tensor]:
+        count = round(share * case.expected["matrix of weights"].numel())
+        weights = case.expected["matrix of weights"].float() / 0.75
+        weights.view(-1)[torch.randperm(weights.numel(), generator=torch.Generator().manual_seed(0))[:count]] = 0.0
+        return weights @ case.V, weights
+
+    case.check(dropped(0.24))
+    for share in (0.21, 0.29):
+        with pytest.raises(WrongAnswer, match="of the weights are dropped, expected 25%"):
+            case.check(dropped(share))

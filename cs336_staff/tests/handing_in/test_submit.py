@@ -1,0 +1,137 @@
+"""`cs336 submit` hands in what it says, and nothing when something is wrong."""
+
+import json
+import time
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cs336_kit.cli import cs336
+from cs336_kit.handing_in.archive import write_archive
+from cs336_staff.tests.student import Student
+from cs336_staff.tests.terminal import Terminal
+
+ROPE = "cs336_basics/nn/rope.py"
+
+
+def refusal(student: Student) -> str:
+    """What the command says when it writes nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(student.folder)
+        result = CliRunner().invoke(cs336, ["submit"])
+    assert result.exit_code == 1
+    assert not (student.folder / "submission.zip").exists()
+    return result.output
+
+
+@pytest.mark.slow
+def test_a_submission(student: Student) -> None:
+    student.replace("cs336_basics/nn/linear.py", "return einsum(", "return 2 * einsum(")
+    (student.folder / "cs336_basics" / "notes.txt").write_text("to do")
+    (student.folder / "cs336_basics" / "mine.py").write_text("# my own file\n")
+    process = student.run("cs336_kit", "submit")
+    assert process.returncode == 0, process.stderr
+    goes_in, stays_out = process.stdout.split("Stays out\n")
+    assert "  cs336_basics/mine.py\n" in goes_in
+    assert stays_out.startswith("  assignment.toml\n")
+    assert "  fixtures/\n" in stays_out
+    assert "  cs336_basics/notes.txt\n" in stays_out
+    assert "0/4" in stays_out
+    assert stays_out.endswith(f"{student.folder / 'submission.zip'} is written: hand it in\n")
+
+    with zipfile.ZipFile(student.folder / "submission.zip") as zipped:
+        manifest = json.loads(zipped.read("manifest.json"))
+        assert sorted([*manifest["files"], "manifest.json"]) == zipped.namelist()
+        for name, digest in manifest["files"].items():
+            content = (student.folder / name).read_bytes()
+            assert zipped.read(name) == content
+            assert digest == sha256(content).hexdigest()
+    assert manifest["board"]["linear"] == {"passed": 0, "tests": 4, "points": 0.0}
+    assert manifest["board"]["rope"]["points"] == 2.0
+    assert manifest.keys() == {"suite", "torch", "board", "files"}
+
+    before = (student.folder / "submission.zip").read_bytes()
+    time.sleep(2)  # a zip's times count in twos
+    assert student.run("cs336_kit", "submit").returncode == 0
+    assert (student.folder / "submission.zip").read_bytes() == before
+
+    process = student.run("cs336_kit", "submit", "--check", "submission.zip")
+    assert process.returncode == 0
+    assert process.stdout.startswith("submission.zip holds\n  adapters.py\n")
+    assert "  linear: 0 of 4 tests, 0.0 points\n" in process.stdout
+
+
+def test_a_file_that_is_missing(student: Student) -> None:
+    (student.folder / ROPE).unlink()
+    assert refusal(student) == (
+        f"Error: nothing was written: {ROPE} is missing; put it back, even if nothing is in it\n"
+    )
+
+
+def test_a_file_that_does_not_parse(student: Student) -> None:
+    student.replace(ROPE, "import torch\n", "import torch\ndef broken(:\n")
+    line = (student.folder / ROPE).read_text().splitlines().index("def broken(:") + 1
+    assert refusal(student) == f"Error: nothing was written: {ROPE}, line {line}: invalid syntax\n"
+
+
+def test_a_file_that_is_no_text(student: Student) -> None:
+    (student.folder / ROPE).write_bytes(b"\0\xff")
+    assert refusal(student).startswith(f"Error: nothing was written: {ROPE}")
+
+
+@pytest.mark.parametrize("line", ["import helpers", "from helpers import x", "import cs336_kit.lab", "import tests"])
+def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
+    (student.folder / "helpers.py").write_text("x = 1\n")
+    (student.folder / "cs336_kit").mkdir()
+    student.replace(ROPE, "import torch\n", f"import torch\n{line}\n")
+    module = line.split()[1].partition(".")[0]
+    assert refusal(student) == (
+        f"Error: nothing was written: {ROPE} imports {module}, which stays out; move it into cs336_basics/\n"
+    )
+
+
+@pytest.mark.slow
+def test_adapters_that_cannot_be_imported(student: Student) -> None:
+    student.replace("adapters.py", "import torch\n", "import torch\nimport no_such_module\n")
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in refusal(student)
+
+
+def test_a_name_that_not_every_system_can_store(student: Student) -> None:
+    (student.folder / "cs336_basics" / "rope copy.py").write_text("")
+    assert "'cs336_basics/rope copy.py' is no name for a file in an archive" in refusal(student)
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_nothing(student: Student) -> None:
+    student.replace(
+        "cs336_basics/nn/linear.py",
+        "return einsum(",
+        "open('running', 'w'); \n        while True: pass\n        return einsum(",
+    )
+    terminal = Terminal(student.folder, "submit")
+    while not (student.folder / "running").exists():
+        time.sleep(0.1)
+    terminal.sendintr()
+    terminal.shows("Aborted!")
+    assert terminal.end() == 1
+    assert not (student.folder / "submission.zip").exists()
+
+
+@pytest.mark.parametrize("name", ["nothing.zip", "adapters.py"])
+def test_a_zip_that_is_none(student: Student, name: str) -> None:
+    result = CliRunner().invoke(cs336, ["submit", "--check", str(student.folder / name)])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert result.output.count("\n") == 1
+    assert name in result.output
+
+
+@pytest.mark.parametrize("board", [None, [], {"rope": 3}, {"rope": {"passed": "all", "tests": 4, "points": 2}}])
+def test_a_manifest_that_is_none(tmp_path: Path, board: object) -> None:
+    write_archive(tmp_path / "x.zip", "manifest.json", {"suite": "1", "torch": "2", "board": board}, {})
+    result = CliRunner().invoke(cs336, ["submit", "--check", str(tmp_path / "x.zip")])
+    assert result.exit_code == 1
+    assert result.output == f"Error: the manifest.json of {tmp_path / 'x.zip'} cannot be read; is it the right zip?\n"

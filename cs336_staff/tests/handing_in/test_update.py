@@ -1,0 +1,159 @@
+"""`cs336 update` puts the course's files in place, and touches nothing of the student's."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cs336_kit.cli import cs336
+from cs336_kit.handing_in.archive import ArchiveError, write_archive
+from cs336_kit.handing_in.update import MANIFEST, Update, write_update
+from cs336_staff.tests.student import Student
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def update(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory):
+    """Write an archive, without looking at what is in it, and run the command on it in a folder of the student's."""
+    monkeypatch.chdir(student.folder / "cs336_basics")
+    archive = tmp_path_factory.mktemp("download") / "update.zip"
+
+    def run(files: dict[str, bytes], removed: tuple[str, ...] = (), version: str = "0.1.1") -> Result:
+        write_archive(archive, MANIFEST, {"version": version, "removed": removed}, files)
+        return CliRunner().invoke(cs336, ["update", str(archive)])
+
+    return run
+
+
+def test_an_update(student: Student, update) -> None:
+    before = files_in(student.folder)
+    softmax = before["tests/test_1_softmax.py"]
+    result = update(
+        {
+            "tests/test_1_softmax.py": softmax + b"\n# mended\n",
+            "tests/test_2_attention.py": before["tests/test_2_attention.py"],
+            "tests/new/test_6.py": b"1\n",
+            "fixtures/linear/2d.safetensors": b"\xff\0",
+        },
+        removed=("tests/test_3_linear.py", "tests/test_99.py"),
+    )
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "changed  fixtures/linear/2d.safetensors",
+        "new      tests/new/test_6.py +1 -0",
+        "changed  tests/test_1_softmax.py +2 -0",
+        f"removed  tests/test_3_linear.py +0 -{before['tests/test_3_linear.py'].decode().count(chr(10))}",
+        "Files changed: 4; this is release 0.1.1",
+        "What was there before is in before-update-0.1.1/",
+    ]
+    after = files_in(student.folder)
+    assert after.pop("tests/test_1_softmax.py") == softmax + b"\n# mended\n"
+    assert after.pop("tests/new/test_6.py") == b"1\n"
+    assert after.pop("fixtures/linear/2d.safetensors") == b"\xff\0"
+    for name in ("tests/test_1_softmax.py", "fixtures/linear/2d.safetensors", "tests/test_3_linear.py"):
+        assert after.pop(f"before-update-0.1.1/{name}") == before.pop(name)
+    assert after == before
+
+
+def test_twice_changes_nothing_more(student: Student, update) -> None:
+    files = {"README.md": b"new\n"}
+    assert update(files).exit_code == 0
+    before = files_in(student.folder)
+    result = update(files)
+    assert result.output == "Files changed: 0; this is release 0.1.1\n"
+    assert files_in(student.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("files", "removed", "words"),
+    [
+        (["adapters.py"], [], "the update would touch adapters.py, which students write"),
+        (["cs336_basics/nn/rope.py"], [], "the update would touch cs336_basics/nn/rope.py, which students write"),
+        (["CS336_Basics/nn/rope.py"], [], "the update would touch CS336_Basics/nn/rope.py, which students write"),
+        ([], ["Adapters.py"], "the update would touch Adapters.py, which students write"),
+        (
+            [".git/hooks/post-checkout"],
+            [],
+            "the update would touch .git/hooks/post-checkout, which is not the course's",
+        ),
+        ([".VENV/bin/python"], [], "the update would touch .VENV/bin/python, which is not the course's"),
+        ([], ["../other"], "'../other' is no name for a file in an archive"),
+        (["tests"], [], "tests is a folder, and the update has a file of that name"),
+    ],
+)
+def test_an_update_that_may_not_be(student: Student, update, files: list[str], removed: list[str], words: str) -> None:
+    before = files_in(student.folder)
+    result = update({"README.md": b"new\n", **dict.fromkeys(files, b"")}, tuple(removed))
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert words in result.output
+    assert result.output.count("\n") == 1
+    assert files_in(student.folder) == before
+
+
+@pytest.mark.parametrize("version", ["../0.1", "", ".."])
+def test_a_version_that_is_none(student: Student, update, version: str) -> None:
+    result = update({"README.md": b""}, version=version)
+    assert result.exit_code == 1
+    assert result.output == f"Error: {version!r} is no version\n"
+
+
+@pytest.mark.parametrize("where", ["..", "cs336_basics"])
+def test_a_folder_that_leads_elsewhere(student: Student, update, tmp_path: Path, where: str) -> None:
+    (student.folder / "docs").symlink_to(student.folder / where)
+    before = files_in(student.folder)
+    result = update({"docs/adapters.py": b""})
+    assert result.exit_code == 1
+    assert "docs is a link to another folder; put a folder there and try again" in result.output
+    assert files_in(student.folder) == before
+
+
+def test_a_file_that_is_a_link_to_the_students(student: Student, update) -> None:
+    (student.folder / "README.md").symlink_to("adapters.py")
+    before = (student.folder / "adapters.py").read_bytes()
+    assert update({"README.md": b"new\n"}).exit_code == 0
+    assert (student.folder / "adapters.py").read_bytes() == before
+    assert (student.folder / "README.md").read_bytes() == b"new\n"
+    assert stat.S_ISREG((student.folder / "README.md").lstat().st_mode)
+
+
+def test_an_archive_of_something_else(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(student.folder)
+    write_archive(student.folder / "x.zip", "manifest.json", {}, {})
+    result = CliRunner().invoke(cs336, ["update", "x.zip"])
+    assert result.exit_code == 1
+    assert result.output == "Error: x.zip lacks 'update.json'; is it the right zip?\n"
+
+
+def test_staff_cannot_write_what_students_would_refuse(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"the update would touch adapters\.py, which students write"):
+        write_update(tmp_path / "x.zip", Update("1", {"adapters.py": b""}, ()))
+    with pytest.raises(ArchiveError, match="'' is no version"):
+        write_update(tmp_path / "x.zip", Update("", {}, ()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_edit_does_not_take_the_place_of_the_copy_of_the_first(student: Student, update) -> None:
+    test = student.folder / "tests/test_1_softmax.py"
+    for edit in (b"# first\n", b"# second\n"):
+        test.write_bytes(edit)
+        assert update({"tests/test_1_softmax.py": b"# new\n"}).exit_code == 0
+    copies = [
+        student.folder / folder / "tests/test_1_softmax.py"
+        for folder in ("before-update-0.1.1", "before-update-0.1.1-2")
+    ]
+    assert [copy.read_bytes() for copy in copies] == [b"# first\n", b"# second\n"]
+
+
+def test_a_file_where_a_folder_should_be(student: Student, update) -> None:
+    (student.folder / "notes").write_bytes(b"mine\n")
+    before = files_in(student.folder)
+    result = update({"README.md": b"new\n", "notes/x.md": b"new\n"})
+    assert "notes is a file, and the update has a folder of that name; move it away" in " ".join(result.output.split())
+    assert result.exit_code == 1
+    assert files_in(student.folder) == before

@@ -1,0 +1,98 @@
+"""The autograder's archive, laid out and run as Gradescope's container does it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cs336_staff.release.gradescope import write_autograder
+from cs336_staff.tests.container import run_in_container
+from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
+
+# It looks for whatever a container has that is none of its business; then it answers wrongly, and floods the memory.
+PROBE = """
+import os
+top = "/autograder"
+for folder in ("", "/source", "/source/cs336_staff", "/source/cs336_staff/hidden", "/submission", "/results"):
+    try:
+        print("reached: listed", os.listdir(top + folder)[:3])
+    except OSError as refused:
+        print("refused", refused.errno)
+    try:
+        open(top + folder + "/cs336-probe", "w")
+        print("reached: wrote in", folder)
+    except OSError as refused:
+        print("refused", refused.errno)
+for file in (
+    "/run_autograder", "/submission_metadata.json", "/submission/adapters.py", "/source/assignment.toml",
+    "/source/setup.sh", "/source/cs336_staff/hidden/release.toml", "/source/cs336_staff/references.py",
+):
+    try:
+        print("reached: read", open(top + file).read()[:20])
+    except OSError as refused:
+        print("refused", refused.errno)
+
+def run_linear(d_in, d_out, weights, in_features):
+    return in_features
+
+def run_rope(*arguments, **more):
+    blocks = []
+    while True:
+        blocks.append(torch.ones(1 << 22))
+"""
+
+
+def lay_out(autograder: Path) -> None:
+    write_autograder(ROOT, autograder.parent / "autograder.zip")
+    with zipfile.ZipFile(autograder.parent / "autograder.zip") as archive:
+        archive.extractall(autograder / "source")
+    shutil.copyfile(autograder / "source" / "run_autograder", autograder / "run_autograder")
+    (autograder / "source" / ".venv").mkdir()
+    (autograder / "results").mkdir()
+    write_submission(autograder / "submission", PROBE)
+    (autograder / "submission_metadata.json").write_text('{"id": 1, "users": [{"name": "Ada"}]}')
+    # Of setup.sh, what does not install anything.
+    setup = (autograder / "source" / "setup.sh").read_text()
+    (hide,) = re.findall(r"^find .*$", setup, re.MULTILINE)
+    subprocess.run(["/bin/bash", "-c", hide], cwd=autograder / "source", check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root in a container")
+@pytest.mark.parametrize("landlock", [True, False])
+def test_the_archive_grades_a_submission_in_a_container(tmp_path, landlock):
+    autograder = tmp_path / "autograder"
+    lay_out(autograder)
+    binds = ["--bind", autograder, "/autograder", "--ro-bind", sys.prefix, "/autograder/source/.venv", "--tmpfs", ROOT]
+    command = ["/bin/bash", "/autograder/run_autograder"]
+    finished, most = run_in_container(command, binds, landlock, memory_bytes=3 << 30)
+    assert finished.returncode == 0, finished.stderr
+    results = json.loads((autograder / "results" / "results.json").read_text())
+    assert results["extra_data"]["sandbox"] == f"process+uid{'+landlock' * landlock}+seccomp"
+    assert results["score"] == 12 + BONUS
+    assert {test["visibility"] for test in results["tests"]} == {"visible", "after_published"}
+    assert "refused" in results["output"]
+    assert "reached" not in results["output"]
+    assert not list(autograder.rglob("cs336-probe"))
+    assert any("MiB of memory, allowed are 1024" in test["output"] for test in results["tests"])
+    assert most is None or most < 3 << 30
+
+
+def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
+    write_autograder(ROOT, tmp_path / "autograder.zip")
+    with zipfile.ZipFile(tmp_path / "autograder.zip") as archive:
+        names = archive.namelist()
+        modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+        scripts = [archive.read(name) for name in ("setup.sh", "run_autograder")]
+    assert not [
+        name for name in names if name.startswith(("cs336_basics", "cs336_staff/tests", "cs336_staff/tools/benchmarks"))
+    ]
+    assert modes["setup.sh"] == modes["run_autograder"] == 0o755
+    for script in scripts:
+        subprocess.run(["/bin/bash", "-n"], input=script, check=True)

@@ -1,0 +1,139 @@
+"""What students receive holds no solution and nothing of the staff's, or nothing is written."""
+
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.handing_in.archive import read_archive
+from cs336_kit.handing_in.update import read_update
+from cs336_staff.release.handout import MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+
+ROOT = find_root(Path(__file__).parent)
+
+SOLVED = """\
+class Head:
+    # BEGIN SOLUTION
+    scale: float
+    # END SOLUTION
+
+    def forward(self, x):
+        # BEGIN SOLUTION
+        return self.attend_to_everything(x)
+        # END SOLUTION
+
+    # BEGIN SOLUTION
+    def attend_to_everything(self, x):
+        return x.mean(-2, keepdim=True).expand_as(x)
+
+    # END SOLUTION
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small solved tree that git knows."""
+    (tmp_path / "cs336_basics").mkdir()
+    (tmp_path / "cs336_basics/head.py").write_text(SOLVED)
+    (tmp_path / "README.md").write_text("for all\n<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
+    (tmp_path / "pyproject.toml").write_text('a = [\n    "for all",\n    "for staff", # staff-only\n]\n')
+    (tmp_path / "cs336_staff").mkdir()
+    (tmp_path / "cs336_staff/secret.py").touch()
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    return tmp_path
+
+
+def git(tree: Path, *command: str) -> str:
+    return subprocess.run(["git", *command], cwd=tree, capture_output=True, text=True, check=True).stdout
+
+
+def test_solutions_and_staff_lines_are_cut_out(tree: Path) -> None:
+    files = make_handout(tree, "1").files
+    assert {name: content.decode() for name, content in files.items()} == {
+        "README.md": "for all\n",
+        "cs336_basics/head.py": "class Head:\n    def forward(self, x):\n        raise NotImplementedError\n",
+        "pyproject.toml": 'a = [\n    "for all",\n]\n',
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("# BEGIN SOLUTION\n", "a.py:1: # BEGIN SOLUTION without its partner"),
+        ("x = 1\n# END SOLUTION\n", "a.py:2: # END SOLUTION without its partner"),
+        ("# BEGIN SOLUTION\n# BEGIN SOLUTION\n# END SOLUTION\n", "a.py:2: # BEGIN SOLUTION without its partner"),
+    ],
+)
+def test_markers_that_do_not_pair(source: str, message: str) -> None:
+    with pytest.raises(HandoutError, match=message):
+        cut_solution("a.py", source)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("notes.txt", "hello", "notes.txt: neither shipped nor withheld"),
+        ("docs/a.md", "write return self.attend_to_everything(x)", "docs/a.md: a line of the solution would reach"),
+        ("docs/a.md", "# BEGIN SOLUTION", "docs/a.md: 'BEGIN SOLUTION' would reach students"),
+        ("docs/a.md", "see cs336_staff/authoring/references.py", "docs/a.md: 'cs336_staff' would reach students"),
+        ("docs/a.md", "# staff-only: begin\n", "docs/a.md: staff-only markers that do not pair"),
+        ("fixtures/a.bin", "\0return self.attend_to_everything(x)\0", "fixtures/a.bin: a line of the solution"),
+    ],
+)
+def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str, message: str) -> None:
+    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).write_text(text)
+    git(tree, "add", "--all")
+    with pytest.raises(HandoutError, match=message):
+        make_handout(tree, "1")
+
+
+def test_a_file_that_git_does_not_know(tree: Path) -> None:
+    (tree / "cs336_basics/draft.py").touch()
+    with pytest.raises(HandoutError, match=r"cs336_basics/draft.py: git does not know it"):
+        make_handout(tree, "1")
+
+
+def test_a_link(tree: Path) -> None:
+    (tree / "docs").symlink_to("cs336_staff")
+    git(tree, "add", "--all")
+    with pytest.raises(HandoutError, match="docs: not a plain file"):
+        make_handout(tree, "1")
+
+
+def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    out = tmp_path_factory.mktemp("out")
+    (out / "mine").touch()
+    with pytest.raises(HandoutError, match="is not an empty folder"):
+        write_handout(make_handout(tree, "1"), out, {})
+    assert [path.name for path in out.iterdir()] == ["mine"]
+
+
+@pytest.mark.slow
+def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
+    digests = []
+    for out in (tmp_path / "one", tmp_path / "two"):
+        write_handout(make_handout(ROOT, "1"), out, {"tests/test_gone.py": b"", "adapters.py": b""})
+        commits = git(out / "tree", "log", "--format=%H")
+        digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("*.zip")))))
+    assert digests[0] == digests[1]
+    assert digests[0][0].count("\n") == 1
+    assert "uv.lock" in read_archive(tmp_path / "one/handout-1.zip", MANIFEST)[1]
+
+
+@pytest.mark.slow
+def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(tmp_path: Path) -> None:
+    write_handout(make_handout(ROOT, "1"), tmp_path / "out", {"tests/test_gone.py": b"", "adapters.py": b""})
+    update = read_update(tmp_path / "out/update-1.zip")
+    assert update.removed == ("tests/test_gone.py",)
+    assert "tests/test_1_softmax.py" in update.files
+    assert not any(name.startswith(("adapters", "cs336_basics")) for name in update.files)
+
+
+def test_this_tree_can_be_handed_out() -> None:
+    files = make_handout(ROOT, "1").files
+    assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
+    assert not any(name.startswith(("cs336_staff", ".ci")) for name in files)

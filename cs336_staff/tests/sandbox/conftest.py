@@ -1,0 +1,57 @@
+"""A sandbox for each layer, and submissions written as strings that run in it."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cs336_staff.sandbox import confinement as sandboxes
+from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.submission import Submission
+from cs336_staff.sandbox.worker import Limits, Worker
+
+ROOT = Path(__file__).parents[3]
+
+Run = Callable[..., Adapters]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A sandbox takes seconds to start, and hundreds of tests use one."""
+    for item in items:
+        if "sandbox" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
+def start(layer: sandboxes.Layer) -> sandboxes.Sandbox:
+    """Start `layer`, or skip where it does not work; CI must not skip."""
+    try:
+        return sandboxes.start(layer)
+    except sandboxes.SandboxError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no {layer} here: {error}")
+
+
+@pytest.fixture(scope="session", params=["bubblewrap", "process"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[sandboxes.Sandbox]:
+    with start(request.param) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def run(sandbox: sandboxes.Sandbox) -> Iterator[Run]:
+    """`run(source_or_files, adapters="adapters", **limits)`: the proxy module of a submission."""
+    workers: list[Worker] = []
+
+    def run(files: str | dict[str, str], adapters: str = "adapters", **limits: float) -> Adapters:
+        files = {"adapters.py": files} if isinstance(files, str) else files
+        sources = {path: source.encode() for path, source in files.items()}
+        module = Adapters(ROOT / "adapters.py")
+        module.worker = Worker(sandbox, Submission("test", sources, adapters), Limits(**limits))  # type: ignore[arg-type]
+        workers.append(module.worker)
+        return module
+
+    yield run
+    for worker in workers:
+        worker.close()

@@ -1,0 +1,99 @@
+"""A frame that was not written by `frames.pack` is refused, whatever is in it."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from cs336_staff.sandbox.inside.frames import FrameError, decode, unpack
+from cs336_staff.sandbox.replies import check, printable
+
+REQUEST = {"sequence": 1}
+ERROR = {"type": "E", "message": "", "lines": [], "not_implemented": False}
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    return {"dtype": "float32", "shape": [2], "requires_grad": False} | changes
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "message"),
+    [
+        (None, "a list of tensors"),
+        ([None], "a tensor's description"),
+        ([{}], "a dtype"),
+        ([described(dtype="complex64")], "one of the dtypes"),
+        ([described(dtype=["float32"])], "a dtype"),
+        ([described(shape=2)], "a shape"),
+        ([described(shape=[-1])], "a shape of at most"),
+        ([described(shape=[2.0])], "a shape of at most"),
+        ([described(shape=[True, 2])], "a shape of at most"),
+        ([described(shape=[1] * 17)], "a shape of at most 16 sizes"),
+        ([described(shape=[0, 1 << 62, 1 << 62])], "at most 1099511627776 elements"),
+        ([described(shape=[3])], "a body of at least 12 bytes, got 8"),
+        ([described(shape=[1])], "a body of 4 bytes, got 8"),
+        ([described(), described(shape=[1])], "a body of at least 12 bytes"),
+        ([], "a body of 0 bytes, got 8"),
+    ],
+)
+def test_tensors_that_do_not_fit_their_body(descriptions: Any, message: str) -> None:
+    with pytest.raises(FrameError, match=message):
+        unpack(descriptions, bytes(8))
+
+
+def test_a_boolean_is_zero_or_one() -> None:
+    (tensor,) = unpack([described(dtype="bool", shape=[3])], b"\x00\x02\xff")
+    assert tensor.view(torch.uint8).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"tensor": 1},
+        {"tensor": -1},
+        {"tensor": True},
+        {"tensor": 0, "more": 1},
+        {"dict": []},
+        {},
+        [[[[[[[[[[1]]]]]]]]]],
+    ],
+)
+def test_values_that_are_none(value: Any) -> None:
+    with pytest.raises(FrameError):
+        decode(value, [torch.ones(1)])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"sequence": 2},
+        {"sequence": True},
+        {"sequence": 1},
+        {"sequence": 1, "tensors": [], "value": {"tensor": 0}},
+        {"sequence": 1, "tensors": [], "outputs": "all"},
+        {"sequence": 1, "tensors": [], "changed": [None, None]},
+        {"sequence": 1, "tensors": [], "changed": [3]},
+        {"sequence": 1, "tensors": [], "error": []},
+        {"sequence": 1, "tensors": [], "error": ERROR | {"message": 3}},
+        {"sequence": 1, "tensors": [], "error": ERROR | {"lines": [["a", "b", "c"]]}},
+        {"sequence": 1, "tensors": [], "error": ERROR | {"lines": [["a", 1, "c"]] * 101}},
+        {"sequence": 1, "tensors": [], "missing": {"wandb": 1}},
+        {"sequence": 1, "tensors": [], "forbidden": [["a", "b"]]},
+    ],
+)
+def test_replies_that_are_none(reply: dict[str, Any]) -> None:
+    with pytest.raises(FrameError):
+        check(reply, b"", REQUEST, [torch.ones(1)])
+
+
+def test_gradients_have_the_shape_and_dtype_of_what_they_are_the_gradients_of() -> None:
+    reply = {"sequence": 1, "tensors": [described(shape=[1])], "gradients": [{"tensor": 0}]}
+    request = REQUEST | {"cotangents": []}
+    assert check(reply, bytes(4), request, [torch.ones(1, requires_grad=True)]).gradients[0] is not None
+    with pytest.raises(FrameError, match=r"expected a gradient of shape \(2,\), got \(1,\)"):
+        check(reply, bytes(4), request, [torch.ones(2, requires_grad=True)])
+
+
+def test_text_is_made_printable() -> None:
+    assert printable("a\x1b[31m\u202e\ud800\n\tb") == "a\ufffd[31m\ufffd\ufffd\n\tb"

@@ -1,0 +1,428 @@
+"""What a submission cannot do, in every layer: each attempt is made, and its failure is seen from the trusted side."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from cs336_staff.sandbox import confinement as sandboxes
+from cs336_staff.sandbox import worker as client
+from cs336_staff.sandbox.confinement import Sandbox, SandboxError
+from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.submission import Submission
+from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, StudentError, TimedOut, Worker, WorkerDied
+
+from .conftest import ROOT, Run, start
+
+X = torch.ones(2)
+
+
+def trying(statements: str) -> str:
+    """A submission that runs `statements` when it is called; a failure to be confined shows as the value True."""
+    body = "".join(f"    {line}\n" for line in statements.splitlines())
+    head = "import ctypes, mmap, os, signal, socket, struct, subprocess, sys, threading, time, torch\n"
+    return f"{head}libc = ctypes.CDLL(None, use_errno=True)\ndef run_softmax(x, dim):\n{body}    return True\n"
+
+
+def test_layers(sandbox: Sandbox) -> None:
+    achieved = sandbox.achieved
+    assert "seccomp" in achieved.parts
+    if achieved.layer == "bubblewrap":
+        assert "namespaces" in achieved.parts
+    else:
+        assert {"uid", "landlock"} & set(achieved.parts)
+
+
+ATTEMPTS = {
+    "fork": "os.fork()",
+    "exec": "os.execv('/usr/bin/true', ['true'])",
+    "subprocess": "subprocess.run(['true'])",
+    "socket": "socket.socket()",
+    "unix socket": "socket.socketpair()",
+    "kill the parent": "os.kill(os.getppid(), signal.SIGKILL)",
+    "kill everything": "os.kill(-1, signal.SIGKILL)",
+    "kill a thread": "signal.pthread_kill(threading.get_ident(), 0)",
+    "write to /tmp": "open('/tmp/cs336-attack', 'w')",
+    "write to /dev/shm": "open('/dev/shm/cs336-attack', 'w')",
+    "mkdir": "os.mkdir('/tmp/cs336-attack')",
+    "chmod": f"os.chmod({str(ROOT)!r}, 0o700)",
+    "unlink": f"os.unlink({str(ROOT / 'adapters.py')!r})",
+    "memfd": "os.memfd_create('x')",
+    "pipe": "os.pipe()",
+    "shared memory": "mmap.mmap(-1, 4096)",
+    "lower the guard": "signal.pthread_sigmask(signal.SIG_BLOCK, []); os.setuid(1)",
+    "raise a limit": "import resource; resource.prlimit(1, resource.RLIMIT_CPU)",
+    "read the grader": f"open('/proc/{os.getpid()}/environ', 'rb').read()",
+    "read the parent": "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
+    "read the hidden suite": f"open({str(ROOT / 'cs336_staff' / '__init__.py')!r})",
+    "read this test": f"open({str(Path(__file__))!r})",
+    "read /etc/passwd": "open('/etc/passwd')",
+    "read the home folder": f"os.listdir({str(Path.home() / '.ssh')!r})",
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_forbidden_system_calls(run: Run, attempt: str) -> None:
+    with pytest.raises(StudentError) as caught:
+        run(trying(ATTEMPTS[attempt])).run_softmax(X, 0)
+    assert caught.value.failure.type in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
+
+
+RAW = {
+    "tgkill": (234, "os.getppid(), os.getppid(), 9"),
+    "rt_sigqueueinfo": (129, "os.getppid(), 9, 0"),
+    "rt_tgsigqueueinfo": (297, "os.getppid(), os.getppid(), 9, 0"),
+    "pidfd_send_signal": (424, "0, 9, 0, 0"),
+    "ptrace": (101, "16, os.getppid(), 0, 0"),
+    "process_vm_readv": (310, "os.getppid(), 0, 0, 0, 0, 0"),
+    "userfaultfd": (323, "0"),
+    "io_uring_setup": (425, "1, 0"),
+    "bpf": (321, "0, 0, 0"),
+    "perf_event_open": (298, "0, 0, -1, -1, 0"),
+    "keyctl": (250, "0, 0"),
+    "unshare": (272, "0x10000000"),
+    "clone of a process": (56, "17, 0, 0, 0, 0"),
+    "sysv shared memory": (29, "0, 4096, 0o600"),
+    "mq_open": (240, "b'/x', 0o102, 0o600, 0"),
+    "set dumpable": (157, "4, 1, 0, 0, 0"),
+    "F_SETOWN": (72, "3, 8, os.getppid()"),
+    "TIOCSTI": (16, "0, 0x5412, b'x'"),
+    "grow down": (9, "0, 4096, 3, 0x122, -1, 0"),
+    "setpriority": (141, "0, 1, 19"),
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls have other numbers here")
+@pytest.mark.parametrize("attempt", RAW)
+def test_raw_system_calls(run: Run, attempt: str) -> None:
+    number, arguments = RAW[attempt]
+    source = trying(f"return [libc.syscall({number}, {arguments}), ctypes.get_errno()]")
+    assert run(source).run_softmax(X, 0) == [-1, 1]  # EPERM
+
+
+def test_clone3_seems_not_to_exist(run: Run) -> None:
+    assert run(trying("return [libc.syscall(435, 0, 0), ctypes.get_errno()]")).run_softmax(X, 0) == [-1, 38]  # ENOSYS
+
+
+def test_threads_work(run: Run) -> None:
+    source = trying("t = threading.Thread(target=x.mul_, args=(2,))\nt.start()\nt.join()\nreturn x")
+    assert run(source).run_softmax(torch.ones(2), 0).tolist() == [2, 2]
+
+
+def test_nothing_of_ours_can_be_imported(run: Run) -> None:
+    source = trying(
+        "found = []\n"
+        "for name in ('cs336_staff.grading', 'cs336_staff.authoring.references', 'cs336_kit', 'cs336_basics'):\n"
+        "    try:\n"
+        "        __import__(name)\n"
+        "        found.append(name)\n"
+        "    except ImportError:\n"
+        "        pass\n"
+        "return found"
+    )
+    assert run(source).run_softmax(X, 0) == []
+
+
+def test_the_environment_says_nothing(run: Run) -> None:
+    os.environ["CS336_NOT_FOR_STUDENTS"] = "x"
+    try:
+        assert set(run(trying("return list(os.environ)")).run_softmax(X, 0)) <= {
+            *sandboxes.ENVIRONMENT,
+            "PWD",
+            "LC_CTYPE",
+        }
+    finally:
+        del os.environ["CS336_NOT_FOR_STUDENTS"]
+
+
+def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
+    assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0  # PR_GET_DUMPABLE
+
+
+@pytest.mark.parametrize(
+    "loop",
+    ["while True: pass", "sum(range(10**12))", "time.sleep(60)", "signal.signal(15, signal.SIG_IGN); time.sleep(60)"],
+)
+def test_loops_are_ended(run: Run, loop: str) -> None:
+    adapters = run(trying(loop), call_seconds=1.0)
+    started = time.monotonic()
+    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 1\.0 s"):
+        adapters.run_softmax(X, 0)
+    assert time.monotonic() - started < 5
+
+
+def test_a_loop_at_import_is_ended_once(run: Run) -> None:
+    adapters = run("while True: pass", call_seconds=0.3)
+    started = time.monotonic()
+    for _ in range(5):
+        with pytest.raises(TimedOut, match=r"the import: no answer within 0\.3 s"):
+            adapters.run_softmax(X, 0)
+    assert time.monotonic() - started < 1.5
+
+
+def test_processor_time_is_limited(run: Run) -> None:
+    with pytest.raises(TimedOut, match=r"no answer within 0\.2 s of processor time a call"):
+        run(trying("while True: pass"), call_cpu_seconds=0.2).run_softmax(X, 0)
+
+
+def test_the_submission_as_a_whole_is_limited(run: Run) -> None:
+    adapters = run(trying("time.sleep(1.5)"), seconds=2.5)
+    adapters.run_softmax(X, 0)
+    with pytest.raises(TimedOut, match="no answer within"):
+        adapters.run_softmax(X, 0)
+    with pytest.raises(TimedOut, match=r"the submission has used its 2\.5 s"):
+        adapters.run_softmax(X, 0)
+
+
+BOMBS = {
+    "heap": "blocks = []\nwhile True: blocks.append(bytearray(1 << 24))",
+    "tensors": "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))",
+    "one": "torch.ones(1 << 40)",
+    "string": "'x' * (1 << 40)",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_memory_is_limited(run: Run, bomb: str) -> None:
+    with pytest.raises((LimitExceeded, StudentError), match=r"MemoryError|can't allocate|MiB of memory"):
+        run(trying(BOMBS[bomb]), memory_bytes=1 << 30).run_softmax(X, 0)
+
+
+def test_a_call_may_be_held_to_less_memory(run: Run) -> None:
+    adapters = run("import torch\ndef run_softmax(x, dim):\n    return torch.ones(100 << 20, dtype=torch.uint8)[:1]\n")
+    worker = adapters.worker
+    assert worker is not None
+    with worker.with_memory(96 << 20), pytest.raises(StudentError, match="can't allocate"):
+        adapters.run_softmax(X, 0)
+    assert adapters.run_softmax(X, 0).shape == (1,)
+
+
+def test_an_import_that_needs_more_than_that_fails_there_alone(run: Run) -> None:
+    adapters = run(
+        "import torch\ntable = torch.ones(100 << 20, dtype=torch.uint8)\ndef run_softmax(x, dim): return x\n"
+    )
+    worker = adapters.worker
+    assert worker is not None
+    with worker.with_memory(96 << 20), pytest.raises(StudentError, match="can't allocate"):
+        adapters.run_softmax(X, 0)
+    assert torch.equal(adapters.run_softmax(X, 0), X)
+
+
+def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
+    """A strip of 9 MiB at a time, of which 24 kB are kept: without more, malloc maps 30 strips beside each other."""
+    strips = "[torch.rand(400, 5900).softmax(-1).sum(-1) for _ in range(30)]"
+    adapters = run(f"import torch\ndef run_softmax(x, dim):\n    return torch.cat({strips})\n")
+    assert adapters.worker is not None
+    with adapters.worker.with_memory(64 << 20):
+        assert adapters.run_softmax(X, 0).shape == (12000,)
+
+
+def test_threads_are_limited(run: Run) -> None:
+    bomb = "threading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()"
+    with pytest.raises((LimitExceeded, StudentError), match=r"threads, allowed are 8|can't start new thread"):
+        run(trying(bomb), threads=8).run_softmax(X, 0)
+
+
+def test_a_flood_of_output_is_cut(run: Run) -> None:
+    adapters = run(trying("print('x' * 10_000_000)"), output_bytes=1000)
+    assert adapters.run_softmax(X, 0) is True
+    assert adapters.worker is not None
+    assert adapters.worker.stdout == "x" * 1000
+
+
+def test_a_large_reply_is_refused(run: Run) -> None:
+    with pytest.raises(LimitExceeded, match=r"a reply of 4\d{6} bytes, allowed are 1000000"):
+        run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
+
+
+@pytest.mark.parametrize(
+    "end", ["os._exit(0)", "ctypes.string_at(0)", "os.closerange(0, 64); time.sleep(9)", "os.abort()"]
+)
+def test_a_dead_worker_is_no_answer(run: Run, end: str) -> None:
+    with pytest.raises(WorkerDied, match="run_softmax: the process ended or closed its channel"):
+        run(trying(end)).run_softmax(X, 0)
+
+
+FORGED = {
+    "noise": ("os.write(3, b'x' * 1000)", LimitExceeded, "a reply of"),
+    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of 10737418242 bytes"),
+    "half": ("os.write(3, struct.pack('<IQ', 20, 0) + b'{}')\ntime.sleep(60)", TimedOut, "no answer"),
+    "no JSON": ("os.write(3, struct.pack('<IQ', 2, 0) + b'{x')\ntime.sleep(60)", ProtocolViolation, "a JSON header"),
+    "nested": (
+        "os.write(3, struct.pack('<IQ', 90000, 0) + b'[' * 90000)\ntime.sleep(9)",
+        ProtocolViolation,
+        "JSON header",
+    ),
+    "list": ("os.write(3, struct.pack('<IQ', 2, 0) + b'[]')\ntime.sleep(60)", ProtocolViolation, "a JSON object"),
+    "half a character": (
+        "text = b'{\"sequence\": \"' + bytes([92]) + b'ud800\"}'\n"
+        "os.write(3, struct.pack('<IQ', len(text), 0) + text)\ntime.sleep(60)",
+        ProtocolViolation,
+        "expected a sequence number, got \N{REPLACEMENT CHARACTER}",
+    ),
+    "other call": (
+        "os.write(3, struct.pack('<IQ', 16, 0) + b'{\"sequence\": 77}')\ntime.sleep(60)",
+        ProtocolViolation,
+        "expected the reply to request 2, got one to 77",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_forged_frames_end_the_worker(run: Run, forgery: str) -> None:
+    statements, stopped, message = FORGED[forgery]
+    with pytest.raises(stopped, match=message):
+        run(trying(statements), call_seconds=1.0).run_softmax(X, 0)
+
+
+def test_a_reply_to_a_call_never_made(run: Run) -> None:
+    source = trying(
+        "import json\n"
+        "def later():\n"
+        "    time.sleep(0.2)\n"
+        "    header = json.dumps({'sequence': 3, 'tensors': [], 'value': 'forged'}).encode()\n"
+        "    os.write(3, struct.pack('<IQ', len(header), 0) + header)\n"
+        "threading.Thread(target=later).start()"
+    )
+    adapters = run(source)
+    adapters.run_softmax(X, 0)
+    time.sleep(0.5)
+    with pytest.raises(ProtocolViolation, match="the worker wrote before it had the request"):
+        adapters.run_softmax(X, 0)
+
+
+def test_a_reply_twice(run: Run) -> None:
+    source = trying(
+        "from cs336_staff.sandbox.inside import serve\n"
+        "send = serve.send\n"
+        "serve.send = lambda channel, frame: send(channel, frame + frame)"
+    )
+    with pytest.raises(ProtocolViolation, match="bytes after the reply"):
+        run(source).run_softmax(X, 0)
+
+
+def test_a_stopped_worker_is_no_exception_and_the_next_call_has_a_fresh_one(run: Run) -> None:
+    assert not issubclass(client.WorkerStopped, Exception)
+    adapters = run(trying("if dim == 1: os._exit(0)\nglobal seen\nseen = globals().get('seen', 0) + 1\nreturn seen"))
+    assert [adapters.run_softmax(X, 0), adapters.run_softmax(X, 0)] == [1, 2]
+    with pytest.raises(WorkerDied):
+        adapters.run_softmax(X, 1)
+    assert adapters.run_softmax(X, 0) == 1
+
+
+def test_a_worker_that_dies_in_a_backward_pass(run: Run) -> None:
+    source = trying(
+        "class F(torch.autograd.Function):\n"
+        "    forward = staticmethod(lambda ctx, x: x * 2)\n"
+        "    backward = staticmethod(lambda ctx, g: os._exit(0))\n"
+        "return F.apply(x)"
+    )
+    y = run(source).run_softmax(torch.ones(2, requires_grad=True), 0)
+    with pytest.raises(WorkerDied):
+        y.sum().backward()
+
+
+def test_nothing_is_left_behind(run: Run) -> None:
+    adapters = run(trying("threading.Thread(target=time.sleep, args=(60,)).start()\nsignal.signal(15, signal.SIG_IGN)"))
+    adapters.run_softmax(X, 0)
+    worker = adapters.worker
+    assert worker is not None
+    assert worker._process is not None
+    pid = worker._process.pid
+    os.kill(pid, 0)
+    worker.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_one_submission_does_not_see_what_another_did(run: Run) -> None:
+    run(trying("torch.exp = torch.Tensor.__add__ = sys.modules['einops'] = None")).run_softmax(X, 0)
+    source = trying("import einops\nreturn [torch.exp is None, einops is None, (x + 1).tolist()]")
+    assert run(source).run_softmax(X, 0) == [False, False, [2, 2]]
+
+
+def test_descriptors_are_not_lost(sandbox: Sandbox, run: Run) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        adapters = run(trying("os._exit(1)"))
+        with pytest.raises(WorkerDied):
+            adapters.run_softmax(X, 0)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_processes_that_were_forked_share_a_sandbox(sandbox: Sandbox) -> None:
+    """As the submissions of a batch do: each must get the worker that it asked for."""
+    forks = []
+    for number in range(4):
+        if (pid := os.fork()) == 0:
+            right = 0
+            with suppress(BaseException):
+                for turn in range(5):
+                    adapters = Adapters(ROOT / "adapters.py")
+                    source = f"def run_softmax(x, dim): return [{number}, {turn}, dim]".encode()
+                    with Worker(sandbox, Submission("x", {"adapters.py": source}, "adapters")) as adapters.worker:
+                        right += adapters.run_softmax(X, 7) == [number, turn, 7]
+            os._exit(right)
+        forks.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in forks] == [5] * 4
+
+
+@pytest.mark.slow
+def test_a_sandbox_that_has_ended_says_so() -> None:
+    sandbox = start("process")
+    sandbox.close()
+    with pytest.raises(SandboxError, match="start it again"):
+        sandbox.fork(1, 1 << 30)
+
+
+@pytest.mark.slow
+def test_a_sandbox_that_ends_during_a_call_is_not_the_submissions_fault() -> None:
+    with start("process") as sandbox:
+        adapters = Adapters(ROOT / "adapters.py")
+        adapters.worker = Worker(
+            sandbox, Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
+        )
+        threading.Timer(1, sandbox._process.kill).start()
+        with pytest.raises(SandboxError, match="start it again"):
+            adapters.run_softmax(X, 0)
+
+
+GRADER = """
+import sys, torch
+from pathlib import Path
+from cs336_staff.sandbox import worker as client, proxy, confinement as sandbox, submission
+adapters = proxy.Adapters(Path("adapters.py"))
+loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
+with sandbox.start(sys.argv[1]) as started:
+    adapters.worker = client.Worker(started, loop, client.Limits(call_seconds=60, call_cpu_seconds=60))
+    print(started._process.pid, flush=True)
+    adapters.run_softmax(torch.ones(1), 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_grader_leaves_nothing_behind(sandbox: Sandbox) -> None:
+    command = [sys.executable, "-c", GRADER, sandbox.achieved.layer]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as grader:
+        assert grader.stdout is not None
+        zygote = int(grader.stdout.readline())
+        time.sleep(1)
+        running = psutil.Process(zygote).children(recursive=True)
+        assert running
+        grader.kill()
+    _, alive = psutil.wait_procs(running, timeout=30)
+    assert not alive
+
+
+def test_a_missing_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SandboxError, match="apt-get install bubblewrap"):
+        sandboxes.start("bubblewrap")

@@ -1,0 +1,342 @@
+"""What a test sees through the proxy is what it would see from the student's own `adapters`."""
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from cs336_staff.grading.rules import shown
+from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.submission import take_in
+from cs336_staff.sandbox.worker import StudentError, StudentNotImplementedError
+
+from .conftest import ROOT, Run
+
+SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    return e / e.sum(dim, keepdim=True)\n"
+
+LATE = """import torch
+calls = 0
+def run_softmax(x, dim):
+    global calls
+    calls += 1
+    return forbidden if calls > 20 else x
+"""
+
+
+def returning(expression: str) -> str:
+    return f"import torch\ndef run_softmax(x, dim):\n    return {expression}\n"
+
+
+def test_the_solution_is_right(run: Run) -> None:
+    adapters = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
+    Q, K, V = torch.randn(2, 7, 5), torch.randn(2, 11, 5), torch.randn(2, 11, 3)
+    expected = torch.softmax(Q @ K.mT / 5**0.5, -1) @ V
+    torch.testing.assert_close(adapters.run_scaled_dot_product_attention(Q, K, V), expected)
+
+
+def test_functions_have_the_names_and_parameters_of_the_course(run: Run) -> None:
+    adapters = run(SOFTMAX)
+    assert str(inspect.signature(adapters.run_softmax)) == "(in_features, dim)"
+    assert str(inspect.signature(adapters.run_scaled_dot_product_attention)) == "(Q, K, V, mask=None)"
+
+
+def test_keyword_arguments(run: Run) -> None:
+    torch.testing.assert_close(run(SOFTMAX).run_softmax(dim=0, in_features=torch.zeros(4)), torch.full((4,), 0.25))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool])
+def test_dtypes_survive(run: Run, dtype: torch.dtype) -> None:
+    x = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
+    assert torch.equal(run(returning("x.clone()")).run_softmax(x, 0), x)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
+def test_small_shapes_survive(run: Run, shape: tuple[int, ...]) -> None:
+    assert run(returning("x + 1")).run_softmax(torch.zeros(shape), 0).shape == shape
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 2.5, "text", [1, [None]], {"a": 1}])
+def test_plain_values_survive(run: Run, value: object) -> None:
+    assert run(returning(repr(value))).run_softmax(torch.zeros(1), 0) == value
+
+
+def test_not_a_number_and_infinity_survive(run: Run) -> None:
+    low, nan = run(returning("[float('-inf'), float('nan')]")).run_softmax(torch.zeros(1), 0)
+    assert low == float("-inf")
+    assert nan != nan
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("torch.nn.Parameter(x)", None),
+        ("x.numpy()", "numpy.ndarray"),
+        ("x.to_sparse()", "torch.sparse_coo"),
+        ("x.to('meta')", "on device meta"),
+        ("torch.complex(x, x)", "complex64"),
+        ("object()", "builtins.object"),
+        ("torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "qint8"),
+    ],
+)
+def test_only_dense_tensors_come_back(run: Run, expression: str, kind: str | None) -> None:
+    adapters = run(returning(expression))
+    if kind is None:
+        assert type(adapters.run_softmax(torch.ones(2), 0)) is torch.Tensor
+    else:
+        with pytest.raises(StudentError, match=f"TypeError: expected .*{kind}"):
+            adapters.run_softmax(torch.ones(2), 0)
+
+
+def test_what_comes_back_is_contiguous_and_owns_its_memory(run: Run) -> None:
+    y = run(returning("x.expand(3, 2).T")).run_softmax(torch.ones(2), 0)
+    assert y.is_contiguous()
+    assert y.shape == (2, 3)
+
+
+def test_strides_and_identity_go_over(run: Run) -> None:
+    source = (
+        "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return [Q is K, K is V, Q.stride(), mask.stride()]"
+    )
+    x = torch.randn(3, 4).T
+    mask = torch.ones(1, 3, dtype=torch.bool).expand(4, 3)
+    same = run(source).run_scaled_dot_product_attention(x, x, x.clone(), mask)
+    assert same == [True, False, [1, 4], [0, 1]]
+
+
+def test_a_test_without_gradients_is_one_in_the_worker(run: Run) -> None:
+    adapters = run(returning("[x.requires_grad, torch.is_grad_enabled()]"))
+    x = torch.ones(2, requires_grad=True)
+    assert adapters.run_softmax(x, 0) == [True, True]
+    with torch.no_grad():
+        assert adapters.run_softmax(x, 0) == [True, False]
+
+
+def test_gradients(run: Run) -> None:
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: run(SOFTMAX).run_softmax(x, 1), x)
+
+
+def test_gradients_are_none_where_the_graph_is_cut(run: Run) -> None:
+    source = "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return Q * K.detach()"
+    Q, K, V = (torch.ones(2, requires_grad=True) for _ in range(3))
+    run(source).run_scaled_dot_product_attention(Q, K, V).sum().backward()
+    assert Q.grad is not None
+    assert torch.equal(Q.grad, torch.ones(2))
+    assert K.grad is None
+    assert V.grad is None
+
+
+def test_an_output_without_graph_requires_no_gradient(run: Run) -> None:
+    assert not run(returning("x.detach() * 2")).run_softmax(torch.ones(2, requires_grad=True), 0).requires_grad
+
+
+def test_arguments_are_left_as_the_call_left_them(run: Run) -> None:
+    x, y = torch.ones(3), torch.ones(3)
+    run("def run_scaled_dot_product_attention(Q, K, V, mask):\n    Q.mul_(2)").run_scaled_dot_product_attention(x, y, y)
+    assert torch.equal(x, torch.full((3,), 2.0))
+    assert torch.equal(y, torch.ones(3))
+
+
+def test_arguments_that_change_their_shape(run: Run) -> None:
+    with pytest.raises(StudentError, match=r"run_softmax changed an argument of shape \(3,\) in place, to \(1, 3\)"):
+        run(returning("x.unsqueeze_(0)")).run_softmax(torch.ones(3), 0)
+
+
+def test_an_exception_names_the_lines_of_the_student(run: Run) -> None:
+    files = {
+        "adapters.py": "from cs336_basics.nn import softmax\ndef run_softmax(x, dim):\n    return softmax(x, dim)\n",
+        "cs336_basics/nn.py": "def softmax(x, dim):\n    x = x + 1\n    raise ValueError(f'no {dim}')\n",
+    }
+    with pytest.raises(StudentError) as caught:
+        run(files).run_softmax(torch.ones(3), 0)
+    failure = caught.value.failure
+    assert (failure.type, failure.message) == ("ValueError", "no 0")
+    assert [(line.file, line.number, line.function, line.source) for line in failure.lines] == [
+        ("adapters.py", 3, "run_softmax", "return softmax(x, dim)"),
+        ("cs336_basics/nn.py", 3, "softmax", "raise ValueError(f'no {dim}')"),
+    ]
+
+
+@pytest.mark.parametrize("source", ["def run_softmax(x, dim):\n    raise NotImplementedError", ""])
+def test_what_is_not_written_yet(run: Run, source: str) -> None:
+    with pytest.raises(NotImplementedError) as caught:
+        run(source).run_softmax(torch.ones(3), 0)
+    assert isinstance(caught.value, StudentNotImplementedError)
+
+
+@pytest.mark.parametrize("error", ["SystemExit(0)", "KeyboardInterrupt", "GeneratorExit", "BaseException('x')"])
+def test_exceptions_of_every_kind_are_the_students(run: Run, error: str) -> None:
+    with pytest.raises(StudentError, match=error.partition("(")[0]):
+        run(f"def run_softmax(x, dim):\n    raise {error}").run_softmax(torch.ones(3), 0)
+
+
+def test_a_syntax_error_names_file_and_line(run: Run) -> None:
+    files = {"adapters.py": "import model\n", "model.py": "x = 1\ny = = 2\n"}
+    with pytest.raises(StudentError) as caught:
+        run(files).run_softmax(torch.ones(3), 0)
+    assert caught.value.failure.type == "SyntaxError"
+    assert [(line.file, line.number) for line in caught.value.failure.lines] == [("adapters.py", 1), ("model.py", 2)]
+
+
+def test_an_exception_at_import_fails_every_call(run: Run) -> None:
+    adapters = run("x = 1 / 0\n")
+    for _ in range(2):
+        with pytest.raises(StudentError, match=r"ZeroDivisionError: .*\n  adapters.py:1 in <module>: x = 1 / 0"):
+            adapters.run_softmax(torch.ones(3), 0)
+
+
+LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
+    "flat": ("adapters", {"adapters.py": "from model import run_softmax", "model.py": SOFTMAX}),
+    "src": ("adapters", {"adapters.py": "from cs336_basics.a import run_softmax", "src/cs336_basics/a.py": SOFTMAX}),
+    "subpackage": ("adapters", {"adapters.py": "from a.b.c import run_softmax", "a/b/c.py": SOFTMAX}),
+    "cs336": (
+        "tests.adapters",
+        {
+            "tests/__init__.py": "",
+            "tests/adapters.py": "from .common import NAME\nfrom cs336_basics.model import run_softmax",
+            "tests/common.py": "import pathlib\nNAME = (pathlib.Path(__file__).resolve().parent) / 'fixtures'",
+            "cs336_basics/__init__.py": "import importlib.metadata\nv = importlib.metadata.version('cs336_basics')",
+            "cs336_basics/model.py": SOFTMAX,
+        },
+    ),
+    "sys.path": (
+        "tests.adapters",
+        {
+            "tests/adapters.py": "import os, sys\nhere = os.path.dirname(__file__)\n"
+            "sys.path.append(os.path.join(here, '..', 'code'))\nfrom model import run_softmax",
+            "code/model.py": SOFTMAX,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(run: Run, layout: str) -> None:
+    adapters, files = LAYOUTS[layout]
+    assert run(files, adapters).run_softmax(torch.zeros(2), 0).tolist() == [0.5, 0.5]
+
+
+def test_the_packages_that_students_may_import(run: Run) -> None:
+    imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
+    adapters = run(imports + SOFTMAX)
+    adapters.run_softmax(torch.ones(1), 0)
+    assert adapters.worker is not None
+    assert adapters.worker.missing == set()
+
+
+MISSING = """
+try:
+    import matplotlib.figure
+except ImportError:
+    Figure = None
+import transformers
+import wandb
+from lightning.pytorch import LightningModule
+import matplotlib.pyplot as plt
+try:
+    import flash_attn
+except ImportError:
+    flash_attn = None
+
+@wandb.decorated(level=3)
+def train(): ...
+
+class Model(LightningModule):
+    pass
+
+def run_softmax(x, dim):
+    return [flash_attn is None, Figure is None, isinstance(Model(), object)]
+
+def run_linear(d_in, d_out, weights, in_features):
+    return plt.plot(in_features)
+"""
+
+
+def test_missing_packages_fail_where_they_are_used(run: Run) -> None:
+    adapters = run(MISSING)
+    assert adapters.run_softmax(torch.ones(1), 0) == [True, True, True]
+    assert adapters.worker is not None
+    assert adapters.worker.missing == {"wandb", "lightning", "matplotlib", "transformers"}
+    with pytest.raises(StudentError, match=r"matplotlib.pyplot.plot was used, but the package matplotlib is not"):
+        adapters.run_linear(1, 1, torch.ones(1, 1), torch.ones(1))
+
+
+def test_a_misspelt_module_of_the_students_own_is_no_missing_package(run: Run) -> None:
+    files = {"adapters.py": "from cs336_basics import modle", "cs336_basics/model.py": ""}
+    with pytest.raises(StudentError, match="ImportError: cannot import name 'modle'"):
+        run(files).run_softmax(torch.ones(1), 0)
+
+
+def test_wrong_annotations_and_torch_compile_do_no_harm(run: Run) -> None:
+    source = """
+import torch
+from jaxtyping import Float, jaxtyped
+from torch import Tensor
+
+@torch.compile
+def softmax(x: Float[Tensor, "a b c"]) -> Float[Tensor, "d"]:
+    return x * 2
+
+@jaxtyped(typechecker=None)
+def run_softmax(x: Float[Tensor, "a b c"], dim):
+    return softmax(x)
+"""
+    assert run(source).run_softmax(torch.ones(2), 0).tolist() == [2, 2]
+
+
+def test_printed_text_is_kept_and_cleaned(run: Run) -> None:
+    source = "import sys\ndef run_softmax(x, dim):\n    print('\\x1b[2Jhello')\n    sys.stderr.write('oh\\n')"
+    adapters = run(source)
+    adapters.run_softmax(torch.ones(1), 0)
+    assert adapters.worker is not None
+    assert adapters.worker.stdout == "\ufffd[2Jhello\n"
+    assert adapters.worker.stderr == "oh\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("torch.softmax(x, dim)", "torch.softmax"),
+        ("__import__('torch.nn.functional').nn.functional.softmax(x, dim)", "torch.nn.functional.softmax"),
+        ("torch.nn.Linear(2, 2)(x)", "torch.nn.functional.linear"),
+        ("torch.ops.aten._softmax(x, dim, False)", "aten._softmax.default"),
+    ],
+)
+def test_forbidden_calls_are_seen_as_they_happen(run: Run, expression: str, name: str) -> None:
+    adapters = run(returning(expression))
+    adapters.run_softmax(torch.ones(2), 0)
+    assert adapters.worker is not None
+    seen = {line.function: (line.file, line.number, line.source) for line in adapters.worker.forbidden}
+    assert seen[name] == ("adapters.py", 3, f"return {expression}")
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("torch.softmax(x, dim)", "torch.softmax"),
+        ("torch._softmax(x, dim, False)", "torch._softmax"),
+        ("torch.nn.functional.softmin(-x, dim)", "torch.nn.functional.softmin"),
+        ("torch.ops.aten._softmax(x, dim, False)", "aten._softmax"),
+        ("torch.ops.aten._softmax.default(x, dim, False)", "aten._softmax"),
+    ],
+)
+def test_what_python_calls_is_seen_in_a_late_call_too(run: Run, expression: str, name: str) -> None:
+    adapters = run(LATE.replace("forbidden", expression))
+    for _ in range(20):
+        adapters.run_softmax(torch.ones(2), 0)
+    assert adapters.worker is not None
+    assert not adapters.worker.forbidden
+    adapters.run_softmax(torch.ones(2), 0)
+    assert any(f" {expression}" in line and line.startswith(name) for line in shown(adapters.worker.forbidden))
+
+
+def test_the_solution_calls_nothing_forbidden(run: Run) -> None:
+    adapters: Any = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
+    adapters.run_multihead_self_attention(4, 2, *(torch.ones(4, 4) for _ in range(4)), torch.ones(3, 4))
+    assert adapters.worker.forbidden == set()
+
+
+def test_a_proxy_without_worker_says_so() -> None:
+    with pytest.raises(RuntimeError, match="expected a worker"):
+        Adapters(ROOT / "adapters.py").run_softmax(torch.ones(1), 0)
