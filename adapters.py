@@ -181,7 +181,7 @@ def attention_classifier(
     vocabulary_size: int, num_classes: int, d_model: int, num_heads: int, max_distance: int, dropout: float = 0.0
 ) -> nn.Module:
     """A classifier of texts: called with tokens and lengths it gives logits, its `attention_weights` gives weights."""
-    from cs336_basics.nn.attention_classifier import AttentionClassifier
+    from cs336_basics.given.attention_classifier import AttentionClassifier
 
     return AttentionClassifier(vocabulary_size, num_classes, d_model, num_heads, max_distance, dropout)
 
@@ -193,6 +193,6 @@ def checkpointed_attention(
     mask: Bool[Tensor, " ... #queries #keys"] | None = None,
 ) -> Float[Tensor, " ... queries d_v"]:
     """Your attention, which keeps only its inputs for the backward pass."""
-    from cs336_basics.nn.checkpointed import checkpointed_attention as attention
+    from cs336_basics.given.checkpointed import checkpointed_attention as attention
 
     return attention(Q, K, V, mask)

@@ -1,174 +1,176 @@
-"""The pytest plugin of the assignment: `@pytest.mark.cases`, failures in words, and verdicts for the board."""
+"""The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong."""
 
-import json
-from collections import defaultdict
-from collections.abc import Generator, Iterable
-from contextlib import suppress
-from pathlib import Path
+import textwrap
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import pytest
+from _pytest._code.code import ReprFileLocation, TerminalRepr
+from _pytest._io import TerminalWriter
 
-from cs336_kit.engine.case import Case, CaseError, case_names, load_case
-from cs336_kit.engine.failure import Failure, describe, naming, shows_an_answer
-from cs336_kit.examination.diagnosis import Evidence, Mistake, explain, load_mistakes, look, suspect
+from cs336_kit.engine.assignment import AssignmentError, load_problems
+from cs336_kit.engine.failure import describe
+from cs336_kit.engine.result import Explanation, Result
+from cs336_kit.engine.suite import Calls, Suite, SuiteError, Test, expand, run, with_points
+from cs336_kit.examination.problems import explain
+
+WIDTH = 78
+TEST = pytest.StashKey[Test]()
+RESULT = pytest.StashKey[Result]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("fixtures", "folder of the stored cases, relative to the root", default="fixtures")
-    parser.addini("suites", "folders whose failures are put in words", type="paths")
-    parser.addoption("--verdicts", metavar="FILE", help="write one JSON object a line: the plan, then each verdict")
+class TestFailed(Exception):
+    """What ends an item in pytest; the words are in its result."""
+
+    __test__ = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
-    diagnosis = Diagnosis()
-    config.pluginmanager.register(diagnosis, "diagnosis")
-    if path := config.getoption("--verdicts"):
-        config.pluginmanager.register(VerdictWriter(Path(path), diagnosis), "verdicts")
+    config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
+    config.pluginmanager.register(EngineRuns())
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if marker := metafunc.definition.get_closest_marker("cases"):
-        (pattern,) = marker.args
-        fixtures = _fixtures(metafunc.definition)
-        names = case_names(fixtures, pattern)
-        if not names:
-            raise pytest.UsageError(f"no case matches {pattern} in {fixtures}")
-        metafunc.parametrize("case", names, ids=[name.rpartition("/")[2] for name in names], indirect=True)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("suites", "folders whose tests the engine runs", type="paths")
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest) -> Case:
-    """The stored case that this test runs on, with tensors of its own."""
-    return load_case(_fixtures(request.node), request.param)
+def case(request: pytest.FixtureRequest) -> Test:
+    """The test as the engine has it, which reads the case when it runs."""
+    return request.param
 
 
-def case_of(item: pytest.Item) -> Case | None:
-    """The stored case that a collected test will run on, if it runs on one.
-
-    Raises:
-        CaseError: the file is missing or damaged.
-    """
-    name = item.callspec.params.get("case") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
-    return None if name is None else load_case(_fixtures(item), str(name))
-
-
-def read_cases(items: Iterable[pytest.Item]) -> None:
-    """Read what the tests will ask for, the answers of known mistakes among it, ahead of time."""
-    for item in items:
-        with suppress(CaseError):  # the test says so when it runs
-            if case := case_of(item):
-                case.wrong()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A test module that cannot be imported: nearly always because of an error in the student's files."""
-    report = yield
-    if (call := getattr(report, "call", None)) and call.excinfo is not None and report.failed:
-        error = call.excinfo.value.__cause__ or call.excinfo.value
-        report.longrepr = describe(error, None, None, collector.config.rootpath, (collector.nodeid, 1))
-    return report
-
-
-class Diagnosis:
-    """Names the mistakes when the run has ended, from what all its tests say.
-
-    Attributes:
-        evidence: one for each test that ran on a case.
-        failures: by the id of the test.
-        explained: for each family of cases in which something failed, the ids of the mistakes that explain it.
-    """
+class EngineRuns:
+    """Lets the engine run the tests of the suites, and explains at the end what failed."""
 
     def __init__(self) -> None:
-        self.evidence: list[Evidence] = []
-        self.failures: dict[str, Failure] = {}
-        self.explained: dict[str, list[str]] = {}
+        self.tests: list[Test] = []
+        self.results: list[Result] = []
+        self.explanations: list[Explanation] = []
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if not _is_ours(metafunc.definition):
+            return
+        try:
+            tests = expand(metafunc.function, metafunc.config.rootpath)
+        except SuiteError as error:
+            raise pytest.UsageError(str(error)) from None
+        if tests[0].stored:
+            ids = [test.name.partition("[")[2].removesuffix("]") for test in tests]
+            metafunc.parametrize("case", tests, ids=ids, indirect=True)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
+        ours = [item for item in items if _is_ours(item) and isinstance(item, pytest.Function)]
+        if not ours:
+            return
+        found = [self._test(item) for item in ours]
+        try:
+            problems = load_problems(config.rootpath)
+        except AssignmentError as error:
+            raise pytest.UsageError(str(error)) from None
+        self.tests = with_points(found, problems)
+        by_name = {test.name: test for test in self.tests}
+        for item in ours:
+            item.stash[TEST] = by_name[item.name]
+
+    @staticmethod
+    def _test(item: pytest.Function) -> Test:
+        given = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        return given if isinstance(given, Test) else expand(item.function, item.config.rootpath)[0]
+
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        if TEST not in pyfuncitem.stash:
+            return None
+        result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
+        pyfuncitem.stash[RESULT] = result
+        self.results.append(result)
+        if not result.passed:
+            raise TestFailed
+        return True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if not any(item.path.is_relative_to(suite) for suite in item.config.getini("suites")):
-            return report
-        error = call.excinfo.value if call.excinfo is not None and report.failed else None
-        case = getattr(error, "case", getattr(item, "funcargs", {}).get("case"))
-        evidence = None
-        if isinstance(case, Case) and call.when == "call" and shows_an_answer(error, item.config.rootpath):
-            evidence = look(case, error)
-            self.evidence.append(evidence)
-        if error is not None:
+        if call.excinfo is not None and isinstance(call.excinfo.value, TestFailed):
             place = (item.location[0], (item.location[1] or 0) + 1)
-            failure = describe(error, case, evidence, item.config.rootpath, place)
-            report.longrepr = self.failures[item.nodeid] = failure
+            report.longrepr = ResultText(item.stash[RESULT], place, self.explanations)
         return report
 
-    @pytest.hookimpl(tryfirst=True)  # before the failures are printed and the verdicts are closed
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """A test module that cannot be imported: nearly always because of an error in the student's files."""
+        report = yield
+        if (call := getattr(report, "call", None)) and call.excinfo is not None and report.failed:
+            error = call.excinfo.value.__cause__ or call.excinfo.value
+            failure = describe(error, collector.config.rootpath)
+            report.longrepr = Text(failure.headline, failure.details, (collector.nodeid, 1))
+        return report
+
+    @pytest.hookimpl(tryfirst=True)  # before the failures are printed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self.conclude(load_mistakes(session.config.rootpath / session.config.getini("fixtures")))
+        if not all(result.passed for result in self.results):
+            import adapters  # the tests have imported it
 
-    def conclude(self, known: dict[str, Mistake]) -> None:
-        """Give every failure its mistakes, now that all tests have run."""
-        families: dict[str, list[Evidence]] = defaultdict(list)
-        for evidence in self.evidence:
-            families[evidence.case.family].append(evidence)
-        self.explained = {
-            family: explain(found, self.evidence)
-            for family, found in families.items()
-            if not all(evidence.passed for evidence in found)
-        }
-        for failure in self.failures.values():
-            evidence = failure.evidence
-            if evidence is None:
-                continue
-            family = evidence.case.family
-            sure = [id for id in self.explained[family] if id in evidence.fits]
-            failure.alone = not sure
-            failure.mistakes = [known[id] for id in sure or suspect(evidence, families[family])]
+            suite = Suite(session.config.rootpath, load_problems(session.config.rootpath), self.tests, Calls(adapters))
+            self.explanations += explain(suite, self.results)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Below the failures, the last thing that is read: what explains them, problem by problem."""
+        shown = {line.strip() for result in self.results for line in result.details}  # where an exception was raised
+        for problem in dict.fromkeys(explanation.problem for explanation in self.explanations):
+            terminalreporter.section(f"What your code does: {problem}", yellow=True)
+            for number, explanation in enumerate(e for e in self.explanations if e.problem == problem):
+                if number:
+                    terminalreporter.line("")
+                for line in _wrapped(line for line in explanation.lines if line.strip() not in shown):
+                    terminalreporter.line(line, bold=True)
 
 
-class VerdictWriter:
-    """Writes each verdict as soon as it is known, so that a crash loses none that came before it."""
+class Text(TerminalRepr):
+    """What went wrong, as pytest prints it."""
 
-    def __init__(self, path: Path, diagnosis: Diagnosis) -> None:
-        self.path = path
-        self.diagnosis = diagnosis
+    def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
+        self.headline = headline
+        self.details = details
+        self.reprcrash = ReprFileLocation(*place, headline)  # pytest's short summary reads this
 
-    def _write(self, **line: object) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if isinstance(report.longrepr, Failure):
-            self.broken(report.longrepr)
-
-    def broken(self, failure: Failure) -> None:
-        """Nothing can be run, since the student's files cannot be imported."""
-        self._write(broken=str(failure))
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            test, _, case = item.name.partition("[")
-            self._write(planned=item.nodeid, test=test, case=case.removesuffix("]"))
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" or report.failed:
-            failure = report.longrepr if isinstance(report.longrepr, Failure) else None
-            message = failure.headline if failure else ""
-            details = "\n".join(failure.details) if failure else ""
-            self._write(ran=report.nodeid, passed=report.passed, message=message, details=details)
-
-    def pytest_sessionfinish(self) -> None:
-        for test, failure in self.diagnosis.failures.items():
-            if failure.mistakes:
-                named = [mistake.id for mistake in failure.mistakes]
-                self._write(named=test, mistakes=named, lines=list(naming(failure.mistakes, failure.alone)))
+    def toterminal(self, tw: TerminalWriter) -> None:
+        for line in textwrap.wrap(self.headline, WIDTH):
+            tw.line(line, red=True, bold=True)
+        for line in _wrapped(self.details, "  "):
+            tw.line(line)
 
 
-def _fixtures(item: pytest.Item) -> Path:
-    """The folder `fixtures` beside the test, if there is one; else that of the assignment."""
-    beside = item.path.parent / "fixtures"
-    return beside if beside.is_dir() else item.config.rootpath / item.config.getini("fixtures")
+class ResultText(Text):
+    """One result; where nothing explains its problem, the smallest wrong row stands below it."""
+
+    def __init__(self, result: Result, place: tuple[str, int], explanations: Sequence[Explanation]) -> None:
+        super().__init__(result.headline, result.details, place)
+        self.result = result
+        self.explanations = explanations  # complete by the time this is printed
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        super().toterminal(tw)
+        explained = any(explanation.problem == self.result.problem for explanation in self.explanations)
+        on_paper = (
+            () if explained or not self.result.on_paper else ("No experiment explains it.", *self.result.on_paper)
+        )
+        for lines in filter(None, (on_paper, self.result.inputs)):
+            tw.line()
+            for line in _wrapped(lines, "  "):
+                tw.line(line)
+
+
+def _is_ours(item: pytest.Item | pytest.FixtureRequest) -> bool:
+    return any(item.path.is_relative_to(suite) for suite in item.config.getini("suites"))
+
+
+def _wrapped(lines: Iterable[str], margin: str = "") -> Iterator[str]:
+    for line in lines:
+        indent = margin + " " * (len(line) - len(line.lstrip()))
+        wrapped = textwrap.wrap(line.strip(), WIDTH - len(indent), subsequent_indent="  ")
+        yield from (f"{indent}{part}" for part in wrapped or [""])

@@ -5,10 +5,8 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from cs336_basics.nn.blockwise import blockwise_attention
 from cs336_basics.nn.functional import scaled_dot_product_attention
 from cs336_basics.nn.linear import Linear
-from cs336_basics.nn.masks import causal
 from cs336_basics.nn.rope import RotaryPositionalEmbedding
 
 
@@ -22,7 +20,6 @@ class CausalMultiHeadSelfAttention(nn.Module):
         d_model: length of the vectors that come in and go out.
         num_heads: number of heads; each has d_k = d_v = d_model / num_heads.
         rope: rotates the queries and keys of every head, if given. Its d_k is that of one head.
-        blockwise: compute it with `blockwise_attention`, in memory that grows linearly with the sequence.
 
     Raises:
         ValueError: `d_model` is not a multiple of `num_heads`.
@@ -42,8 +39,6 @@ class CausalMultiHeadSelfAttention(nn.Module):
         rope: RotaryPositionalEmbedding | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        *,
-        blockwise: bool = False,
     ) -> None:
         super().__init__()
         # BEGIN SOLUTION
@@ -53,7 +48,6 @@ class CausalMultiHeadSelfAttention(nn.Module):
         self.qkv_proj = Linear(d_model, 3 * d_model, device, dtype)
         self.output_proj = Linear(d_model, d_model, device, dtype)
         self.rope = rope
-        self.blockwise = blockwise
         self.register_buffer("causal_mask", torch.ones(0, 0, dtype=torch.bool, device=device), persistent=False)
         # END SOLUTION
 
@@ -76,10 +70,7 @@ class CausalMultiHeadSelfAttention(nn.Module):
             # Positions may differ between sequences; the heads of one sequence share them.
             token_positions = rearrange(token_positions, "... sequence -> ... 1 sequence")
             Q, K = self.rope(Q, token_positions), self.rope(K, token_positions)
-        if self.blockwise:
-            heads = blockwise_attention(Q, K, V, causal)
-        else:
-            heads = scaled_dot_product_attention(Q, K, V, self._causal_mask(x.shape[-2]))
+        heads = scaled_dot_product_attention(Q, K, V, self._causal_mask(x.shape[-2]))
         return self.output_proj(rearrange(heads, "... head sequence d_head -> ... sequence (head d_head)"))
         # END SOLUTION
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cs336_basics.nn.checks import check_attention_arguments
+from cs336_basics.given.checks import check_attention_arguments
 from cs336_basics.nn.functional import attention_scores, softmax, weighted_values
 
 

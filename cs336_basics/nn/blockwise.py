@@ -1,38 +1,37 @@
 """Attention without a queries × keys matrix: exact, in memory that grows linearly with the length."""
 
 import math
+from itertools import product
+from typing import Any
 
 import torch
+from einops import einsum
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd import Function
 
-from cs336_basics.nn.block_plan import BlockPlan
-from cs336_basics.nn.blockwise_gradient import BlockwiseAttention
-from cs336_basics.nn.functional import at_least_float32
-from cs336_basics.nn.masks import Mask
+from cs336_basics.given.checks import check_attention_arguments
+from cs336_basics.nn.functional import at_least_float32, attention_scores
 
 
 def blockwise_attention(
     Q: Float[Tensor, "... queries d_k"],
     K: Float[Tensor, "... keys d_k"],
     V: Float[Tensor, "... keys d_v"],
-    mask: Bool[Tensor, "... #queries #keys"] | Mask | None = None,
+    mask: Bool[Tensor, "... #queries #keys"] | None = None,
     *,
     block_size: int | None = None,
 ) -> Float[Tensor, "... queries d_v"]:
     r"""softmax(Q Kᵀ / √d_k) V, as `scaled_dot_product_attention` gives it, one block of scores at a time.
 
-    Blocks in which the mask lets nothing through are skipped; where it lets everything through, it costs nothing. The
-    result is differentiable once: the backward pass keeps the output and one number for each query, and computes the
-    blocks again. What a skipped block holds is never looked at, so NaN in hidden keys may not spread as it does there.
+    The backward pass computes the blocks again, so that gradients need no queries × keys matrix either.
 
     Args:
         Q: queries.
         K: keys.
         V: values, one for each key. The batch-like dimensions of `Q`, `K`, `V` and `mask` broadcast against each
-            other; keys and values that serve many query heads are not copied for them.
-        mask: True where a query may attend to a key, as a boolean tensor or as a mask object (`masks.py`), which
-            needs no queries × keys matrix either; None lets every query attend to every key.
+            other, so that one key/value head can serve many query heads.
+        mask: True where a query may attend to a key; None lets every query attend to every key.
         block_size: queries and keys in a block; None chooses. It changes the result by rounding alone.
 
     Returns:
@@ -46,82 +45,81 @@ def blockwise_attention(
 
     Source:
         Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao et al., FlashAttention (2022),
-        algorithm 1; Dao, FlashAttention-2 (2023), section 3.1.
-    """
-    plan = BlockPlan(Q, K, V, mask, block_size)
-    return BlockwiseAttention.apply(Q, K, V, plan, blockwise_forward)
-
-
-def blockwise_forward(
-    Q: Float[Tensor, "... queries d_k"],
-    K: Float[Tensor, "... keys d_k"],
-    V: Float[Tensor, "... keys d_v"],
-    plan: BlockPlan,
-) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries 1"]]:
-    r"""Walk the visible blocks of the scores with the online softmax.
-
-    For each query, three things are carried from block to block: the largest score so far m, the sum of 2^(c (s - m)),
-    and the sum of 2^(c (s - m)) times the value. When m grows, both sums shrink by 2^(c (old m - new m)). Here s is
-    q · k and c is log2(e) / √d_k, for 2^x is quicker than e^x. If no score is large, m stays 0.
-
-    Args:
-        Q, K, V: as in `blockwise_attention`.
-        plan: which blocks there are. `plan.groups(...)` gives the heads that are computed together.
-
-    Returns:
-        The output, and the logarithm to base 2 of the sum of 2^(c s) for each query, in float32 or better.
+        algorithm 1 and appendix B.
     """
     # BEGIN SOLUTION
-    accumulator = torch.promote_types(Q.dtype, torch.float32)
-    limits = torch.finfo(accumulator)
-    output, logsumexp = plan.for_queries(V.shape[-1], Q.dtype), plan.for_queries(1, accumulator)
-    scale = math.log2(math.e) / math.sqrt(max(1, Q.shape[-1]))
-    bounded = scores_are_small(Q, K, V, scale)
-    # Memory that is used again is in the cache and needs no new pages: with fresh tensors this took up to 1.6 times as
-    # long. `resize_` keeps what is there.
-    scores, weighted_sum = Q.new_empty(0, dtype=accumulator), Q.new_empty(0, dtype=accumulator)
-
-    for blocks, (q, k, v, out, lse) in plan.groups(Q, K, V, output, logsumexp):
-        for rows, key_blocks in blocks:
-            queries = (at_least_float32(q[:, :, rows]) * (scale if bounded else 1.0)).flatten(1, 2)
-            shape = queries.shape[:2]
-            maximum = queries.new_full((*shape, 1), 0.0 if bounded else limits.min)
-            total = torch.zeros_like(maximum)
-            weighted_sum.resize_(*shape, v.shape[-1]).zero_()
-            for columns, tile in key_blocks:
-                keys, values = at_least_float32(k[:, 0, columns]), at_least_float32(v[:, 0, columns])
-                torch.bmm(queries, keys.mT, out=scores.resize_(*shape, keys.shape[1]))
-                by_head = scores.unflatten(1, (q.shape[1], -1))
-                if bounded:
-                    weights = scores.exp2_()
-                    if tile is not None:
-                        by_head.mul_(tile)
-                else:
-                    if tile is not None:
-                        by_head.masked_fill_(~tile, -math.inf)
-                    previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True))
-                    weights = scores.sub_(maximum).mul_(scale).exp2_()
-                    shrink = torch.exp2((previous - maximum) * scale)
-                    total.mul_(shrink)
-                    weighted_sum.mul_(shrink)
-                total.add_(weights.sum(-1, keepdim=True))
-                weighted_sum.baddbmm_(weights, values)
-            total.clamp_(min=limits.tiny)  # a query that sees nothing: 0 / tiny is 0
-            out[:, :, rows] = weighted_sum.div_(total).unflatten(1, (q.shape[1], -1))
-            lse[:, :, rows] = total.log2_().add_(maximum, alpha=scale).unflatten(1, (q.shape[1], -1))
-    return output, logsumexp
+    check_attention_arguments(Q, K, V, mask)
+    block_size = BLOCK_SIZE if block_size is None else block_size
+    if block_size < 1:
+        raise ValueError(f"expected a block_size of 1 or more, or None, got {block_size}")
+    if mask is None:
+        mask = torch.ones(1, 1, dtype=torch.bool, device=Q.device)
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask)))
+    # `expand` repeats without a copy, and autograd adds up the gradients of what it repeats.
+    q, k, v = (at_least_float32(x).expand(*batch, *x.shape[-2:]) for x in (Q, K, V))
+    mask = mask.expand(*batch, Q.shape[-2], K.shape[-2])
+    return BlockwiseAttention.apply(q, k, v, mask, block_size).to(Q.dtype)
     # END SOLUTION
 
 
-def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
-    r"""Whether 2^s can be summed as it is, without subtracting the maximum: then a pass over each tile is saved.
+# BEGIN SOLUTION
+BLOCK_SIZE = 256  # the scores of a few heads then fit into a processor's cache
 
-    By Cauchy and Schwarz no s, a score times `scale`, exceeds ‖q‖ ‖k‖ scale. Below 32, each 2^s is between 2^-32 and
-    2^32, so that the sum over 2^30 keys with values up to 2^60 stays below 2^122, which float32 still holds. NaN and
-    infinities are never small.
-    """
-    if 0 in (Q.numel(), K.numel(), V.numel()):
-        return False
-    wide = torch.promote_types(Q.dtype, torch.float32)
-    q, k, v = (torch.linalg.vector_norm(x, dim=-1, dtype=wide).amax() for x in (Q, K, V))
-    return bool((q * k * scale < 32) & (v < 2.0**60))
+
+class BlockwiseAttention(Function):
+    """Both passes, in float32 or float64, for batch-like dimensions that no longer need to broadcast."""
+
+    @staticmethod
+    def forward(ctx: Any, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor, block_size: int) -> Tensor:
+        """The online softmax: for each query, three quantities are carried from one block of keys to the next."""
+        output, logsumexp = Q.new_empty(*Q.shape[:-1], V.shape[-1]), Q.new_empty(*Q.shape[:-1], 1)
+        for rows in _blocks(Q, block_size):
+            # Of the keys so far: the largest score m, Σ exp(s - m), and Σ exp(s - m) v. The first m is finite, since
+            # where the mask hides a whole block, -inf would give -inf - -inf, which is NaN.
+            maximum = torch.full_like(logsumexp[..., rows, :], torch.finfo(Q.dtype).min)
+            total, weighted = torch.zeros_like(maximum), torch.zeros_like(output[..., rows, :])
+            for columns in _blocks(K, block_size):
+                k, v = K[..., columns, :], V[..., columns, :]
+                scores = attention_scores(Q[..., rows, :], k, mask[..., rows, columns])
+                previous, maximum = maximum, torch.maximum(maximum, scores.amax(dim=-1, keepdim=True))
+                shrink, weights = torch.exp(previous - maximum), torch.exp(scores - maximum)
+                total = shrink * total + weights.sum(dim=-1, keepdim=True)
+                weighted = shrink * weighted + einsum(weights, v, "... queries keys, ... keys d_v -> ... queries d_v")
+            total = total.clamp(min=1.0)  # the largest score adds 1, so only a query that sees nothing has less
+            output[..., rows, :] = weighted / total
+            logsumexp[..., rows, :] = maximum + torch.log(total)
+        ctx.save_for_backward(Q, K, V, mask, output, logsumexp)
+        ctx.block_size = block_size
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        r"""The gradients of Q, K and V from that of O = P V, where P = softmax(S) and S = Q Kᵀ / √d_k.
+
+        dV = Pᵀ dO,  dP = dO Vᵀ,  dS = P ∘ (dP - D),  dQ = dS K / √d_k,  dK = dSᵀ Q / √d_k.  Softmax alone couples the
+        keys, by D = rowsum(P ∘ dP) = Σ_j P_j (dO · v_j) = dO · O: the output knows it before the first block. And
+        P = exp(S - logsumexp) needs neither maximum nor sum, so that each block adds its share by itself.
+        """
+        if torch.is_grad_enabled():  # create_graph=True; what went into the logsumexp is not known to autograd
+            raise RuntimeError("expected one derivative; for a second one use scaled_dot_product_attention")
+        (dO,) = grad_outputs
+        Q, K, V, mask, output, logsumexp = ctx.saved_tensors
+        dQ, dK, dV = (torch.zeros_like(x) for x in (Q, K, V))
+        D = (dO * output).sum(dim=-1, keepdim=True)
+        for rows, columns in product(_blocks(Q, ctx.block_size), _blocks(K, ctx.block_size)):
+            q, k, v, do = Q[..., rows, :], K[..., columns, :], V[..., columns, :], dO[..., rows, :]
+            P = torch.exp(attention_scores(q, k, mask[..., rows, columns]) - logsumexp[..., rows, :])
+            dP = einsum(do, v, "... queries d_v, ... keys d_v -> ... queries keys")
+            dS = P * (dP - D[..., rows, :]) / math.sqrt(Q.shape[-1])
+            dQ[..., rows, :] += einsum(dS, k, "... queries keys, ... keys d_k -> ... queries d_k")
+            dK[..., columns, :] += einsum(dS, q, "... queries keys, ... queries d_k -> ... keys d_k")
+            dV[..., columns, :] += einsum(P, do, "... queries keys, ... queries d_v -> ... keys d_v")
+        return dQ, dK, dV, None, None
+
+
+def _blocks(x: Tensor, block_size: int) -> list[slice]:
+    """Where the queries or keys `x` are cut; the last block may be shorter."""
+    return [slice(start, start + block_size) for start in range(0, x.shape[-2], block_size)]
+
+
+# END SOLUTION

@@ -11,7 +11,7 @@ from einops import einsum, rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cs336_basics.nn.checks import check_attention_arguments
+from cs336_basics.given.checks import check_attention_arguments
 
 
 def softmax(x: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:

@@ -1,4 +1,4 @@
-"""Runs of the public tests in warm processes (`cs336_kit.checking.warm`), one run at a time."""
+"""Runs of the public tests in processes of their own (`cs336_kit.checking.process`), one run at a time."""
 
 import json
 import os
@@ -6,20 +6,89 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol
+from queue import SimpleQueue
+from typing import IO, Any, Protocol
 
-# Called from another thread when a run has ended, with the file of its verdicts and its exit status.
-Ended = Callable[[Path, int], None]
+import click
+
+from cs336_kit.engine.result import Explanation, Outcome, Result, explanation_from_json, result_from_json
+
+# Called from another thread with each line that a run says.
+Listener = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Run:
+    """What one run has said so far.
+
+    Args:
+        number: which run it is.
+        results: by test; of those that have not ended yet, too.
+        explanations: what the examinations found.
+        decided: the problems of which all is said.
+        broken: why the student's files cannot be imported, if they cannot.
+        status: the exit status, once it has ended.
+    """
+
+    number: int
+    results: dict[str, Result] = field(default_factory=dict)
+    explanations: list[Explanation] = field(default_factory=list)
+    decided: set[str] = field(default_factory=set)
+    broken: str = ""
+    status: int | None = None
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take in a line of this run's."""
+        match line:
+            case {"planned": planned}:
+                self.results = {result.test: result for result in map(result_from_json, planned)}
+            case {"result": text}:
+                result = result_from_json(text)
+                self.results[result.test] = result
+            case {"explanation": text}:
+                self.explanations.append(explanation_from_json(text))
+            case {"decided": problem}:
+                self.decided.add(problem)
+            case {"broken": text}:
+                self.broken = text
+            case {"ended": status}:
+                self.status = status
+
+    def so_far(self, interrupted: str) -> list[Result]:
+        """A result for each test; the one that was running when the run ended failed with the words `interrupted`."""
+        results = list(self.results.values())
+        for number, result in enumerate(results):
+            if result.outcome is Outcome.NOT_RUN:
+                results[number] = replace(result, outcome=Outcome.FAILED, headline=interrupted)
+                break
+        return results
+
+    def results_or_error(self) -> list[Result]:
+        """The results of a run that has ended, by itself or by Ctrl-C.
+
+        Raises:
+            click.ClickException: no test could be run.
+        """
+        if self.broken:
+            raise click.ClickException(f"the tests could not start\n{self.broken}")
+        if not self.results:
+            endless = "you pressed Ctrl-C before the first test: is there an endless loop at the top of a file?"
+            why = endless if self.status is None else f"the tests could not start: exit status {self.status}"
+            raise click.ClickException(why)
+        if self.status is None:
+            return self.so_far("you pressed Ctrl-C during this test: is there an endless loop in your code?")
+        return self.so_far(f"the process ended during this test, with exit status {self.status}")
 
 
 class Runner(Protocol):
-    """Starts runs; a run that is under way when the next one starts is killed, and `ended` need not hear of it."""
+    """Starts runs; a run that is under way when the next one starts is killed."""
 
-    def start(self, tests: Collection[str], verdicts: Path) -> None:
-        """Run the named test functions and have their verdicts written to a new file."""
+    def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
+        """Run the tests of some problems, in this order, and give at most so many explanations for each."""
         ...
 
     def close(self) -> None:
@@ -28,19 +97,19 @@ class Runner(Protocol):
 
 
 class Forks:
-    """Runs in forks of one warm process, which is started again should student code kill it."""
+    """Runs in forks of one process, which is started again should student code kill it."""
 
-    def __init__(self, root: Path, ended: Ended) -> None:
+    def __init__(self, root: Path, listener: Listener) -> None:
         self.root = root
-        self.ended = ended
-        self.verdicts = Path()
+        self.listener = listener
+        self.run = 0
         self.process = self._start_process()
 
-    def start(self, tests: Collection[str], verdicts: Path) -> None:
+    def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
         if self.process.poll() is not None:
             self.process = self._start_process()
-        self.verdicts = verdicts
-        _send(self.process, tests, verdicts)
+        self.run = run
+        _send(self.process, run, problems, most)
 
     def close(self) -> None:
         with suppress(BrokenPipeError):
@@ -51,55 +120,72 @@ class Forks:
             _kill(self.process)
 
     def _start_process(self) -> subprocess.Popen[bytes]:
-        process = _warm(self.root, "fork")
+        process = _process(self.root, "fork")
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         return process
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         for line in _pipe(process.stdout):
-            reply = json.loads(line)
-            self.ended(Path(reply["verdicts"]), reply["status"])
+            self.listener(json.loads(line))
         status = process.wait()
         if process is self.process:
-            self.ended(self.verdicts, status)
+            self.listener({"run": self.run, "ended": status})
 
 
 class Spares:
     """Each run in a process of its own, while the next one warms up."""
 
-    def __init__(self, root: Path, ended: Ended) -> None:
+    def __init__(self, root: Path, listener: Listener, spare: bool = True) -> None:
         self.root = root
-        self.ended = ended
+        self.listener = listener
         self.running: subprocess.Popen[bytes] | None = None
-        self.spare = _warm(root, "once")
+        self.spare = _process(root, "once")
+        self.more = spare
 
-    def start(self, tests: Collection[str], verdicts: Path) -> None:
+    def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
         if self.running:
             _kill(self.running)
         self.running = self.spare
-        _send(self.running, tests, verdicts)
-        threading.Thread(target=self._wait, args=(self.running, verdicts), daemon=True).start()
-        self.spare = _warm(self.root, "once")
+        _send(self.running, run, problems, most)
+        threading.Thread(target=self._listen, args=(self.running, run), daemon=True).start()
+        if self.more:
+            self.spare = _process(self.root, "once")
 
     def close(self) -> None:
-        for process in (self.running, self.spare):
-            if process:
-                _kill(process)
+        for process in {self.running, self.spare} - {None}:
+            _kill(process)
 
-    def _wait(self, process: subprocess.Popen[bytes], verdicts: Path) -> None:
-        self.ended(verdicts, process.wait())
+    def _listen(self, process: subprocess.Popen[bytes], run: int) -> None:
+        for line in _pipe(process.stdout):
+            self.listener(json.loads(line))
+        self.listener({"run": run, "ended": process.wait()})
 
 
-def _warm(root: Path, how: str) -> subprocess.Popen[bytes]:
+def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
+    """Run the tests of some problems once, to the end or to Ctrl-C, after which `status` is None."""
+    lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    run, runner = Run(1), Spares(root, lines.put, spare=False)
+    try:
+        runner.start(1, problems, most)
+        while run.status is None:
+            run.hear(lines.get())
+    except KeyboardInterrupt:
+        pass
+    finally:
+        runner.close()
+    return run
+
+
+def _process(root: Path, how: str) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
-    command = [sys.executable, "-m", "cs336_kit.checking.warm", how]
+    command = [sys.executable, "-m", "cs336_kit.checking.process", how]
     return subprocess.Popen(
         command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
     )
 
 
-def _send(process: subprocess.Popen[bytes], tests: Collection[str], verdicts: Path) -> None:
-    line = json.dumps({"verdicts": str(verdicts), "tests": list(tests)})
+def _send(process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int) -> None:
+    line = json.dumps({"run": run, "problems": problems, "most": most})
     with suppress(BrokenPipeError):  # it has ended, which its thread reports
         _pipe(process.stdin).write(line.encode() + b"\n")
 

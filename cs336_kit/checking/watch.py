@@ -1,7 +1,6 @@
 """`cs336 check --watch`: the board again after every save."""
 
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -10,15 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from cs336_kit.checking.board import Score, render, score
-from cs336_kit.checking.check import SuiteError, read_verdicts
 from cs336_kit.checking.hint import render_hints
 from cs336_kit.checking.keys import keys
-from cs336_kit.checking.runner import Forks, Runner, Spares
+from cs336_kit.checking.runner import Forks, Run, Runner, Spares
 from cs336_kit.checking.saves import Saves, events
 from cs336_kit.engine.assignment import Problem, is_students, load_problems
 
@@ -39,11 +38,10 @@ class Key:
 
 
 @dataclass(frozen=True)
-class RunEnded:
-    """The run that wrote these verdicts has ended."""
+class Said:
+    """A run has said something."""
 
-    verdicts: Path
-    status: int
+    line: dict[str, Any]
 
 
 def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, spare: bool) -> None:
@@ -58,14 +56,13 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, 
     Raises:
         AssignmentError: `assignment.toml` was changed and cannot be used any more.
     """
-    queue: SimpleQueue[Look | Key | RunEnded] = SimpleQueue()
+    queue: SimpleQueue[Look | Key | Said] = SimpleQueue()
 
     def new_runner() -> Runner:
-        return (Spares if spare else Forks)(root, lambda verdicts, status: queue.put(RunEnded(verdicts, status)))
+        return (Spares if spare else Forks)(root, lambda line: queue.put(Said(line)))
 
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        board = WatchedBoard(root, chosen, console, folder, new_runner)
+        board = WatchedBoard(root, chosen, console, new_runner)
         stack.callback(board.close)
         if not poll:
             stack.enter_context(events(root, lambda: queue.put(Look())))
@@ -81,8 +78,8 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, 
             match event:
                 case Look():
                     board.look()
-                case RunEnded(verdicts, status):
-                    board.end(verdicts, status)
+                case Said(line):
+                    board.hear(line)
                 case Key("h"):
                     board.hint()
                 case Key("n"):
@@ -96,13 +93,10 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, 
 class WatchedBoard:
     """What the screen shows, and the run that will change it."""
 
-    def __init__(
-        self, root: Path, chosen: Collection[str], console: Console, folder: Path, new_runner: Callable[[], Runner]
-    ) -> None:
+    def __init__(self, root: Path, chosen: Collection[str], console: Console, new_runner: Callable[[], Runner]) -> None:
         self.root = root
         self.chosen = chosen
         self.console = console
-        self.folder = folder  # of the verdicts
         self.new_runner = new_runner
         self.saves = Saves(root)
         self.problems = self._load_problems()
@@ -111,8 +105,7 @@ class WatchedBoard:
         self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
         self.body: RenderableType = "Importing torch and collecting the public tests"
         self.when = ""  # the last run ended, and how long it took
-        self.runs = 0
-        self.running = False
+        self.current = Run(0, status=0)
         self.started = 0.0
         self.runner = new_runner()
 
@@ -120,31 +113,40 @@ class WatchedBoard:
         """Kill whatever is running."""
         self.runner.close()
 
-    def run(self) -> None:
-        """Start a run of the problems in view, in place of the one that may be under way."""
-        self.runs += 1
-        self.running = True
+    def run(self, changed: Collection[Path] = ()) -> None:
+        """Start a run of the problems in view, in place of the one that may be under way.
+
+        Those that are written in the files that have changed come first.
+        """
+        self.current = Run(self.current.number + 1)
         self.started = time.monotonic()
-        self.runner.start([test for problem in self._in_view() for test in problem.tests], self._verdicts())
+        names = {path.as_posix() for path in changed}
+        first = sorted(self._in_view(), key=lambda problem: names.isdisjoint(problem.files))
+        self.runner.start(self.current.number, [problem.id for problem in first])
 
     def look(self) -> None:
         """Run again if anything was saved; if a run takes long, show how far it is."""
         if changed := self.saves.look():
             if not all(map(is_students, changed)):
-                self.runner.close()  # it has collected tests that are no longer there
+                self.runner.close()  # it has loaded tests that are no longer there
                 self.runner = self.new_runner()
                 self.problems = self._load_problems()
-            self.run()
-        elif self.running and self._seconds() > LOOK_EVERY:
+            self.run(changed)
+        elif self.current.status is None and self._seconds() > LOOK_EVERY:
             self.when = ""
-            self._read_verdicts(f"has been running for {self._seconds():.0f} s: is there an endless loop in your code?")
+            self._show_results()
 
-    def end(self, verdicts: Path, status: int) -> None:
-        """Show the verdicts, unless they are those of a run that another has replaced."""
-        if self.running and verdicts == self._verdicts():
-            self.running = False
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take in what a run says, unless another has replaced it; show each problem as soon as it is decided."""
+        if line["run"] != self.current.number or self.current.status is not None:
+            return
+        self.current.hear(line)
+        if self.current.status is not None:
             self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
-            self._read_verdicts(f"the process ended during this test, with exit status {status}")
+            self._show_results()
+        elif "decided" in line:
+            self.when = ""
+            self._show_results()
 
     def hint(self) -> None:
         """Show one more hint."""
@@ -172,27 +174,27 @@ class WatchedBoard:
                 self.console.print(Text(), render_hints(problem, self.hints[problem.id]), sep="\n")
             self.console.print(f"\n{self.when}h hint · n next problem · a all · q quit", style="dim", highlight=False)
 
-    def _read_verdicts(self, ending: str) -> None:
-        try:
-            verdicts = read_verdicts(self._verdicts(), ending)
-        except SuiteError as error:
-            self.body = Text(f"The tests could not start\n{error}")
+    def _show_results(self) -> None:
+        run = self.current
+        if run.broken:
+            self.body = Text(f"The tests could not start\n{run.broken}")
+        elif run.results:
+            running = f"has been running for {self._seconds():.0f} s: is there an endless loop in your code?"
+            ended = f"the process ended during this test, with exit status {run.status}"
+            results = run.so_far(running if run.status is None else ended)
+            new = {each.problem.id: each for each in score(self._in_view(), results, run.explanations)}
+            if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were
+                new = {id: each if id in run.decided else self.scores.get(id, each) for id, each in new.items()}
+            self.scores |= new
+            self.body = render(list(new.values()))
+        elif run.status is None:
+            self.body = (
+                f"Importing torch and your files, {self._seconds():.0f} s so far.\n"
+                "If it never ends: is there an endless loop at the top of a file?"
+            )
         else:
-            if verdicts:
-                scores = score(self._in_view(), verdicts)
-                self.scores |= {result.problem.id: result for result in scores}
-                self.body = render(scores)
-            elif self.running:
-                self.body = (
-                    f"Importing torch and your files, {self._seconds():.0f} s so far.\n"
-                    "If it never ends: is there an endless loop at the top of a file?"
-                )
-            else:
-                self.body = "The tests could not start; uv run pytest says why"
+            self.body = "The tests could not start; uv run pytest says why"
         self.show()
-
-    def _verdicts(self) -> Path:
-        return self.folder / f"run-{self.runs}"
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started

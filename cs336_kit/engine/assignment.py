@@ -1,6 +1,7 @@
 """The problems of the assignment, as `assignment.toml` states them."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -81,3 +82,15 @@ def load_problems(root: Path) -> dict[str, Problem]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise AssignmentError(f"{path} lacks or misstates {error}; take it again from the handout") from None
     return {problem.id: problem for problem in problems}
+
+
+def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
+    """The problem of this name.
+
+    Raises:
+        AssignmentError: there is none.
+    """
+    try:
+        return problems[name]
+    except KeyError:
+        raise AssignmentError(f"no problem is called {name}; the problems are {', '.join(problems)}") from None

@@ -6,73 +6,85 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.result import Check
+
 
 class WrongAnswer(AssertionError):
-    """An answer is not the right one; the message says how.
+    """An answer is not the right one; the message says how, with numbers of the case from its second line on.
 
     Args:
-        message: what is wrong; lines after the first give numbers of the case.
-        outcome: what is held against known mistakes: the tensor that came, or a word ("detached").
+        message: what is wrong.
+        check: what was looked at.
+        answer: the tensor that came, if one did.
     """
 
-    def __init__(self, message: str, outcome: Tensor | str | None = None) -> None:
+    def __init__(self, message: str, check: Check = Check.ANSWER, answer: Tensor | None = None) -> None:
         super().__init__(message)
-        self.outcome = outcome
+        self.check = check
+        self.answer = answer
 
 
-def compare(answer: Any, expected: Tensor, dtype: torch.dtype, tolerance: float, what: str = "answer") -> None:
-    """Fail unless `answer` has the shape of `expected`, the dtype `dtype` and no error above `tolerance`.
+def compare(
+    answer: Any, expected: Tensor, dtype: torch.dtype, bound: Tensor, what: str = "answer", check: Check = Check.ANSWER
+) -> None:
+    """Fail unless `answer` has the shape of `expected`, the dtype `dtype` and no error above `bound`.
 
     Args:
         answer: what came; it should be a tensor.
         expected: the right answer in float64.
-        tolerance: the largest absolute error allowed in any element.
-        what: how the message calls the answer.
+        dtype: that of the right answer.
+        bound: the largest error that rounding can explain, for each element.
+        what: what the message calls the answer.
+        check: what is looked at.
 
     Raises:
         WrongAnswer: with the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
-            wrong numbers (the largest error, where it is, and how many times the tolerance).
+            wrong numbers (the largest error in terms of its bound, and where it is).
     """
-    compare_form(answer, expected, dtype, what)
+    compare_form(answer, expected, dtype, what, check)
     wide = answer.detach().double()
+    error = (wide - expected).abs()
+    if (error <= bound).all():  # False for NaN
+        return
     bad = ~wide.isfinite()
     if bad.any():
-        count = f"{int(bad.sum())} of {bad.numel()} places"
-        where = f"{count}, first at {_index(bad.byte())}"
-        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), answer)
-    error = (wide - expected).abs()
-    wrong = error > tolerance
-    if wrong.any():
-        where = _index(error)
-        place = tuple(where)
-        lines = (
-            f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
-            f"largest error {error[place]:.2g} at {where}: got {wide[place]:.6g}, expected {expected[place]:.6g}",
-            f"that is {error[place] / tolerance:,.0f} times the tolerance of {tolerance:.0e}",
-            *_places(wrong),
-        )
-        raise WrongAnswer("\n".join(lines), answer)
+        where = f"{int(bad.sum())} of {bad.numel()} places, first at {_index(bad.byte())}"
+        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer)
+    wrong = error > bound
+    times = torch.where(wrong, error / bound, 0.0)
+    where = _index(times)
+    place = tuple(where)
+    lines = (
+        f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
+        f"furthest off at {where}: got {wide[place]:.6g}, expected {expected[place]:.6g}",
+        f"that is {times[place]:,.0f} times what rounding can explain, {bound[place]:.0e}"
+        if bound[place]
+        else "there is nothing to round there: it should be exactly that",
+        *_places(wrong),
+    )
+    raise WrongAnswer("\n".join(lines), check, answer)
 
 
-def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str) -> None:
+def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, check: Check = Check.ANSWER) -> None:
     """Fail unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
-    check_shape(answer, expected.shape, what)
+    check_shape(answer, expected.shape, what, check)
     if answer.dtype != dtype:
         raise WrongAnswer(
-            f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", answer
+            f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", check, answer
         )
 
 
-def check_shape(answer: Any, shape: Sequence[int], what: str = "answer") -> None:
+def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: Check = Check.ANSWER) -> None:
     """Fail unless `answer` is a tensor of this shape."""
     if not isinstance(answer, Tensor):
         hint = ": is a `return` missing?" if answer is None else ""
-        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}")
+        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}", check)
     if answer.shape != tuple(shape):
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", answer)
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", check, answer)
 
 
 def article(name: str) -> str:
+    """A type's name as it stands in a sentence."""
     return "None" if name == "NoneType" else f"a {name}"
 
 
@@ -83,12 +95,24 @@ def _places(wrong: Tensor) -> Iterator[str]:
         indices = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
         if len(indices) < size:
             shown = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
-            yield f"only at {shown} along axis {axis}, the others of its {size} are right"
+            yield f"wrong only at {'index' if len(indices) == 1 else 'indices'} {shown} of axis {axis} (size {size})"
 
 
 def _index(x: Tensor) -> list[int]:
     """Where `x` is largest, the first of equals."""
-    return [int(i) for i in torch.unravel_index(x.argmax(), x.shape)]
+    return index_of(int(x.argmax()), x.shape)
+
+
+def index_of(position: int, shape: Sequence[int]) -> list[int]:
+    """Where the element is that has this position in row-major order.
+
+    `torch.unravel_index` would import sympy, which takes half a second.
+    """
+    index = []
+    for size in reversed(shape):
+        position, i = divmod(position, size)
+        index.insert(0, i)
+    return index
 
 
 def _name(dtype: torch.dtype) -> str:

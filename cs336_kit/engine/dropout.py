@@ -5,12 +5,13 @@ import math
 from torch import Tensor
 
 from cs336_kit.engine.compare import WrongAnswer
+from cs336_kit.engine.result import Check
 
 # How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
 DEVIATIONS = 5
 
 
-def check_dropout(output: Tensor, weights: Tensor, right: Tensor, V: Tensor, p: float, tolerance: float) -> None:
+def check_dropout(output: Tensor, weights: Tensor, right: Tensor, V: Tensor, p: float, bound: Tensor) -> None:
     """Fail, with what is wrong, unless some weights are dropped as they should be and `output` is made with the others.
 
     Args:
@@ -19,7 +20,7 @@ def check_dropout(output: Tensor, weights: Tensor, right: Tensor, V: Tensor, p: 
         right: the weights without dropout, in float64.
         V: the values.
         p: the probability with which a weight is dropped.
-        tolerance: the largest error of a weight without dropout.
+        bound: the largest error that rounding can explain in each weight without dropout.
 
     Raises:
         WrongAnswer: with the first of these that applies: nothing is dropped; the weights that are kept are not
@@ -29,26 +30,26 @@ def check_dropout(output: Tensor, weights: Tensor, right: Tensor, V: Tensor, p: 
     ratio = (weights / right)[right > 0.1 / right.shape[-1]]
     kept = ratio[ratio != 0]
     dropped = 1 - len(kept) / len(ratio)
-    error = float((output - weights @ V).abs().max())
-    is_sum = error <= tolerance * V.shape[-2] * float(V.abs().max()) / (1 - p)
+    error = (output - weights @ V).abs()
+    is_sum = bool((error <= bound @ V.double().abs() / (1 - p)).all())
 
     if not dropped and not _near(ratio, 1.0):
-        raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", "other weights")
+        raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", Check.DROPOUT)
     if not dropped and is_sum:
-        raise WrongAnswer(f"in training with a dropout of {p:g} no weight is dropped", "nothing dropped")
+        raise WrongAnswer(f"in training with a dropout of {p:g} no weight is dropped", Check.DROPOUT)
     if not dropped and (output == 0).any():
-        raise WrongAnswer("no weight is dropped, but numbers of the output are", "output dropped")
+        raise WrongAnswer("no weight is dropped, but numbers of the output are", Check.DROPOUT)
     if dropped and not _near(kept, 1 / (1 - p)):
         mean = float(kept.mean())
         factor = f"{mean:.3g}" if _near(kept, mean) else "various numbers"
         raise WrongAnswer(
             f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.3g}",
-            f"kept weights times {factor}",
+            Check.DROPOUT,
         )
     if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
-        raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", "another share")
+        raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", Check.DROPOUT)
     if not is_sum:
-        raise WrongAnswer("the output is not the sum of the values times the weights that came with it", "not the sum")
+        raise WrongAnswer("the output is not the sum of the values times the weights that came with it", Check.DROPOUT)
 
 
 def _near(x: Tensor, to: float) -> bool:

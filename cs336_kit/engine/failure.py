@@ -1,132 +1,102 @@
-"""What a student sees of a test that failed: the mistake and their own lines, without a frame of pytest's or ours."""
+"""A test that failed, in words: what is wrong, and the student's own lines, without a frame of anyone else's."""
 
 import linecache
-import textwrap
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from traceback import FrameSummary
 from typing import Any
 
-from _pytest._code.code import ReprFileLocation, TerminalRepr
-from _pytest._io import TerminalWriter
 from torch import Tensor
 
 from cs336_kit.engine.assignment import is_students
 from cs336_kit.engine.case import Case, CaseError
 from cs336_kit.engine.compare import WrongAnswer
 from cs336_kit.engine.python_errors import in_plain_words
-from cs336_kit.examination.by_hand import by_hand
-from cs336_kit.examination.diagnosis import Evidence, Mistake
+from cs336_kit.engine.result import Check, Outcome
 
-WIDTH = 78
-# More mistakes than this fit because the case is small, not because anything is known.
-MOST_MISTAKES = 3
 FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
 
 
-class Failure(TerminalRepr):
-    """One failure as data, and its text.
+class StudentRaised(Exception):
+    """The student's code raised, in another process.
 
     Args:
-        headline: what is wrong; the line that summaries show. It says nothing about the inputs or the right answer.
-        place: the file and line that the summary points to.
-        details: the numbers or the student's lines.
-        evidence: what the test says about known mistakes, if it ran on a case.
-        hand: rows to check by hand when no mistake is known.
-        inputs: what the case is.
-
-    Attributes:
-        mistakes: the known mistakes that this is, as far as the whole run can tell; set when the run ends.
-        alone: whether they explain this test and not all that failed with it.
+        type: the name of the exception's class.
+        message: its text.
+        frames: the lines of the student's that it went through, the innermost last.
     """
 
-    def __init__(
-        self,
-        headline: str,
-        place: tuple[str, int],
-        details: list[str] | None = None,
-        evidence: Evidence | None = None,
-        hand: list[str] | None = None,
-        inputs: list[str] | None = None,
-    ) -> None:
-        self.headline = headline
-        self.reprcrash = ReprFileLocation(*place, headline)  # pytest's short summary reads this
-        self.details = details or []
-        self.evidence = evidence
-        self.hand = hand or []
-        self.inputs = inputs or []
-        self.mistakes: list[Mistake] = []
-        self.alone = False
-
-    def toterminal(self, tw: TerminalWriter) -> None:
-        for line in textwrap.wrap(self.headline, WIDTH):
-            tw.line(line, red=True, bold=True)
-        _write(tw, self.details)
-        named = list(naming(self.mistakes, self.alone))
-        if named:
-            tw.line()
-            _write(tw, named, bold=True)
-        elif self.evidence is not None and not self.evidence.raised:
-            tw.line()
-            _write(tw, self.evidence.relations or ["No known mistake gives this answer.", *self.hand])
-        if self.inputs:
-            tw.line()
-            _write(tw, self.inputs)
+    def __init__(self, type: str, message: str, frames: Sequence[FrameSummary]) -> None:
+        super().__init__(f"{type}: {message}")
+        self.type = type
+        self.message = message
+        self.frames = frames
 
 
-def naming(mistakes: list[Mistake], alone: bool) -> Iterator[str]:
-    """The lines that name a mistake, ask the question that leads to it and say where to read on.
+class Stopped(BaseException):
+    """The student's code was stopped from outside; the message says why.
 
-    They say nothing about the inputs or the right answer.
+    It is no Exception, so that neither a test's `except Exception` nor hypothesis, which would call again and again,
+    takes it for an ordinary failure.
     """
-    if not mistakes:
-        return
-    if len(mistakes) > MOST_MISTAKES:
-        yield f"{len(mistakes)} known mistakes would fail this test like this; run the whole problem to tell which."
-        return
-    if alone:
-        yield "More than one thing is wrong in this problem; this test looks like this:"
-    for number, mistake in enumerate(mistakes):
-        yield f"{'Or: ' if number else ''}{mistake.name[0].upper()}{mistake.name[1:]}."
-    yield from dict.fromkeys(f"  Think: {mistake.hint}" for mistake in mistakes)
-    yield from dict.fromkeys(f"  Read:  docs/assignment.md, section {mistake.section}" for mistake in mistakes)
+
+    outcome = Outcome.FAILED
 
 
-def describe(
-    error: BaseException, case: Case | None, evidence: Evidence | None, root: Path, place: tuple[str, int]
-) -> Failure:
-    """Put an exception that ended a test into words.
+class NotWrittenError(Exception):
+    """A function that the tests call does not exist; the message says what to write where."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What ended a test.
 
     Args:
-        error: the exception. One that was raised in another process has its text as `student_error` and its frames as
-            `student_frames`.
-        case: what the test ran on, if it ran on a case.
-        evidence: what the test says about known mistakes.
+        check: what failed.
+        headline: why, in one sentence that quotes no input and no right answer.
+        details: the numbers, or the student's own lines.
+        raised: the type's name, if an exception of the student's code ended the test.
+        lines: the student's lines that it went through, as file and number, the innermost last.
+    """
+
+    check: Check
+    headline: str
+    details: tuple[str, ...] = ()
+    raised: str = ""
+    lines: tuple[tuple[str, int], ...] = ()
+
+
+def describe(error: BaseException, root: Path) -> Failure:
+    """Put an exception that ended a test, or an import of the student's files, into words.
+
+    Args:
+        error: the exception.
         root: the folder of the assignment.
-        place: file and line of the test.
     """
-    inputs = [] if case is None else list(_inputs(case))
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
-        hand = []
-        if case is not None and case.checks[-1:] == ["answer"] and isinstance(error.outcome, Tensor):
-            hand = by_hand(case, error.outcome)
-        return Failure(headline, place, details, evidence, hand, inputs)
-    elsewhere = getattr(error, "student_frames", None)
-    frames = list(_student_frames(error, root)) if elsewhere is None else elsewhere
-    if isinstance(error, NotImplementedError):
-        what = f"write {frames[-1].name} in {frames[-1].filename}" if frames else str(error)
-        return Failure(f"not implemented yet: {what}", place)
-    if isinstance(error, CaseError):
-        return Failure(str(error), place)
-    if _is_plain_assert(error, frames):
-        # pytest adds the asserted expression below the message of a plain assert.
-        return Failure(str(error).partition("\n")[0] or "an assert of the test fails", place, inputs=inputs)
+        return Failure(error.check, headline, tuple(details))
+    if isinstance(error, CaseError | Stopped):
+        return Failure(Check.CALL, str(error))
+    if isinstance(error, NotWrittenError):
+        return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error}")
+    if isinstance(error, StudentRaised):
+        frames, kind, text = list(error.frames), error.type, str(error)
+    else:
+        frames = list(_student_frames(error, root))
+        kind, text = type(error).__name__, "".join(traceback.format_exception_only(error)).strip()
+    if isinstance(error, StudentRaised) and kind == "NotImplementedError" and not frames:  # the adapter is missing
+        return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error.message}")
+    if _is_stub(kind, frames):
+        return Failure(Check.NOT_WRITTEN, f"not implemented yet: write {frames[-1].name} in {frames[-1].filename}")
+    if isinstance(error, AssertionError) and not frames:  # an assert of the test's own
+        return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert of the test fails")
 
-    text = getattr(error, "student_error", None) or "".join(traceback.format_exception_only(error))
-    headline, *details = text.strip().splitlines()
+    headline, *details = text.splitlines()
     if isinstance(error, SyntaxError) and details:  # the place and the line come first, the message last
         headline, *details = details[-1], headline, *details[:-1]
     with suppress(Exception):  # it looks at the student's objects, which may do anything
@@ -134,50 +104,36 @@ def describe(
     calls = [[f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"] for frame in frames]
     if (left_out := len(calls) - 2 * FRAMES) > 0:
         calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
-    details += chain.from_iterable(calls)
-    return Failure(headline, place, details, evidence, inputs=inputs)
+    places = tuple((frame.filename, frame.lineno or 0) for frame in frames)
+    return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, places)
 
 
-def shows_an_answer(error: BaseException | None, root: Path) -> bool:
-    """Whether how a test on a case ended can be held against known mistakes."""
-    if error is None or isinstance(error, WrongAnswer):
-        return True
-    return not isinstance(error, NotImplementedError) and not _is_plain_assert(
-        error, list(_student_frames(error, root))
-    )
+def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
+    """The case: one line for each input and for the answer, with its shape and dtype, or its value.
+
+    Of a hidden case no value is shown but sizes, which are whole numbers.
+    """
+    expected = f"{tuple(case.expected['answer'].shape)} {case.dtype}".replace("torch.", "")
+    shown = {name: x for name, x in case.inputs.items() if not (hidden and isinstance(x, float))}
+    rows = {**{name: _shown(value) for name, value in shown.items()}, "expected": expected}
+    width = max(map(len, rows))
+    return f"the case is {case.name}:", *(f"  {name:<{width}}  {shown}" for name, shown in rows.items())
 
 
-def _is_plain_assert(error: BaseException, frames: list[traceback.FrameSummary]) -> bool:
-    """Whether this is an assert of the test's own, and neither of the student's nor a case's check."""
-    return isinstance(error, AssertionError) and not isinstance(error, WrongAnswer) and not frames
+def _is_stub(kind: str, frames: Sequence[FrameSummary]) -> bool:
+    """Whether this is the line that stands where the student is to write; torch raises the same class of its own."""
+    return kind == "NotImplementedError" and bool(frames) and frames[-1].line == "raise NotImplementedError"
 
 
-def _student_frames(error: BaseException, root: Path) -> Iterator[traceback.FrameSummary]:
+def _student_frames(error: BaseException, root: Path) -> Iterator[FrameSummary]:
     """The frames in the student's files, innermost last, named relative to the root and with the class of a method."""
     for frame, lineno in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         path = Path(code.co_filename)
         if path.is_relative_to(root) and is_students(path.relative_to(root)):
             name, line = path.relative_to(root).as_posix(), linecache.getline(str(path), lineno)
-            yield traceback.FrameSummary(name, lineno, code.co_qualname, line=line)
-
-
-def _inputs(case: Case) -> Iterator[str]:
-    """One line for each input and for the answer: its shape and dtype, or its value."""
-    expected = f"{tuple(case.expected['answer'].shape)} {case.dtype}".replace("torch.", "")
-    rows = {**{name: _shown(value) for name, value in case.inputs.items()}, "expected": expected}
-    yield f"the case is {case.name}:"
-    width = max(map(len, rows))
-    for name, shown in rows.items():
-        yield f"  {name:<{width}}  {shown}"
+            yield FrameSummary(name, lineno, code.co_qualname, line=line)
 
 
 def _shown(value: Any) -> str:
     return f"{tuple(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)
-
-
-def _write(tw: TerminalWriter, lines: Any, **markup: bool) -> None:
-    for line in lines:
-        indent = "  " + " " * (len(line) - len(line.lstrip()))
-        for wrapped in textwrap.wrap(line.strip(), WIDTH - len(indent), subsequent_indent="  ") or [""]:
-            tw.line(f"{indent}{wrapped}", **markup)

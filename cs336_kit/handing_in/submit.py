@@ -49,7 +49,7 @@ def left_out(root: Path) -> list[str]:
 
 
 def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Score]) -> None:
-    """Write the zip; the same files and verdicts give the same bytes.
+    """Write the zip; the same files and results give the same bytes.
 
     Its manifest holds the versions of the suite and of torch, the sha256 of each file, and for each problem the number
     of tests that passed and the points.
@@ -58,7 +58,7 @@ def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Sc
         ArchiveError: it cannot be written.
     """
     board = {
-        result.problem.id: {"passed": result.passed, "tests": len(result.verdicts), "points": round(result.points, 4)}
+        result.problem.id: {"passed": result.passed, "tests": len(result.results), "points": round(result.points, 4)}
         for result in scores
     }
     manifest = {"suite": version("cs336_basics"), "torch": version("torch"), "board": board}

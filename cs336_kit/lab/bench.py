@@ -2,47 +2,25 @@
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.contenders import labs, pytorchs, reference, students
+from cs336_kit.lab.measurement import DIRECTIONS, LeftOut, Row, inputs, median_seconds, peak_memory
 from cs336_kit.lab.output_file import check_output
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from cs336_kit.lab.student import Student
+from cs336_kit.lab.student import Student
 
 OWN = "PyTorch, "
 SUFFIXES = (".csv", ".png", ".svg")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One implementation at one length.
-
-    Args:
-        length: number of queries and of keys.
-        implementation: its name.
-        forward_seconds: median time of a forward pass.
-        forward_bytes: growth of resident memory in it; None where it cannot be measured.
-        training_seconds, training_bytes: the same for forward and backward through several layers.
-        largest_difference: of the output from PyTorch's own in float64.
-    """
-
-    length: int
-    implementation: str
-    forward_seconds: float
-    forward_bytes: int | None
-    training_seconds: float
-    training_bytes: int | None
-    largest_difference: float
 
 
 @click.command()
@@ -70,10 +48,6 @@ def bench(lengths: tuple[int, ...], compiled: bool, outputs: tuple[Path, ...]) -
 
     With a causal mask, 4 heads of 64 features, in float32. Training is forward and backward through 4 layers.
     """
-    from rich.console import Console
-
-    from cs336_kit.lab.student import Student
-
     for output in outputs:
         check_output(output, SUFFIXES)
     console = Console(highlight=False)
@@ -89,13 +63,8 @@ def bench(lengths: tuple[int, ...], compiled: bool, outputs: tuple[Path, ...]) -
         click.echo(f"{output} is written")
 
 
-def _measure(student: "Student", lengths: Sequence[int], compiled: bool, console: "Console") -> list[Row]:
-    from rich.progress import Progress
-
-    from cs336_kit.lab.contenders import pytorchs, reference, students
-    from cs336_kit.lab.measurement import DIRECTIONS, LeftOut, inputs, median_seconds, peak_memory
-
-    contenders = students(student.adapters, compiled) | pytorchs()
+def _measure(student: Student, lengths: Sequence[int], compiled: bool, console: Console) -> list[Row]:
+    contenders = students(student.adapters, compiled) | labs() | pytorchs()
     peaks: dict[tuple[str, int, str], int | None] = {}
     left_out: dict[str, str] = {}
     # A thread that draws would be in the way of a fork.
@@ -146,10 +115,7 @@ def _notes(measured: Sequence[str], left_out: Mapping[str, str], compiled: bool)
         yield "torch.compile is left out: --compile adds it"
 
 
-def _table(rows: Sequence[Row]) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+def _table(rows: Sequence[Row]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     table.add_column("length", justify="right", vertical="bottom")
     table.add_column("", no_wrap=True)

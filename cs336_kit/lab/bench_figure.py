@@ -7,9 +7,9 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from cs336_kit.lab.bench import Row
+from cs336_kit.lab.measurement import Row
 
-MARKERS = "os^vDPX*"
+MARKERS = "os^vDPX*hp"
 
 
 def write_figure(path: Path, rows: Sequence[Row]) -> None:

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from cs336_kit.lab.blockwise.attention import blockwise_attention
+
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 # How many queries `query chunks` takes at a time.
@@ -39,6 +41,11 @@ def students(adapters: ModuleType, compiled: bool) -> dict[str, Attention]:
     if compiled:
         contenders["torch.compile"] = torch.compile(einsum, dynamic=True)
     return contenders
+
+
+def labs() -> dict[str, Attention]:
+    """The lab's own: what blockwise attention comes to when it skips what a mask hides."""
+    return {"blockwise, lab": blockwise_attention}
 
 
 def pytorchs() -> dict[str, Attention]:

@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.call import call_from_case, call_from_file
+from cs336_kit.lab.report import print_report
+from cs336_kit.lab.student import Student
 
 
 @click.command()
@@ -22,12 +26,6 @@ def debug(file: Path | None, case: str | None) -> None:
     """
     if (file is None) == (case is None):
         raise BadInput("give either FILE or --case NAME")
-
-    from rich.console import Console
-
-    from cs336_kit.lab.call import call_from_case, call_from_file
-    from cs336_kit.lab.report import print_report
-    from cs336_kit.lab.student import Student
 
     root = find_root(Path.cwd())
     call = call_from_file(file) if file else call_from_case(root / "fixtures", case or "")

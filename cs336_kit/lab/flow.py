@@ -1,40 +1,20 @@
 """`cs336 flow`: how gradients flow through the student's attention, as a table and a figure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from cs336_kit.engine.assignment import find_root
+from cs336_kit.lab.gradient_flow import Attention, Flow, gradient_norms, saturation
 from cs336_kit.lab.output_file import check_output
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from torch import Tensor
-
-    from cs336_kit.lab.gradient_flow import Attention, Saturation
+from cs336_kit.lab.student import Student
 
 WIDTHS = (1, 4, 16, 64, 256, 1024)
 NOTHING = 1e-6  # what rounding leaves of a gradient that is 0
-
-
-@dataclass(frozen=True)
-class Flow:
-    """What was measured.
-
-    Args:
-        mask: the name of the mask.
-        visible: the mask, True where a query may attend to a key.
-        norms: the norms of the gradients of Q, K and V by position, without a mask and with it.
-        saturation: for each d_k, with the division by its root and without.
-    """
-
-    mask: str
-    visible: "Tensor"
-    norms: "list[dict[str, Tensor]]"
-    saturation: "dict[int, list[Saturation]]"
 
 
 @click.command()
@@ -48,10 +28,6 @@ def flow(length: int, d_k: int, mask: str, seed: int, output: Path | None) -> No
 
     How large they are at each position, what a mask cuts, and how large scores stop them.
     """
-    from rich.console import Console
-
-    from cs336_kit.lab.student import Student
-
     if output:
         check_output(output, [".png", ".svg"])
     student = Student(find_root(Path.cwd()))
@@ -66,10 +42,8 @@ def flow(length: int, d_k: int, mask: str, seed: int, output: Path | None) -> No
         click.echo(f"\n{output} is written")
 
 
-def _measure(attention: "Attention", length: int, d_k: int, mask: str, seed: int) -> Flow:
+def _measure(attention: Attention, length: int, d_k: int, mask: str, seed: int) -> Flow:
     import torch
-
-    from cs336_kit.lab.gradient_flow import gradient_norms, saturation
 
     visible = torch.ones(length, length, dtype=torch.bool)
     if mask == "causal":
@@ -83,10 +57,7 @@ def _measure(attention: "Attention", length: int, d_k: int, mask: str, seed: int
     return Flow(mask, visible, norms, by_width)
 
 
-def _norms_table(measured: Flow) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+def _norms_table(measured: Flow) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, title="Norms of the gradients of Q, K and V", title_justify="left")
     table.add_column("position", justify="right")
     for mask in ("", f", {measured.mask}"):
@@ -114,10 +85,7 @@ def _cut(measured: Flow) -> Iterator[str]:
             yield f"No gradient reaches {name} at {', '.join(map(str, dry))}: {why}."
 
 
-def _saturation_table(measured: Flow) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+def _saturation_table(measured: Flow) -> Table:
     title = "Saturation: q · k divided by √d_k, and not divided"
     table = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left")
     columns = ("d_k", "largest weight", "not divided", "gradient of the scores", "not divided")

@@ -5,7 +5,7 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from cs336_kit.lab.flow import Flow
+from cs336_kit.lab.gradient_flow import Flow
 
 
 def write_figure(path: Path, measured: Flow) -> None:

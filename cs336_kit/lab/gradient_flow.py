@@ -27,6 +27,23 @@ class Saturation:
     gradient: float
 
 
+@dataclass(frozen=True)
+class Flow:
+    """What was measured.
+
+    Args:
+        mask: the name of the mask.
+        visible: the mask, True where a query may attend to a key.
+        norms: the norms of the gradients of Q, K and V by position, without a mask and with it.
+        saturation: for each d_k, with the division by its root and without.
+    """
+
+    mask: str
+    visible: Bool[Tensor, "queries keys"]
+    norms: list[dict[str, Float[Tensor, " position"]]]
+    saturation: dict[int, list[Saturation]]
+
+
 def gradient_norms(
     attention: Attention, length: int, d_k: int, mask: Bool[Tensor, "queries keys"] | None, seed: int
 ) -> dict[str, Float[Tensor, " position"]]:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -28,6 +29,28 @@ M_MMAP_THRESHOLD = -3  # malloc.h
 
 class LeftOut(Exception):
     """A contender that cannot be measured; the message says why."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One implementation at one length.
+
+    Args:
+        length: number of queries and of keys.
+        implementation: its name.
+        forward_seconds: median time of a forward pass.
+        forward_bytes: growth of resident memory in it; None where it cannot be measured.
+        training_seconds, training_bytes: the same for forward and backward through several layers.
+        largest_difference: of the output from PyTorch's own in float64.
+    """
+
+    length: int
+    implementation: str
+    forward_seconds: float
+    forward_bytes: int | None
+    training_seconds: float
+    training_bytes: int | None
+    largest_difference: float
 
 
 def inputs(length: int, gradients: bool = False) -> list[Tensor]:

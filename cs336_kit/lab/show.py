@@ -1,17 +1,20 @@
 """`cs336 show`: attention on a text, in the terminal, as a figure or as a page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.output_file import check_output
-
-if TYPE_CHECKING:
-    from cs336_kit.lab.picture import Picture
-    from cs336_kit.lab.source import Source
+from cs336_kit.lab.page import write_page
+from cs336_kit.lab.picture import Pattern, Picture, printable
+from cs336_kit.lab.source import Source
+from cs336_kit.lab.student import Student
+from cs336_kit.lab.terminal import Heatmaps
+from cs336_kit.lab.trained import Trained
+from cs336_kit.lab.words import Words
 
 EXAMPLES = {"bank": "The bank of the river was steep", "cat": "The cat sat on the mat"}
 FORMATS = (".png", ".svg", ".html")
@@ -60,13 +63,8 @@ def show(
     layers = range(source.layers) if page and layer is None else [layer or 0]
     picture = _picture(source, written, MASKS["both" if page else mask], layers, head)
     if output is None:
-        from rich.console import Console
-
-        from cs336_kit.lab.terminal import Heatmaps
-
         Console(highlight=False).print(Heatmaps(picture))
         return
-    from cs336_kit.lab.picture import printable
 
     try:
         said = _write(picture, mask, output)
@@ -77,29 +75,22 @@ def show(
     click.echo(f"{output} is written")
 
 
-def _source(root: Path, classifier: Path | None, model: Path | None) -> "Source":
-    from cs336_kit.lab.student import Student
-
+def _source(root: Path, classifier: Path | None, model: Path | None) -> Source:
     student = Student(root)
     if model:
         from cs336_kit.lab.huggingface import Model
 
         return Model(model, student)
     if classifier:
-        from cs336_kit.lab.trained import Trained
-
         return Trained(classifier, student)
-    from cs336_kit.lab.words import Words
 
     return Words(student)
 
 
 def _picture(
-    source: "Source", text: str, masks: tuple[bool, ...], layers: range | list[int], head: str | None
-) -> "Picture":
+    source: Source, text: str, masks: tuple[bool, ...], layers: range | list[int], head: str | None
+) -> Picture:
     """The patterns that were asked for: layer by layer, all heads without a mask and then all with one."""
-    from cs336_kit.lab.picture import Pattern, Picture
-
     tokens = source.tokens(text)
     if not tokens:
         raise BadInput("the text has no tokens: give at least one word")
@@ -135,11 +126,9 @@ def _title(layer: int | None, head: str, causal: bool) -> str:
     return ", ".join([*parts, "causal"] if causal else parts)
 
 
-def _write(picture: "Picture", mask: str, output: Path) -> list[str]:
+def _write(picture: Picture, mask: str, output: Path) -> list[str]:
     """Write a page or a figure; the lines to be said with it."""
     if output.suffix == ".html":
-        from cs336_kit.lab.page import write_page
-
         write_page(picture, mask, output)
         return []
     from cs336_kit.lab.figure import write_figure

@@ -78,5 +78,5 @@ class Student:
         except click.ClickException:
             raise
         except (Exception, SystemExit) as error:
-            failure = describe(error, None, None, self._root, ("adapters.py", 1))
+            failure = describe(error, self._root)
             raise click.ClickException("\n".join((failure.headline, *failure.details))) from None

@@ -4,17 +4,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.classifier_file import SUFFIX, Classifier, save_classifier, words
+from cs336_kit.lab.labelled_texts import OURS, Split, read_labelled_texts
 from cs336_kit.lab.output_file import check_output
+from cs336_kit.lab.student import Student
+from cs336_kit.lab.training import new_classifier
+from cs336_kit.lab.training import train as train_classifier
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from cs336_kit.lab.animation import Frame
-    from cs336_kit.lab.classifier_file import Classifier
-    from cs336_kit.lab.labelled_texts import Split
+    from cs336_kit.lab.animation import Frame  # which imports matplotlib
 
 FILE = click.Path(path_type=Path)
 
@@ -43,13 +47,6 @@ def train(
     FILE is a .csv or .tsv whose first line names the columns; without it, the kit's own sentences are taken. `cs336
     show --classifier` shows what the classifier looks at.
     """
-    from rich.console import Console
-
-    from cs336_kit.lab.classifier_file import SUFFIX, save_classifier, words
-    from cs336_kit.lab.labelled_texts import OURS, read_labelled_texts
-    from cs336_kit.lab.student import Student
-    from cs336_kit.lab.training import new_classifier
-
     check_output(output, [SUFFIX])
     if animate:
         check_output(animate, [".gif"])
@@ -76,18 +73,13 @@ def train(
     click.echo(f"{output} is written")
 
 
-def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str, console: "Console") -> list["Frame"]:
+def _train(classifier: Classifier, split: Split, epochs: int, watched: str, console: Console) -> list["Frame"]:
     """Train with a progress bar; the attention in one text, before and after each epoch."""
-    import torch
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from cs336_kit.lab.training import train
-
     frames: list[Frame] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=epochs)
-        for progress in train(classifier, split, epochs):
+        for progress in train_classifier(classifier, split, epochs):
             bar.update(
                 task,
                 completed=progress.epoch,

@@ -55,7 +55,7 @@ def run_multihead_self_attention(
 ) -> Tensor:
     weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
     x = in_features
-    return _multihead(num_heads, *weights, x, x, x, _causal(num_heads, x))
+    return _multihead(num_heads, *weights, x, x, x, causal(num_heads, x))
 
 
 def run_multihead_self_attention_with_rope(
@@ -77,7 +77,7 @@ def run_multihead_self_attention_with_rope(
 
     weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
     x = in_features
-    return _multihead(num_heads, *weights, x, x, x, _causal(num_heads, x), rotate)
+    return _multihead(num_heads, *weights, x, x, x, causal(num_heads, x), rotate)
 
 
 def run_scaled_dot_product_attention_module(
@@ -100,13 +100,8 @@ def run_multihead_attention(
     value: Tensor,
     mask: Tensor | None = None,
 ) -> Tensor:
-    masks: Sequence[Tensor | None] = [mask] * num_heads
-    if mask is not None and mask.ndim < query.ndim:
-        masks = [mask.unsqueeze(-2)] * num_heads
-    elif mask is not None and mask.ndim > query.ndim:
-        masks = mask.expand(*mask.shape[:-3], num_heads, -1, -1).unbind(-3)
     weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
-    return _multihead(num_heads, *weights, query, key, value, masks)
+    return _multihead(num_heads, *weights, query, key, value, masks_of_heads(num_heads, query, mask))
 
 
 def _multihead(
@@ -129,6 +124,16 @@ def _multihead(
     return F.linear(torch.cat(heads, -1), o_proj_weight)
 
 
-def _causal(num_heads: int, x: Tensor) -> list[Tensor]:
+def causal(num_heads: int, x: Tensor) -> list[Tensor]:
+    """For each head, the mask under which no position of `x` sees a later one."""
     positions = torch.arange(x.shape[-2])
     return [positions.unsqueeze(-1) >= positions] * num_heads
+
+
+def masks_of_heads(num_heads: int, query: Tensor, mask: Tensor | None) -> Sequence[Tensor | None]:
+    """For each head, its mask of (..., queries, keys), from any of the three kinds of mask."""
+    if mask is not None and mask.ndim < query.ndim:
+        return [mask.unsqueeze(-2)] * num_heads
+    if mask is not None and mask.ndim > query.ndim:
+        return mask.expand(*mask.shape[:-3], num_heads, -1, -1).unbind(-3)
+    return [mask] * num_heads

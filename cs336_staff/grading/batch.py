@@ -16,23 +16,24 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from cs336_staff.grading.gradebook import Gradebook, Grading, Row
-from cs336_staff.grading.plan import Planned
+from cs336_kit.engine.result import Check, Explanation, Outcome, Result, result_from_json
+from cs336_kit.examination.problems import explain
+from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
 from cs336_staff.grading.report import safe_name, write_reports
 from cs336_staff.grading.rules import judge
-from cs336_staff.grading.suite import Named, Suite
-from cs336_staff.grading.verdict import Verdict
+from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.replies import Line
 from cs336_staff.sandbox.submission import Refused, Submission, take_in
 from cs336_staff.sandbox.worker import Limits, Worker
 
 ATTEMPTS = 3
+EXAMINATION = Limits(call_seconds=2, call_cpu_seconds=2, seconds=10, cpu_seconds=10)
 CHUNK = 1 << 16
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
@@ -96,7 +97,7 @@ class _Fork:
 
 
 def grade(
-    suite: Suite,
+    suite: GradedSuite,
     sandbox: Sandbox,
     paths: Sequence[Path],
     out: Path,
@@ -128,7 +129,9 @@ def grade(
 
 
 class _Batch:
-    def __init__(self, suite: Suite, sandbox: Sandbox, gradebook: Gradebook, out: Path, limits: Limits | None) -> None:
+    def __init__(
+        self, suite: GradedSuite, sandbox: Sandbox, gradebook: Gradebook, out: Path, limits: Limits | None
+    ) -> None:
         self.suite, self.sandbox, self.gradebook, self.out, self.limits = suite, sandbox, gradebook, out, limits
         self.waiting: deque[tuple[str, Path, int]] = deque()
         self.forks: dict[int, _Fork] = {}  # by the pipe that each writes to
@@ -170,9 +173,7 @@ class _Batch:
             self.gradebook.make_latest(grading)
             self._report(grading)
         elif isinstance(submission, Refused):
-            message = f"not run: {submission}"
-            verdicts = [Verdict(test.name, "failed", 0.0, message) for test in self.suite.planned]
-            self._record(attempt, verdicts, {"refused": str(submission)})
+            self._record(attempt, results_of_refused(self.suite.suite, str(submission)), Notes(refused=str(submission)))
         else:
             read, write = os.pipe()
             pid = os.fork()
@@ -198,14 +199,15 @@ class _Batch:
     def _finish(self, fork: _Fork, exit_status: int) -> None:
         # The last line is cut off when the fork was killed.
         lines = [json.loads(line) for line in bytes(fork.said).split(b"\n")[:-1]]
-        said = {key: value for line in lines for key, value in line.items() if key != "verdict"}
-        verdicts = {line["verdict"]["name"]: Verdict(**line["verdict"]) for line in lines if "verdict" in line}
-        if error := next((verdict for verdict in verdicts.values() if verdict.outcome == "error"), None):
-            fault = f"{error.name}: {error.details}"
-        elif "about" not in said:  # the last thing that is said
-            fault = said.get("fault", f"the grading process ended with exit status {exit_status}")
+        results = [result_from_json(line["result"]) for line in lines if "result" in line]
+        notes = next((line["notes"] for line in lines if "notes" in line), None)  # the last thing that is said
+        if error := next((result for result in results if result.outcome is Outcome.ERROR), None):
+            fault = f"{error.test}: {error.staff or error.text}"
+        elif notes is None:
+            died = f"the grading process ended with exit status {exit_status}"
+            fault = next((line["fault"] for line in lines if "fault" in line), died)
         else:
-            self._record(fork.attempt, [verdicts[test.name] for test in self.suite.planned], said["about"])
+            self._record(fork.attempt, results, notes_from_json(notes))
             return
         try:
             self.sandbox.check()
@@ -218,12 +220,7 @@ class _Batch:
             self.progress.done += 1
             self.progress.faults.append(Fault(attempt.name, fault))
 
-    def _record(self, attempt: _Attempt, verdicts: list[Verdict], about: dict[str, Any]) -> None:
-        forbidden, named = about.get("forbidden", {}), about.get("named", {})
-        rows = [
-            _row(test, verdict, forbidden.get(test.problem), named.get(test.name))
-            for test, verdict in zip(self.suite.planned, verdicts, strict=True)
-        ]
+    def _record(self, attempt: _Attempt, results: list[Result], notes: Notes) -> None:
         achieved = self.sandbox.achieved
         grading = Grading(
             submission=attempt.name,
@@ -234,8 +231,8 @@ class _Batch:
             layer="+".join((achieved.layer, *achieved.parts)),
             started=attempt.started,
             seconds=time.monotonic() - attempt.clock,
-            about=about,
-            rows=rows,
+            notes=notes,
+            results=[_charged(result, notes.forbidden.get(result.problem, ())) for result in results],
         )
         self.gradebook.add(grading)
         # As the gradebook has it: staff may have overruled a violation of the same content.
@@ -245,57 +242,55 @@ class _Batch:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         write_reports(self.out / grading.submission, grading, self.suite.problems)
         self.progress.done += 1
-        self.progress.failed += any(row.outcome != "passed" for row in grading.rows if not row.bonus)
+        self.progress.failed += any(not result.passed for result in grading.results if not result.bonus)
 
 
 def _grade_and_exit(
-    suite: Suite, sandbox: Sandbox, submission: Submission, limits: Limits | None, pipe: int
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, limits: Limits | None, pipe: int
 ) -> NoReturn:
-    """In the fork: write a line for each verdict, and one about the submission."""
+    """In the fork: write a line for each result, and one with the notes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
     try:
+        results: list[Result] = []
+        seen: defaultdict[str, set[Line]] = defaultdict(set)
+        called: defaultdict[str, set[str]] = defaultdict(set)
+        notes = Notes()
         with Worker(sandbox, submission, limits) as worker:
-            about: dict[str, Any] = {}
-            seen: defaultdict[str, set[Line]] = defaultdict(set)
-            called: defaultdict[str, set[str]] = defaultdict(set)
             for hidden in (False, True):
-                for test, verdict in suite.run(worker, [test for test in suite.planned if test.hidden == hidden]):
-                    _say(pipe, verdict=asdict(verdict))
-                    seen[test.problem] |= worker.forbidden
-                    called[test.problem] |= suite.adapters.called
+                for result in suite.run(worker, [test for test in suite.suite.tests if test.hidden == hidden]):
+                    _say(pipe, result=result.as_json())
+                    results.append(result)
+                    seen[result.problem] |= worker.forbidden
+                    called[result.problem] |= suite.suite.calls.made.keys()
                 if not hidden:  # what it prints from here on may spell hidden inputs
-                    about |= {"stdout": worker.stdout, "stderr": worker.stderr, "missing": sorted(worker.missing)}
-            about["named"] = suite.named()
-            about["forbidden"], about["remarks"] = judge(submission, seen, called)
-            _say(pipe, about=about)
+                    notes = Notes(stdout=worker.stdout, stderr=worker.stderr, missing=tuple(sorted(worker.missing)))
+        forbidden, remarks = judge(submission, seen, called)
+        explanations = _explanations(suite, sandbox, submission, results)
+        _say(pipe, notes=replace(notes, forbidden=forbidden, remarks=remarks, explanations=explanations).as_json())
     except BaseException as error:
         _say(pipe, fault=f"{type(error).__name__}: {error}")
     finally:
         os._exit(0)
 
 
-def _row(test: Planned, verdict: Verdict, forbidden: list[str] | None, named: Named | None) -> Row:
-    """A test that passed by a call that its problem forbids is a violation; one that failed may have a name."""
-    outcome, message = verdict.outcome, verdict.message
-    if outcome == "failed" and named:
-        message = "\n".join([*named["lines"], "", message])
-    if outcome == "passed" and forbidden:
-        outcome, message = "violation", "passed, but not by your own work:\n" + "\n".join(forbidden)
-    return Row(
-        name=test.name,
-        problem=test.problem,
-        hidden=test.hidden,
-        maximum=test.points,
-        bonus=test.bonus,
-        outcome=outcome,
-        right=verdict.outcome == "passed",
-        seconds=verdict.seconds,
-        message=message,
-        details=verdict.details,
-    )
+def _explanations(
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result]
+) -> tuple[Explanation, ...]:
+    """What the examinations find, in a process that has seen no hidden input; nothing if it does not answer in time."""
+    with Worker(sandbox, submission, EXAMINATION) as worker:
+        suite.proxy.worker = worker
+        return tuple(explain(suite.suite, results))
 
 
-def _say(pipe: int, **line: Any) -> None:
+def _charged(result: Result, forbidden: Sequence[str]) -> Result:
+    """A test that passed by a call that its problem forbids is a violation."""
+    if not (result.passed and forbidden):
+        return result
+    headline = "passed, but not by your own work:"
+    return replace(result, outcome=Outcome.VIOLATION, check=Check.RULES, headline=headline, details=tuple(forbidden))
+
+
+def _say(pipe: int, **line: str) -> None:
     text = json.dumps(line, ensure_ascii=False)
     data = memoryview(text.encode(errors="replace") + b"\n")  # half a character is no text, and no database takes it
     while data:

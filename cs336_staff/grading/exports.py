@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.identity import HandedIn, RosterError, Student, handed_in, with_groups
 
@@ -54,8 +55,8 @@ def write_grades(path: Path, found: Iterable[Grade], problems: Sequence[str], du
             student = grade.student
             row = [student.key, student.name, student.email, grading.submission, handed.attempt + 1, group]
             row += ["yes" if handed.late or days else "", "" if days is None else days]
-            row += [_number(sum(r.points for r in grading.rows if r.problem == problem)) for problem in problems]
-            violations = sum(r.outcome == "violation" for r in grading.rows)
+            row += [_number(sum(r.points for r in grading.results if r.problem == problem)) for problem in problems]
+            violations = sum(r.outcome is Outcome.VIOLATION for r in grading.results)
             row += [_number(grading.points), _number(grading.maximum), violations, "; ".join(_notes(grading))]
             writer.writerow([_inert(x) for x in row])
 
@@ -146,7 +147,7 @@ def _best(grade: Grade) -> tuple[object, ...]:
 
 def _notes(grading: Grading) -> list[str]:
     overruled = [f"{problem} overruled: {because}" for problem, because in grading.overruled.items()]
-    return [*overruled, *grading.about.get("remarks", ())]
+    return [*overruled, *grading.notes.remarks]
 
 
 def _number(points: float) -> str:

@@ -1,4 +1,4 @@
-"""The gradebook: every grading and its verdicts in one SQLite file that survives being killed at any moment."""
+"""The gradebook: every grading and its results in one SQLite file that survives being killed at any moment."""
 
 import json
 import math
@@ -10,8 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+
 LAST = "id IN (SELECT max(id) FROM grading GROUP BY submission)"  # of every submission
-VERSION = 3
+VERSION = 4
 SCHEMA = """
 CREATE TABLE grading (
     id INTEGER PRIMARY KEY,
@@ -23,22 +25,24 @@ CREATE TABLE grading (
     layer TEXT NOT NULL,
     started TEXT NOT NULL,
     seconds REAL NOT NULL,
-    about TEXT NOT NULL,
+    notes TEXT NOT NULL,
     UNIQUE (submission, content, suite)
 );
-CREATE TABLE verdict (
+CREATE TABLE result (
     grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE ON UPDATE CASCADE,
     number INTEGER NOT NULL,
-    name TEXT NOT NULL,
+    test TEXT NOT NULL,
     problem TEXT NOT NULL,
     hidden INTEGER NOT NULL,
-    maximum REAL NOT NULL,
     bonus INTEGER NOT NULL,
+    maximum REAL NOT NULL,
     outcome TEXT NOT NULL,
-    right INTEGER NOT NULL,
-    seconds REAL NOT NULL,
-    message TEXT NOT NULL,
+    looked_at TEXT NOT NULL,
+    headline TEXT NOT NULL,
     details TEXT NOT NULL,
+    staff TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    seconds REAL NOT NULL,
     PRIMARY KEY (grading, number)
 ) WITHOUT ROWID;
 CREATE TABLE overruled (
@@ -58,37 +62,41 @@ class GradebookError(Exception):
     """The gradebook cannot be used; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One planned test and what became of it.
+@dataclass(frozen=True)
+class Notes:
+    """What a report says besides the results.
 
     Args:
-        name: the test function, with its case in brackets.
-        problem: the id of its problem.
-        hidden: whether students must not learn its inputs.
-        maximum: the points that it is worth.
-        bonus: whether they come on top of the maximum of the assignment.
-        outcome: "passed", "failed" or "violation".
-        right: whether the answers were right; staff can overrule a violation if they were.
-        seconds: how long it took.
-        message: why it did not pass, for the student.
-        details: the same for staff.
+        refused: why the submission was not run, if it was not.
+        stdout, stderr: what it wrote during the public tests.
+        missing: packages that it imports and the grader lacks.
+        forbidden: for each problem, calls of what students must write themselves.
+        remarks: for staff.
+        explanations: what the examinations found.
     """
 
-    name: str
-    problem: str
-    hidden: bool
-    maximum: float
-    bonus: bool
-    outcome: str
-    right: bool
-    seconds: float
-    message: str
-    details: str
+    refused: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    missing: tuple[str, ...] = ()
+    forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
 
-    @property
-    def points(self) -> float:
-        return self.maximum if self.outcome == "passed" else 0.0
+    def as_json(self) -> str:
+        """One line, which `notes_from_json` reads."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def notes_from_json(text: str) -> Notes:
+    """The notes that `Notes.as_json` wrote."""
+    fields = json.loads(text)
+    return Notes(
+        **fields
+        | {name: tuple(fields[name]) for name in ("missing", "remarks")}
+        | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
+        | {"explanations": tuple(Explanation(e["problem"], e["id"], tuple(e["lines"])) for e in fields["explanations"])}
+    )
 
 
 @dataclass(frozen=True)
@@ -104,8 +112,8 @@ class Grading:
         layer: the sandbox that was achieved.
         started: when, with the offset from UTC.
         seconds: how long it took.
-        about: what else the report says: output, missing packages, why it was refused.
-        rows: a verdict for every planned test.
+        notes: what else the report says.
+        results: one for every test.
         overruled: the problems in which staff counted what breaks the rules, and why.
     """
 
@@ -117,17 +125,17 @@ class Grading:
     layer: str
     started: datetime
     seconds: float
-    about: dict[str, Any]
-    rows: Sequence[Row] = field(repr=False)
-    overruled: dict[str, str] = field(default_factory=dict)
+    notes: Notes
+    results: Sequence[Result] = field(repr=False)
+    overruled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
-        return math.fsum(row.points for row in self.rows)
+        return math.fsum(result.points for result in self.results)
 
     @property
     def maximum(self) -> float:
-        return math.fsum(row.maximum for row in self.rows if not row.bonus)
+        return math.fsum(result.maximum for result in self.results if not result.bonus)
 
 
 class Gradebook:
@@ -180,18 +188,23 @@ class Gradebook:
         self.close()
 
     def add(self, grading: Grading) -> None:
-        """Record a grading with all its verdicts, in the place of an earlier one of the same content and suite."""
+        """Record a grading with all its results, in the place of an earlier one of the same content and suite."""
         key = (grading.submission, grading.content, grading.suite)
         with self._transaction() as execute:
             execute("DELETE FROM grading WHERE submission = ? AND content = ? AND suite = ?", key)
             values = (
                 *(None, grading.submission, grading.path, grading.content, grading.suite, grading.seed),
-                *(grading.layer, grading.started.isoformat(), grading.seconds, json.dumps(grading.about)),
+                *(grading.layer, grading.started.isoformat(), grading.seconds, grading.notes.as_json()),
             )
             inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
-            for number, row in enumerate(grading.rows, start=1):
-                values = (inserted, number, *asdict(row).values())
-                execute("INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            for number, result in enumerate(grading.results, start=1):
+                details = "\n".join((*result.details, *result.on_paper, *result.inputs))
+                values = (
+                    *(inserted, number, result.test, result.problem, result.hidden, result.bonus, result.maximum),
+                    *(result.outcome, result.check or "", result.headline, details, result.staff),
+                    *(result.calls, result.seconds),
+                )
+                execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def find(self, submission: str, content: str, suite: str) -> Grading | None:
         """The grading of this content by this suite, if there is one."""
@@ -211,7 +224,7 @@ class Gradebook:
     def latest(self, texts: bool = True) -> Iterator[Grading]:
         """The last grading of every submission, by name.
 
-        Without `texts` messages, details and outputs are empty: of a whole class they take much memory.
+        Without `texts` headlines, details and outputs are empty: of a whole class they take much memory.
         """
         return self._select(LAST, (), texts)
 
@@ -256,24 +269,19 @@ class Gradebook:
             execute("INSERT INTO course VALUES (?)", (json.dumps(options),))
 
     def _select(self, condition: str, parameters: tuple[Any, ...], texts: bool = True) -> Iterator[Grading]:
-        about = "about" if texts else "json_remove(about, '$.stdout', '$.stderr')"
-        columns = f"id, submission, path, content, suite, seed, layer, started, seconds, {about}"
+        notes = "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '')"
+        columns = f"id, submission, path, content, suite, seed, layer, started, seconds, {notes}"
         query = f"SELECT {columns} FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
-        for id_, *columns, started, seconds, about in self._connection.execute(query, parameters).fetchall():
+        for id_, *columns, started, seconds, notes in self._connection.execute(query, parameters).fetchall():
             submission, path, content, suite, seed, layer = columns
             query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
             overruled = dict(self._connection.execute(query, (submission, content)).fetchall())
-            written = "message, details" if texts else "'', ''"
-            query = f"SELECT name, problem, hidden, maximum, bonus, outcome, right, seconds, {written} FROM verdict"  # noqa: S608
-            verdicts = self._connection.execute(f"{query} WHERE grading = ? ORDER BY number", (id_,))
-            rows = [
-                _judged(Row(name, problem, bool(hidden), maximum, bool(bonus), outcome, bool(right), *rest), overruled)
-                for name, problem, hidden, maximum, bonus, outcome, right, *rest in verdicts
-            ]
-            at = datetime.fromisoformat(started)
-            yield Grading(
-                submission, path, content, suite, seed, layer, at, seconds, json.loads(about), rows, overruled
-            )
+            written = "headline, details, staff" if texts else "'', '', ''"
+            columns = f"test, problem, hidden, bonus, maximum, outcome, looked_at, {written}, calls, seconds"
+            query = f"SELECT {columns} FROM result WHERE grading = ? ORDER BY number"  # noqa: S608
+            results = [_counted(_result(*row), overruled) for row in self._connection.execute(query, (id_,))]
+            at, notes = datetime.fromisoformat(started), notes_from_json(notes)
+            yield Grading(submission, path, content, suite, seed, layer, at, seconds, notes, results, overruled)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -290,8 +298,33 @@ class Gradebook:
                 raise
 
 
-def _judged(row: Row, overruled: Mapping[str, str]) -> Row:
-    """The row as it counts: the table keeps what the grader found."""
-    if row.outcome == "violation" and row.right and row.problem in overruled:
-        return replace(row, outcome="passed", message=f"counted by staff: {overruled[row.problem]}")
-    return row
+def _result(
+    test: str,
+    problem: str,
+    hidden: int,
+    bonus: int,
+    maximum: float,
+    outcome: str,
+    check: str,
+    headline: str,
+    details: str,
+    staff: str,
+    calls: int,
+    seconds: float,
+) -> Result:
+    return Result(
+        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), Check(check) if check else None),
+        headline=headline,
+        details=tuple(details.splitlines()),
+        staff=staff,
+        calls=calls,
+        seconds=seconds,
+    )
+
+
+def _counted(result: Result, overruled: Mapping[str, str]) -> Result:
+    """The result as it counts: the table keeps what the grader found."""
+    if result.check is Check.RULES and result.problem in overruled:
+        counted = f"counted by staff: {overruled[result.problem]}"
+        return replace(result, outcome=Outcome.PASSED, headline=counted, details=())
+    return result

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
-from cs336_staff.grading.gradebook import Grading, Row
+from cs336_kit.engine.result import Result
+from cs336_staff.grading.gradebook import Grading
 from cs336_staff.sandbox.replies import printable
 
 MAX_MESSAGE = 4_000
-MARKS = {"passed": "✓", "failed": "✗", "violation": "!"}
 
 
 def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem]) -> None:
@@ -27,26 +27,31 @@ def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]
     """The report as Gradescope reads it; hidden tests are shown once grades are published."""
     numbers = {problem: i for i, problem in enumerate(problems, start=1)}
     tests = []
-    for i, row in enumerate(grading.rows, start=1):
+    for i, result in enumerate(grading.results, start=1):
         tests.append(
             {
-                "name": f"{problems[row.problem].title}: {row.name}",
-                "number": f"{numbers[row.problem]}.{i}",
-                "score": round(row.points, 6),
-                "max_score": round(row.maximum, 6),
-                "status": "passed" if row.outcome == "passed" else "failed",
-                "output": _shown(row.message),
+                "name": f"{problems[result.problem].title}: {result.test}",
+                "number": f"{numbers[result.problem]}.{i}",
+                "score": round(result.points, 6),
+                "max_score": round(result.maximum, 6),
+                "status": "passed" if result.passed else "failed",
+                "output": _shown(result.text),
                 "output_format": "text",
-                "visibility": "after_published" if row.hidden else "visible",
-                "tags": [row.problem],
-                "extra_data": {"outcome": row.outcome, "test": row.name, "hidden": row.hidden, "bonus": row.bonus},
+                "visibility": "after_published" if result.hidden else "visible",
+                "tags": [result.problem],
+                "extra_data": {
+                    "outcome": result.outcome,
+                    "test": result.test,
+                    "hidden": result.hidden,
+                    "bonus": result.bonus,
+                },
             }
         )
     return {
         "score": round(grading.points, 6),
         "max_score": round(grading.maximum, 6),
         "execution_time": round(grading.seconds, 3),
-        "output": "\n\n".join(_remarks(grading)),
+        "output": "\n\n".join((*_remarks(grading), *_explained(grading))),
         "output_format": "text",
         "tests": tests,
         "extra_data": {
@@ -66,16 +71,20 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
         lines += [*_fenced(remark), ""]
     lines += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
     for problem in problems.values():
-        rows = [row for row in grading.rows if row.problem == problem.id]
-        earned, passed = math.fsum(row.points for row in rows), sum(row.outcome == "passed" for row in rows)
+        results = [result for result in grading.results if result.problem == problem.id]
+        earned, passed = math.fsum(result.points for result in results), sum(result.passed for result in results)
         title = problem.title + " (bonus)" * problem.bonus
-        lines.append(f"| {title} | {earned:.1f} / {problem.points:g} | {passed} / {len(rows)} |")
+        lines.append(f"| {title} | {earned:.1f} / {problem.points:g} | {passed} / {len(results)} |")
     for problem in problems.values():
-        failed = [row for row in grading.rows if row.problem == problem.id and row.outcome != "passed"]
+        failed = [result for result in grading.results if result.problem == problem.id and not result.passed]
         if failed:
             lines += ["", f"## {problem.title}"]
-        for message, rows in _by_message(failed):
-            lines += ["", ", ".join(f"`{row.name}`{' (hidden)' * row.hidden}" for row in rows), "", *_fenced(message)]
+        for explanation in grading.notes.explanations:
+            if explanation.problem == problem.id:
+                lines += ["", *_fenced("\n".join(explanation.lines))]
+        for message, results in _by_message(failed):
+            tests = ", ".join(f"`{result.test}`{' (hidden)' * result.hidden}" for result in results)
+            lines += ["", tests, "", *_fenced(message)]
     return "\n".join(lines) + "\n"
 
 
@@ -89,29 +98,34 @@ def safe_name(name: str) -> str:
 
 def _remarks(grading: Grading) -> Iterable[str]:
     """What concerns the submission as a whole."""
-    about = grading.about
-    if refused := about.get("refused"):
-        yield f"The submission was not run: {refused}"
-    for problem, calls in about.get("forbidden", {}).items():
+    notes = grading.notes
+    if notes.refused:
+        yield f"The submission was not run: {notes.refused}"
+    for problem, calls in notes.forbidden.items():
         if problem in grading.overruled:
             yield f"{problem}: counted by staff: {grading.overruled[problem]}"
         else:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
-    if missing := about.get("missing"):
+    if notes.missing:
         yield (
-            f"Your code imports {', '.join(missing)}, which the grader does not have. "
+            f"Your code imports {', '.join(notes.missing)}, which the grader does not have. "
             "The import gives a placeholder that raises an error when it is used."
         )
-    for stream in ("stdout", "stderr"):
-        if text := about.get(stream):
+    for stream, text in (("stdout", notes.stdout), ("stderr", notes.stderr)):
+        if text:
             yield f"Your code wrote to {stream} during the public tests:\n{text}"
 
 
-def _by_message(rows: Iterable[Row]) -> Iterable[tuple[str, list[Row]]]:
-    """Rows that failed with the same message, together: one missing function fails every test."""
-    together: dict[str, list[Row]] = {}
-    for row in rows:
-        together.setdefault(_shown(row.message), []).append(row)
+def _explained(grading: Grading) -> Iterable[str]:
+    for explanation in grading.notes.explanations:
+        yield f"{explanation.problem}:\n" + "\n".join(explanation.lines)
+
+
+def _by_message(results: Iterable[Result]) -> Iterable[tuple[str, list[Result]]]:
+    """Results with the same message, together: one missing function fails every test."""
+    together: dict[str, list[Result]] = {}
+    for result in results:
+        together.setdefault(_shown(result.text), []).append(result)
     return together.items()
 
 

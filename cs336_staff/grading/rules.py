@@ -27,7 +27,7 @@ MAX_SHOWN = 3  # a hostile worker chooses the lines that it reports, and could s
 
 def judge(
     submission: Submission, seen: Mapping[str, set[Line]], called: Mapping[str, set[str]]
-) -> tuple[dict[str, list[str]], list[str]]:
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """The evidence against each problem that there is any against, and remarks for staff.
 
     Args:
@@ -43,7 +43,7 @@ def judge(
     elsewhere = (line for line in written if (line.file, line.number) not in places)
     remarks = [f"no graded call reaches {line}" for line in shown(elsewhere)]
     remarks += [f"{path} is too large, or no Python: not read" for path in source.unread[:MAX_SHOWN]]
-    return {problem: lines for problem, lines in charged.items() if lines}, remarks
+    return {problem: tuple(lines) for problem, lines in charged.items() if lines}, tuple(remarks)
 
 
 def shown(lines: Iterable[Line]) -> list[str]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.result import Outcome, Result
 from cs336_staff.grading import batch
 from cs336_staff.grading.gradebook import Grading
 from cs336_staff.grading.report import safe_name
@@ -37,16 +38,16 @@ def board(grading: Grading, problems: Mapping[str, Problem]) -> Table:
     table = Table(title=Text(f"{grading.submission}, public and hidden tests"), show_footer=True)
     table.add_column("Problem", "Total")
     table.add_column("State")
-    table.add_column("Tests", f"{_passed(grading.rows)}/{len(grading.rows)}", justify="right")
+    table.add_column("Tests", f"{_passed(grading.results)}/{len(grading.results)}", justify="right")
     table.add_column("Points", f"{grading.points:.1f}/{grading.maximum:g}", justify="right")
     for problem in problems.values():
-        rows = [row for row in grading.rows if row.problem == problem.id]
-        outcomes = {row.outcome for row in rows}
-        state = next(name for name in ("violation", "failed", "passed") if name in outcomes)
-        points = f"{fsum(row.points for row in rows):.1f}/{problem.points:g}"
-        colour = "green" if state == "passed" else "red"
+        results = [result for result in grading.results if result.problem == problem.id]
+        outcomes = {result.outcome for result in results}
+        state = next(each for each in (Outcome.VIOLATION, Outcome.FAILED, Outcome.PASSED) if each in outcomes)
+        points = f"{fsum(result.points for result in results):.1f}/{problem.points:g}"
+        colour = "green" if state is Outcome.PASSED else "red"
         name = problem.id + " (bonus)" * problem.bonus
-        table.add_row(name, Text(state, colour), f"{_passed(rows)}/{len(rows)}", points)
+        table.add_row(name, Text(state, colour), f"{_passed(results)}/{len(results)}", points)
     return table
 
 
@@ -59,7 +60,9 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
         table.add_column(str(number), justify="right")
     table.add_column("Points", justify="right")
     for grading in gradings:
-        points = [fsum(row.points for row in grading.rows if row.problem == problem) for problem in problems]
+        points = [
+            fsum(result.points for result in grading.results if result.problem == problem) for problem in problems
+        ]
         table.add_row(Text(grading.submission), *(f"{x:.1f}" for x in points), f"{grading.points:.1f}")
     return table
 
@@ -67,15 +70,15 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
 def findings(gradings: Iterable[Grading]) -> Iterator[str]:
     """What staff should look at: new names, what the rules forbid, and what is only suspicious."""
     for grading in gradings:
-        name, about = grading.submission, grading.about
+        name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):
             yield f"{printable(grading.path)} is reported as {name}"
-        for problem, calls in about.get("forbidden", {}).items():
+        for problem, calls in notes.forbidden.items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
-        for remark in about.get("remarks", ()):
+        for remark in notes.remarks:
             yield f"remark: {name}: {remark}"
 
 
-def _passed(rows: Iterable) -> int:
-    return sum(row.outcome == "passed" for row in rows)
+def _passed(results: Iterable[Result]) -> int:
+    return sum(result.passed for result in results)

@@ -11,9 +11,14 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+from cs336_kit.engine.assignment import load_problems
+from cs336_staff.grading.batch import grade
+from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.sandbox.confinement import start
+
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
-LEFT_OUT = ("__pycache__", "cs336_staff/tools/benchmarks", "cs336_staff/docs", "cs336_staff/tests")
+LEFT_OUT = ("__pycache__", "cs336_staff/tools", "cs336_staff/docs", "cs336_staff/tests")
 # What the grader needs, and what a submission may import.
 PACKAGES = (
     *("beartype", "click", "einops", "hypothesis", "jaxtyping", "numpy", "pytest", "pyyaml", "rich", "safetensors"),
@@ -63,8 +68,6 @@ Upload this archive as the autograder of a programming assignment worth {points:
 
 def write_autograder(root: Path, path: Path) -> None:
     """Write the archive for the assignment in `root`; the packages have the versions that are installed here."""
-    from cs336_kit.engine.assignment import load_problems
-
     points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in (("setup.sh", SETUP), ("run_autograder", RUN)):
@@ -89,22 +92,13 @@ def _shipped(root: Path) -> Iterator[Path]:
 
 def main(autograder: Path) -> int:
     """Grade `autograder/submission` and write `autograder/results/results.json`, or nothing if the grader fails."""
-    from cs336_staff.grading.batch import grade
-    from cs336_staff.grading.suite import Suite, with_suite
-    from cs336_staff.sandbox import confinement as sandbox
-
-    reasons: list[str] = []
-
-    def use(suite: Suite) -> None:
-        with tempfile.TemporaryDirectory() as folder, sandbox.start() as box:
-            done = grade(suite, box, [autograder / "submission"], Path(folder))
-            reasons.extend(fault.reason for fault in done.faults)
-            if not reasons:
-                shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
-
-    with_suite(autograder / "source", use)
-    print("\n".join(reasons), file=sys.stderr)
-    return len(reasons)
+    suite = load_graded_suite(autograder / "source")
+    with tempfile.TemporaryDirectory() as folder, start() as sandbox:
+        done = grade(suite, sandbox, [autograder / "submission"], Path(folder))
+        if not done.faults:
+            shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
+    print("\n".join(fault.reason for fault in done.faults), file=sys.stderr)
+    return len(done.faults)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,25 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pexpect
 
 from cs336_kit.engine.assignment import STUDENT_FILES, load_problems
+from cs336_kit.engine.result import Check, Result, result_from_json
 
+PRINT_RESULTS = """
+from pathlib import Path
+
+from cs336_kit.checking.runner import run_once
+from cs336_kit.engine.assignment import load_problems
+
+for result in run_once(Path.cwd(), list(load_problems(Path.cwd()))).results_or_error():
+    print(result.as_json())
+"""
 UNWRITTEN = "def run_softmax(in_features, dim):\n    raise NotImplementedError\n"
 
 
-class TryoutError(Exception):
+class TrialError(Exception):
     """A handout does not work; the message says what was tried and what came."""
 
 
@@ -28,7 +37,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         out: what `write_handout` wrote.
 
     Raises:
-        TryoutError: a step fails.
+        TrialError: a step fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "assignment"
@@ -36,20 +45,21 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, 0, "uv", "sync", "--quiet", "--locked")
         yield "a clone of the handout installs from its own lock file"
 
-        verdicts = _verdicts(clone)
-        if odd := [v for v in verdicts if v["passed"] or not v["message"].startswith("not implemented yet")]:
-            raise TryoutError(f"{odd[0]['ran']} should be not implemented yet, it is: {odd[0]}")
-        yield f"as handed out, each of {len(verdicts)} public tests is not implemented yet"
+        results = _results(clone)
+        if odd := [result for result in results if result.check is not Check.NOT_WRITTEN]:
+            raise TrialError(f"{odd[0].test} should be not implemented yet, it is: {odd[0]}")
+        yield f"as handed out, each of {len(results)} public tests is not implemented yet"
 
         for name in STUDENT_FILES:
             target = clone / name
             shutil.rmtree(target) if target.is_dir() else target.unlink()
             copy = shutil.copytree if (root / name).is_dir() else shutil.copy
             copy(root / name, target)
-        verdicts = _verdicts(clone)
-        if wrong := [v for v in verdicts if not v["passed"]]:
-            raise TryoutError(f"{wrong[0]['ran']} should pass with the solution, it says: {wrong[0]['message']}")
-        yield f"with the solution laid over it, all {len(verdicts)} pass"
+        results = _results(clone)
+        if wrong := [result for result in results if not result.passed]:
+            raise TrialError(f"{wrong[0].test} should pass with the solution, it says: {wrong[0].headline}")
+        _run(clone, 0, "uv", "run", "pytest", "--quiet")
+        yield f"with the solution laid over it, all {len(results)} pass"
 
         problem = next(iter(load_problems(root)))
         _run(clone, 0, "uv", "run", "cs336", "check")
@@ -65,21 +75,18 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(root, 0, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
         report = json.loads((results / "submission" / "results.json").read_text())
         if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
-            raise TryoutError(f"submission.zip should get all points, it fails {', '.join(lost)}")
+            raise TrialError(f"submission.zip should get all points, it fails {', '.join(lost)}")
         yield f"graded, submission.zip gets {report['score']:g} of {report['max_score']:g} points"
 
 
-def _verdicts(tree: Path) -> list[dict[str, Any]]:
-    """Run the public suite in `tree`; the verdict of every planned test."""
-    file = tree / ".venv" / "verdicts"
-    file.unlink(missing_ok=True)
-    _run(tree, None, "uv", "run", "pytest", "--quiet", f"--verdicts={file}")
-    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    ran = {line["ran"]: line for line in lines if "ran" in line}
-    planned = [line["planned"] for line in lines if "planned" in line]
-    if not planned or set(planned) != set(ran):
-        raise TryoutError(f"{len(planned)} public tests were planned and {len(ran)} ran")
-    return list(ran.values())
+def _results(tree: Path) -> list[Result]:
+    """Run the public suite in `tree`, in the environment there: the result of every test."""
+    command = ["uv", "run", "python", "-c", PRINT_RESULTS]
+    printed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    results = [result_from_json(line) for line in printed.stdout.splitlines()]
+    if printed.returncode != 0 or not results:
+        raise TrialError(f"the public tests could not be run: {printed.stdout}{printed.stderr}")
+    return results
 
 
 def _watch(tree: Path, problem: str) -> None:
@@ -97,11 +104,11 @@ def _watch(tree: Path, problem: str) -> None:
         terminal.send("q")
         terminal.expect(pexpect.EOF)
     except pexpect.ExceptionPexpect:
-        raise TryoutError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
+        raise TrialError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
     finally:
         terminal.close(force=True)
     if terminal.exitstatus != 0:
-        raise TryoutError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
+        raise TrialError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
 
 
 def _run(folder: Path, expected: int | None, *command: str) -> None:
@@ -109,4 +116,4 @@ def _run(folder: Path, expected: int | None, *command: str) -> None:
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if expected is not None and process.returncode != expected:
         output = (process.stdout + process.stderr).strip()
-        raise TryoutError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")
+        raise TrialError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

@@ -43,6 +43,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TORCH_COMPILE_DISABLE": "1",  # it runs compilers; without it the decorated function is called as it is
+    "PYTORCH_JIT": "0",  # the same for TorchScript, which does not know the functions that watch
     "TORCHINDUCTOR_CACHE_DIR": "/",  # torch insists on a folder, and writes nothing into it
     # Large tensors get pages of their own, given back at once. Else small ones that are kept lie between them, and a
     # program that needs 24 MiB at a time maps 150.

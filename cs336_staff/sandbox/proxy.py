@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from cs336_kit.engine.failure import StudentRaised
 from cs336_staff.sandbox.inside.frames import decode, encode
-from cs336_staff.sandbox.replies import Failure, Reply
-from cs336_staff.sandbox.worker import StudentError, Worker
+from cs336_staff.sandbox.replies import Reply
+from cs336_staff.sandbox.worker import Worker
 
 
 class Adapters(ModuleType):
@@ -39,7 +40,7 @@ class Adapters(ModuleType):
         """Call the submission's function `name`.
 
         Raises:
-            StudentError: the student's code raised an exception.
+            StudentRaised: the student's code raised an exception.
             WorkerStopped: there is no usable answer.
         """
         if self.worker is None:
@@ -95,6 +96,6 @@ def _modify(tensors: list[Tensor], changed: list[Tensor | None], name: str) -> N
             continue
         if (left.shape, left.dtype) != (tensor.shape, tensor.dtype) or 0 in tensor.stride():
             message = f"{name} changed an argument of shape {tuple(tensor.shape)} in place, to {tuple(left.shape)}"
-            raise StudentError(Failure("ValueError", message, (), not_implemented=False))
+            raise StudentRaised("ValueError", message, ())
         with torch.no_grad():
             tensor.copy_(left)

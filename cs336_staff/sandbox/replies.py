@@ -29,7 +29,6 @@ class Failure:
     type: str
     message: str
     lines: tuple[Line, ...]
-    not_implemented: bool
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,7 @@ def printable(text: str) -> str:
 def _failure(error: object) -> Failure:
     error = expect(dict, error, "an error")
     lines = tuple(_line(line) for line in _items(error.get("lines"), "lines"))
-    not_implemented = expect(bool, error.get("not_implemented"), "whether it is not implemented")
-    return Failure(_text(error.get("type")), _text(error.get("message")), lines, not_implemented)
+    return Failure(_text(error.get("type")), _text(error.get("message")), lines)
 
 
 def _line(line: object) -> Line:

@@ -4,20 +4,27 @@ import math
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from traceback import FrameSummary
 from typing import Any
 
 from torch import Tensor
 
+from cs336_kit.engine.failure import Stopped, StudentRaised
+from cs336_kit.engine.result import Outcome
+from cs336_staff.sandbox.channel import CHUNK, Channel, TooLongError
 from cs336_staff.sandbox.confinement import Process, Sandbox
-from cs336_staff.sandbox.inside.frames import MAX_HEADER_BYTES, PREFIX, FrameError, pack, parse_header
+from cs336_staff.sandbox.inside.frames import FrameError, parse_header
 from cs336_staff.sandbox.replies import MAX_ITEMS, Line, Reply, check, printable
+from cs336_staff.sandbox.request import Request
 from cs336_staff.sandbox.submission import Submission
 
 SAMPLE_SECONDS = 0.01
-CHUNK = 1 << 20
+AHEAD = 16  # requests that a worker has before it is asked for their replies
+DROPPED_SECONDS = 1.0  # that a worker may take for a reply that nobody needs
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -45,12 +52,8 @@ class Limits:
     output_bytes: int = 64 << 10
 
 
-class WorkerStopped(BaseException):
-    """A call got no answer that can be used, and the worker was killed.
-
-    It is no Exception, so that neither a test's `except Exception` nor hypothesis, which would call again and again,
-    takes it for an ordinary failure.
-    """
+class WorkerStopped(Stopped):
+    """A call got no answer that can be used, and the worker was killed."""
 
 
 class TimedOut(WorkerStopped):
@@ -68,18 +71,33 @@ class WorkerDied(WorkerStopped):
 class ProtocolViolation(WorkerStopped):
     """The worker wrote what no worker writes: the submission has meddled with the channel."""
 
-
-class StudentError(Exception):
-    """The student's code raised an exception. `failure` has its type, its message and the lines it went through."""
-
-    def __init__(self, failure: Any) -> None:
-        self.failure = failure
-        where = "".join(f"\n  {line.file}:{line.number} in {line.function}: {line.source}" for line in failure.lines)
-        super().__init__(f"{failure.type}: {failure.message}{where}")
+    outcome = Outcome.VIOLATION
 
 
-class StudentNotImplementedError(StudentError, NotImplementedError):
-    """What the student has not written yet."""
+@dataclass(frozen=True)
+class _Sent:
+    """A request that a process has been given, or is given as soon as its socket takes it."""
+
+    sequence: int
+    request: Request
+    test: int  # the number of the test that it was foreseen for; 0 if it was not
+
+    @property
+    def what(self) -> str:
+        return self.request.header.get("call", "the import")
+
+
+class _Conversation:
+    """A process, and what it has been asked and not been heard on."""
+
+    def __init__(self, process: Process, reply_bytes: int) -> None:
+        self.process = process
+        self.channel = Channel(process.channel, reply_bytes)
+        self.sent: deque[_Sent] = deque()
+        self.cpu_seen = self.sampled = 0.0  # its processor time, and when that was last looked at from outside
+        self.poll = select.poll()
+        for descriptor in (process.channel.fileno(), process.stdout, process.stderr):
+            self.poll.register(descriptor, select.POLLIN)
 
 
 class Worker:
@@ -88,8 +106,11 @@ class Worker:
     The first call starts a process and imports the submission; so does the next call after a process had to be
     killed, as long as the submission's time lasts.
 
+    Requests that are foreseen are sent before the tests make them, so that the process computes while this side
+    compares. A call that is what was foreseen gets the reply to that; any other one is made when all that was sent
+    before it is answered.
+
     Attributes:
-        stdout, stderr: what the submission printed, up to `Limits.output_bytes` each; shown, never parsed.
         missing: packages that it imported and the sandbox lacks.
         forbidden: lines that called what students must write themselves; `Line.function` is what they called.
     """
@@ -101,54 +122,79 @@ class Worker:
         self.forbidden: set[Line] = set()
         self._sandbox = sandbox
         self._data_bytes = self.limits.memory_bytes
-        self._process: Process | None = None
-        self._import_failure: StudentError | WorkerStopped | None = None
+        self._conversation: _Conversation | None = None
+        self._import_failure: StudentRaised | WorkerStopped | None = None
         self._sequence = 0
         self._seconds = 0.0
         self._cpu_seconds = 0.0  # of all processes so far
-        self._cpu_seen = 0.0  # the part of it that is the present process's
-        self._sampled = 0.0  # when it was last looked at from outside
         self._output = {"stdout": bytearray(), "stderr": bytearray()}
+        self._test = 1
+        self._foreseen: deque[tuple[int, Request]] = deque()  # with the number of the test
+        self._ahead = 1  # how many may be sent now: more as long as they are what the tests ask for
 
     @property
     def stdout(self) -> str:
-        return printable(self._output["stdout"].decode(errors="replace"))
+        """What the submission printed, up to `Limits.output_bytes`; shown, never parsed."""
+        return self._printed("stdout")
 
     @property
     def stderr(self) -> str:
-        return printable(self._output["stderr"].decode(errors="replace"))
+        return self._printed("stderr")
+
+    def foresee(self, requests: Sequence[Sequence[Request]]) -> None:
+        """Say which requests each of the next tests will make; they may be sent from now on.
+
+        Call `next_test` when each of them begins.
+        """
+        self._foreseen = deque((self._test + 1 + i, one) for i, each in enumerate(requests) for one in each)
+
+    def next_test(self) -> None:
+        self._test += 1
+        self._forget(before=self._test)
 
     def call(self, header: dict[str, Any], tensors: list[Tensor]) -> Reply:
-        """Send a request of `cs336_staff/sandbox/inside/serve.py` and wait for its reply.
+        """Send a request of `cs336_staff/sandbox/inside/serve.py`, if it is not sent yet, and wait for its reply.
 
         Raises:
-            StudentError: the student's code raised, here or when it was imported.
+            StudentRaised: the student's code raised, here or when it was imported.
             WorkerStopped: there is no usable reply.
             SandboxError: the sandbox has stopped working.
         """
         if self._seconds >= self.limits.seconds or self._cpu_seconds >= self.limits.cpu_seconds:
             limits = f"{self.limits.seconds:.1f} s, or the {self.limits.cpu_seconds:.1f} s of processor time"
             raise TimedOut(f"the submission has used its {limits}, for all calls together")
-        if self._process is None:
-            self._start()
-        return self._request(header, tensors)
+        self._drop(before=self._test)
+        first = self._first_foreseen()
+        if first is not None and first.is_for(header, tensors):
+            conversation = self._conversation or self._start()
+            self._send_ahead(conversation)
+        else:
+            self._forget(before=self._test + 1)
+            if self._conversation is not None:
+                self._take_back(self._conversation)
+                self._drop(before=self._test)
+            conversation = self._conversation or self._start()
+            self._send(conversation, Request(header, tensors))
+        return self._answer(conversation)
 
     @contextmanager
     def with_memory(self, data_bytes: int) -> Iterator[None]:
         """Calls in here go to a process of their own, which may map no more private memory than this."""
-        kept = self._process, self._cpu_seen, self._import_failure, self._data_bytes
-        self._process, self._data_bytes = None, data_bytes
+        kept = self._conversation, self._import_failure, self._data_bytes
+        self._conversation, self._data_bytes = None, data_bytes
         try:
             yield
         finally:
             self.close()
-            self._process, self._cpu_seen, self._import_failure, self._data_bytes = kept
+            self._conversation, self._import_failure, self._data_bytes = kept
 
     def close(self) -> None:
         """Kill what runs. Returns when nothing of it is left."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+        if self._conversation is not None:
+            conversation, self._conversation = self._conversation, None
+            self._listen(conversation)
+            conversation.process.kill()
+            self._take_back(conversation)
 
     def __enter__(self) -> "Worker":
         return self
@@ -156,30 +202,91 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self) -> None:
+    def _start(self) -> _Conversation:
         if self._import_failure is not None:
             raise self._import_failure.with_traceback(None)
-        self._process = self._sandbox.fork(math.ceil(self.limits.cpu_seconds), self._data_bytes)
-        self._cpu_seen = self._sampled = 0.0
+        process = self._sandbox.fork(math.ceil(self.limits.cpu_seconds), self._data_bytes)
+        self._conversation = conversation = _Conversation(process, self.limits.reply_bytes)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         header = {"files": sizes, "adapters": self.submission.adapters}
+        self._send(conversation, Request(header, [], b"".join(self.submission.files.values())))
         try:
-            self._request(header, [], b"".join(self.submission.files.values()))
-        except (StudentError, WorkerStopped) as failure:
+            self._answer(conversation)
+        except (StudentRaised, WorkerStopped) as failure:
             self.close()
             self._import_failure = failure
             raise
+        return conversation
 
-    def _request(self, header: dict[str, Any], tensors: list[Tensor], tail: bytes = b"") -> Reply:
+    # What is foreseen.
+
+    def _first_foreseen(self) -> Request | None:
+        """What this test is expected to ask next."""
+        if self._conversation is not None and self._conversation.sent:
+            sent = self._conversation.sent[0]
+            return sent.request if sent.test == self._test else None
+        if self._foreseen and self._foreseen[0][0] == self._test:
+            return self._foreseen[0][1]
+        return None
+
+    def _forget(self, before: int) -> None:
+        """Send nothing more that was foreseen for tests before number `before`."""
+        while self._foreseen and self._foreseen[0][0] < before:
+            self._foreseen.popleft()
+
+    def _send_ahead(self, conversation: _Conversation) -> None:
+        """Send what is foreseen, when less than half of what may be on its way is."""
+        if len(conversation.sent) <= self._ahead // 2:
+            while self._foreseen and len(conversation.sent) < self._ahead:
+                test, request = self._foreseen.popleft()
+                self._send(conversation, request, test)
+            if conversation.channel.replies:  # there will be no wait in which it could be written
+                conversation.channel.write()
+        self._ahead = min(AHEAD, 2 * self._ahead)
+
+    def _drop(self, before: int) -> None:
+        """Wait for the replies to what was sent ahead for tests before number `before`.
+
+        A process that does not answer properly is killed, and no call is to blame.
+        """
+        conversation = self._conversation
+        while conversation is not None and conversation.sent and conversation.sent[0].test < before:
+            self._ahead = 1
+            try:
+                self._wait(conversation, min(self.limits.call_seconds, DROPPED_SECONDS))
+            except (FrameError, WorkerStopped):
+                self.close()
+                return
+            conversation.channel.replies.popleft()
+            conversation.sent.popleft()
+
+    def _take_back(self, conversation: _Conversation) -> None:
+        """Nobody waits for what was sent ahead any more; what is foreseen for later tests will be sent again."""
+        again = [(sent.test, sent.request) for sent in conversation.sent if sent.test > self._test]
+        self._foreseen.extendleft(reversed(again))
+        conversation.sent = deque(replace(sent, test=0) for sent in conversation.sent)
+
+    # Sending and receiving.
+
+    def _send(self, conversation: _Conversation, request: Request, test: int = 0) -> None:
         self._sequence += 1
-        header = header | {"sequence": self._sequence}
-        what = header.get("call", "the import")
-        frame = pack(header, tensors, tail)
+        conversation.channel.put(request.frame(self._sequence))
+        conversation.sent.append(_Sent(self._sequence, request, test))
+
+    def _answer(self, conversation: _Conversation) -> Reply:
+        """The reply to the first of what was sent."""
+        sent = conversation.sent[0]
         try:
-            reply = check(*self._exchange(frame, what), header, tensors)
+            self._wait(conversation, self.limits.call_seconds)
+            conversation.sent.popleft()
+            header, body = conversation.channel.replies.popleft()
+            request = sent.request.header | {"sequence": sent.sequence}
+            reply = check(parse_header(header), body, request, sent.request.tensors)
+            if isinstance(conversation.channel.error, FrameError) and not conversation.sent:
+                raise conversation.channel.error
         except FrameError as error:
             self.close()
-            raise ProtocolViolation(f"{what}: {printable(str(error))}") from None  # it quotes what came
+            raise ProtocolViolation(f"{sent.what}: {printable(str(error))}") from None  # it quotes what came
         except WorkerDied:
             self.close()
             self._sandbox.check()  # if the whole sandbox has ended, that is not the submission's doing
@@ -193,71 +300,67 @@ class Worker:
             self.forbidden.update(self._with_source(line) for line in reply.forbidden)
         if reply.failure is None:
             return reply
-        failure = replace(reply.failure, lines=tuple(self._with_source(line) for line in reply.failure.lines))
-        raise (StudentNotImplementedError if failure.not_implemented else StudentError)(failure)
+        lines = map(self._with_source, reply.failure.lines)
+        frames = [FrameSummary(line.file, line.number, line.function, line=line.source) for line in lines]
+        raise StudentRaised(reply.failure.type, reply.failure.message, frames)
 
     def _with_source(self, line: Line) -> Line:
         return replace(line, source=printable(self.submission.line(line.file, line.number)))
 
-    def _exchange(self, frame: bytes, what: str) -> tuple[dict[str, Any], bytearray]:
-        """Write `frame` and read one, while the worker is held to its limits."""
-        process = self._process
-        assert process is not None
+    def _wait(self, conversation: _Conversation, seconds: float) -> None:
+        """Wait for a reply, while the worker is held to its limits."""
+        channel, what = conversation.channel, conversation.sent[0].what
         started = time.monotonic()
-        deadline = started + min(self.limits.call_seconds, self.limits.seconds - self._seconds)
+        deadline = started + min(seconds, self.limits.seconds - self._seconds)
         cpu_deadline = min(self._cpu_seconds + self.limits.call_cpu_seconds, self.limits.cpu_seconds)
-        streams = {process.stdout: self._output["stdout"], process.stderr: self._output["stderr"]}
-        channel = process.channel.fileno()
-        poll = select.poll()
-        poll.register(channel, select.POLLIN | select.POLLOUT)
-        for stream in streams:
-            poll.register(stream, select.POLLIN)
-        request, reply = memoryview(frame), bytearray()
         try:
-            while not self._is_complete(reply, what):
-                for descriptor, event in poll.poll(SAMPLE_SECONDS * 1000):
-                    if descriptor in streams:
-                        if not self._keep(descriptor, streams[descriptor]):
-                            poll.unregister(descriptor)
-                    elif event == select.POLLOUT:
-                        request = request[os.write(channel, request[:CHUNK]) :]
-                        if not request:
-                            poll.modify(channel, select.POLLIN)
-                    else:
-                        data = process.channel.recv(CHUNK)
-                        if not data:
-                            raise WorkerDied(f"{what}: the process ended or closed its channel")
-                        if request:
-                            raise ProtocolViolation(f"{what}: the worker wrote before it had the request")
-                        reply += data
+            self._exchange(conversation, 0)
+            while not channel.replies:
                 now = time.monotonic()
                 if now > deadline:
                     raise TimedOut(f"{what}: no answer within {deadline - started:.1f} s")
-                if now > self._sampled + SAMPLE_SECONDS:  # most calls are shorter than that
-                    self._sampled = now
-                    self._sample(process, what, cpu_deadline)
-        except OSError as error:
-            raise WorkerDied(f"{what}: the process ended or closed its channel ({error.strerror})") from None
+                if now > conversation.sampled + SAMPLE_SECONDS:  # most calls are shorter than that
+                    conversation.sampled = now
+                    self._sample(conversation, what, cpu_deadline)
+                self._exchange(conversation, SAMPLE_SECONDS)
+        except EOFError:
+            raise WorkerDied(f"{what}: the process ended or closed its channel") from None
+        except TooLongError as error:
+            raise LimitExceeded(f"{what}: {error}") from None
         finally:
             self._seconds += time.monotonic() - started
-            for stream, kept in streams.items():
-                self._keep(stream, kept)
-        header_bytes, _ = PREFIX.unpack_from(reply)
-        body = PREFIX.size + header_bytes
-        return parse_header(reply[PREFIX.size : body]), reply[body:]
 
-    def _is_complete(self, reply: bytearray, what: str) -> bool:
-        if len(reply) < PREFIX.size:
-            return False
-        header_bytes, body_bytes = PREFIX.unpack_from(reply)
-        if header_bytes > MAX_HEADER_BYTES or body_bytes > self.limits.reply_bytes:
-            raise LimitExceeded(
-                f"{what}: a reply of {header_bytes + body_bytes} bytes, allowed are {self.limits.reply_bytes}"
-            )
-        excess = len(reply) - PREFIX.size - header_bytes - body_bytes
-        if excess > 0:
-            raise ProtocolViolation(f"{what}: {excess} bytes after the reply")
-        return excess == 0
+    def _exchange(self, conversation: _Conversation, seconds: float) -> None:
+        """Read and write what can be read and written, if there is a reply to wait for."""
+        channel, process = conversation.channel, conversation.process
+        if channel.replies:
+            return
+        if channel.error is not None:
+            raise channel.error
+        writing = channel.wants_to_write
+        if writing:
+            conversation.poll.modify(process.channel.fileno(), select.POLLIN | select.POLLOUT)
+        for descriptor, event in conversation.poll.poll(seconds * 1000):
+            if descriptor != process.channel.fileno():
+                stream = "stdout" if descriptor == process.stdout else "stderr"
+                if not self._keep(descriptor, self._output[stream]):
+                    conversation.poll.unregister(descriptor)
+            elif event == select.POLLOUT:
+                channel.write()
+            else:
+                channel.read()
+        if writing and not channel.wants_to_write:
+            conversation.poll.modify(process.channel.fileno(), select.POLLIN)
+
+    def _listen(self, conversation: _Conversation) -> None:
+        """Take what it has printed."""
+        self._keep(conversation.process.stdout, self._output["stdout"])
+        self._keep(conversation.process.stderr, self._output["stderr"])
+
+    def _printed(self, stream: str) -> str:
+        if self._conversation is not None:
+            self._listen(self._conversation)
+        return printable(self._output[stream].decode(errors="replace"))
 
     def _keep(self, stream: int, kept: bytearray) -> bool:
         """Take what is in a pipe; False when its other end is closed."""
@@ -268,14 +371,14 @@ class Worker:
         kept += data[: self.limits.output_bytes - len(kept)]
         return bool(data)
 
-    def _sample(self, process: Process, what: str, cpu_deadline: float) -> None:
+    def _sample(self, conversation: _Conversation, what: str, cpu_deadline: float) -> None:
         """Look at the worker from outside."""
-        with open(f"/proc/{process.pid}/stat") as stat:
+        with open(f"/proc/{conversation.process.pid}/stat") as stat:
             fields = stat.read().rpartition(")")[2].split()  # from the third on: the second may hold anything
         cpu = (int(fields[11]) + int(fields[12])) / TICKS
         threads, resident = int(fields[17]), int(fields[21]) * PAGE
-        self._cpu_seconds += cpu - self._cpu_seen
-        self._cpu_seen = cpu
+        self._cpu_seconds += cpu - conversation.cpu_seen
+        conversation.cpu_seen = cpu
         if self._cpu_seconds > cpu_deadline:
             raise TimedOut(
                 f"{what}: no answer within {self.limits.call_cpu_seconds:.1f} s of processor time a call or "

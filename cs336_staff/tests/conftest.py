@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.tests.student import Student
+from cs336_staff.tools.student import Student
 
 # In a shell's background job Ctrl-C is ignored, and would be in every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

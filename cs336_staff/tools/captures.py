@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from cs336_kit.engine.assignment import find_root
-from cs336_staff.tests.lab.browser import opened
-from cs336_staff.tests.student import Student
-from cs336_staff.tests.terminal import ENDED, Terminal, watching
+from cs336_staff.tools.browser import opened
+from cs336_staff.tools.student import Student
+from cs336_staff.tools.terminal import ENDED, Terminal, watching
 
 PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
@@ -59,9 +59,10 @@ def board(student: Student) -> tuple[str, str]:
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
 
-def unknown_mistake(student: Student) -> tuple[str, str]:
-    """Attention over a width that is one too large, which no misconception describes."""
+def two_mistakes(student: Student) -> tuple[str, str]:
+    """Attention over a width that is one too large, with a finite score for hidden keys."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
+    student.replace(FUNCTIONAL, "torch.where(mask, scores, -math.inf)", "torch.where(mask, scores, -7.0)")
     return _first_failure(student)
 
 
@@ -129,7 +130,7 @@ def drawn(command: str, output: str) -> str:
 def main() -> None:
     check = sys.argv[1:] == ["--check"]
     os.environ |= {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TTY_INTERACTIVE": "0"}  # colours, but no spinner
-    for scene in (wrong_answer, unknown_mistake, board, watch, show, debug):
+    for scene in (wrong_answer, two_mistakes, board, watch, show, debug):
         with tempfile.TemporaryDirectory() as folder:
             svg = drawn(*scene(Student(Path(folder))))
         path = PICTURES / f"{scene.__name__.replace('_', '-')}.svg"

@@ -1,62 +1,27 @@
-"""The catalogue of known wrong implementations, by id.
+"""The catalogue of known wrong implementations, by id: what the suites and the examination are tried on.
 
-Each module holds one family. Students get what these give on the stored cases, with the names and the hints, and never
-the code.
+Each file holds the mistakes of one problem. To add one, find the part of `cs336_staff/authoring/parts.py` that is wrong
+in it, and put a line into ENTRIES:
+
+    in_attention("attention-cosine", "divides the scores by the lengths of the query and the key", score=cosine)
+
+Where no part expresses it, write the whole function and give that. What an entry says begins with a verb, and is for
+staff alone. Then tell `expected_findings.toml` what the examination should find, and let `uv run cs336 staff verify`
+say whether both suites catch it.
 """
 
 from cs336_staff.authoring.misconceptions import (
-    attention_axis,
-    attention_fill,
-    attention_mask,
-    attention_module,
-    attention_output,
-    attention_scale,
-    attention_shape,
-    blockwise_blocks,
-    blockwise_mask,
-    blockwise_rescaling,
+    attention,
+    blockwise,
+    cross_attention,
     linear,
-    multihead_attention,
-    multihead_heads,
-    multihead_mask,
-    multihead_rope,
-    multihead_weights,
-    rope_angles,
-    rope_pairs,
-    rope_positions,
-    softmax_autograd,
-    softmax_dim,
-    softmax_formula,
-    softmax_precision,
-    softmax_stability,
+    module,
+    multihead,
+    rope,
+    softmax,
 )
-from cs336_staff.authoring.misconceptions.parts import Misconception
+from cs336_staff.authoring.misconceptions.entry import Misconception
 
-FAMILIES = (
-    softmax_dim,
-    softmax_stability,
-    softmax_formula,
-    softmax_precision,
-    softmax_autograd,
-    attention_scale,
-    attention_axis,
-    attention_mask,
-    attention_fill,
-    attention_shape,
-    attention_output,
-    linear,
-    rope_pairs,
-    rope_angles,
-    rope_positions,
-    multihead_heads,
-    multihead_mask,
-    multihead_weights,
-    multihead_rope,
-    attention_module,
-    multihead_attention,
-    blockwise_rescaling,
-    blockwise_blocks,
-    blockwise_mask,
-)
+FAMILIES = (softmax, attention, linear, rope, multihead, module, cross_attention, blockwise)
 
 CATALOGUE: dict[str, Misconception] = {entry.id: entry for family in FAMILIES for entry in family.ENTRIES}

@@ -39,11 +39,23 @@ def pack(header: dict[str, Any], tensors: list[Tensor] | tuple[Tensor, ...] = ()
         TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or the header holds what JSON cannot.
         FrameError: the header is too long.
     """
+    encoded = pack_header(header, tensors)
+    body = b"".join(elements(tensor) for tensor in tensors) + tail
+    return PREFIX.pack(len(encoded), len(body)) + encoded + body
+
+
+def pack_header(header: dict[str, Any], tensors: list[Tensor] | tuple[Tensor, ...]) -> bytes:
+    """The encoded header of a frame with these tensors; it raises as `pack` does."""
     encoded = json.dumps(header | {"tensors": [_description(tensor) for tensor in tensors]}).encode()
     if len(encoded) > MAX_HEADER_BYTES:
         raise FrameError(f"expected a header of at most {MAX_HEADER_BYTES} bytes, got {len(encoded)}")
-    body = b"".join(elements(tensor) for tensor in tensors) + tail
-    return PREFIX.pack(len(encoded), len(body)) + encoded + body
+    return encoded
+
+
+def with_sequence(header: bytes, body: bytes, sequence: int) -> bytes:
+    """The frame of an encoded header and a body, with a sequence number put into the header."""
+    numbered = b'{"sequence": %d, %b' % (sequence, header[1:])
+    return PREFIX.pack(len(numbered), len(body)) + numbered + body
 
 
 def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:

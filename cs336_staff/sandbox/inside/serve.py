@@ -7,6 +7,7 @@ value is ever on this side.
 import importlib
 import math
 import os
+from collections.abc import Iterator
 from traceback import walk_tb
 from typing import Any
 
@@ -18,17 +19,13 @@ from cs336_staff.sandbox.inside.forbidden import Watch
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
+CHUNK = 1 << 16
 
 
-def serve(channel: int) -> None:
+def serve(channel: int, watch: Watch) -> None:
     """Answer the frames that arrive on the file descriptor `channel`; the first one brings the submission."""
-    watch = Watch()
     adapters: Any = None
-    while True:
-        try:
-            header, body = _receive(channel)
-        except EOFError:
-            return
+    for header, body in _requests(channel):
         tensors: list[Tensor] = []
         try:
             reply: dict[str, Any] = {}
@@ -49,19 +46,24 @@ def send(channel: int, frame: bytes) -> None:
         rest = rest[os.write(channel, rest) :]
 
 
-def _receive(channel: int) -> tuple[dict[str, Any], bytearray]:
-    header_bytes, body_bytes = frames.PREFIX.unpack(_read(channel, frames.PREFIX.size))
-    return frames.parse_header(_read(channel, header_bytes)), _read(channel, body_bytes)
-
-
-def _read(channel: int, size: int) -> bytearray:
+def _requests(channel: int) -> Iterator[tuple[dict[str, Any], bytearray]]:
+    """Header and body of each frame that comes, until the other end is closed. Several may come at once."""
     data = bytearray()
-    while len(data) < size:
-        chunk = os.read(channel, min(size - len(data), 1 << 20))
+    while True:
+        needed = frames.PREFIX.size
+        if len(data) >= needed:
+            header_bytes, body_bytes = frames.PREFIX.unpack_from(data)
+            header_end = needed + header_bytes
+            needed = header_end + body_bytes
+            if len(data) >= needed:
+                header, body = data[frames.PREFIX.size : header_end], data[header_end:needed]
+                del data[:needed]
+                yield frames.parse_header(header), body
+                continue
+        chunk = os.read(channel, max(CHUNK, min(needed - len(data), 1 << 20)))
         if not chunk:
-            raise EOFError
+            return
         data += chunk
-    return data
 
 
 def _files(sizes: dict[str, int], body: bytearray) -> dict[str, bytes]:
@@ -81,7 +83,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
     sent = frames.unpack(header["tensors"], body)
     given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
-    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(header["call"]):
+    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching():
         value = _adapter(adapters, header["call"])(*arguments)
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)
@@ -99,7 +101,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
 
 def _adapter(adapters: Any, name: str) -> Any:
     if not hasattr(adapters, name):
-        raise NotImplementedError(f"{adapters.__name__.replace('.', '/')}.py has no function {name}")
+        raise NotImplementedError(f"write {name} in {adapters.__name__.replace('.', '/')}.py")
     return getattr(adapters, name)
 
 
@@ -167,7 +169,6 @@ def _described(error: BaseException) -> dict[str, Any]:
         "type": type(error).__name__[:MAX_TEXT],
         "message": message,
         "lines": lines[-MAX_LINES:],
-        "not_implemented": isinstance(error, NotImplementedError),
     }
 
 

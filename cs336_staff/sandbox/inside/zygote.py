@@ -1,6 +1,6 @@
 """The zygote: a process that has imported what submissions may import, and forks one worker for each submission.
 
-It never reads a byte that student code wrote. Run as `main(control, settings)` by `grading/sandbox.py`.
+It never reads a byte that student code wrote. Run as `main(control, settings)` by `sandbox/confinement.py`.
 """
 
 import gc
@@ -40,6 +40,8 @@ def main(control: int, settings: dict[str, Any]) -> None:
     if settings["confined"]:
         hide_memory()
     seccomp = Filter() if settings["confined"] else None
+    watch = Watch()
+    library = watch.install()  # noqa: F841  (what it installed lives as long as it does)
     _warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
@@ -51,7 +53,7 @@ def main(control: int, settings: dict[str, Any]) -> None:
         if not message:
             return
         if os.fork() == 0:
-            _become_worker(json.loads(message), descriptors, settings, seccomp)
+            _become_worker(json.loads(message), descriptors, settings, seccomp, watch)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -66,14 +68,13 @@ def _warm_up() -> None:
     tempfile.tempdir = "/"  # else torch.compile tries to find one that is writable
     torch.compile(lambda x: x)
     x = torch.ones(2, 2, requires_grad=True)
-    with Watch().watching("warm-up"):
-        torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
+    torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     gc.collect()
     gc.freeze()
 
 
 def _become_worker(
-    limits: dict[str, int], descriptors: list[int], settings: dict[str, Any], seccomp: Filter | None
+    limits: dict[str, int], descriptors: list[int], settings: dict[str, Any], seccomp: Filter | None, watch: Watch
 ) -> None:
     status = 1
     try:
@@ -91,7 +92,7 @@ def _become_worker(
             os.close(pidfd)
         layers = lock_in(settings["readable"], limits["cpu_seconds"], limits["data_bytes"], seccomp)
         send(CHANNEL, frames.pack({"layers": layers}))
-        serve(CHANNEL)
+        serve(CHANNEL, watch)
         status = 0
     except BaseException:
         traceback.print_exc()

@@ -32,18 +32,18 @@ def skip_elsewhere(attack: Attack) -> None:
 def test_an_attack_earns_nothing_and_is_reported(attack: Attack, results: Path, gradings: dict[str, Grading]) -> None:
     skip_elsewhere(attack)
     grading = gradings[attack.name]
-    passed = {row.name for row in grading.rows if row.outcome == "passed"}
+    passed = {result.test for result in grading.results if result.passed}
     assert passed == {test for test in TESTS if attack.earns and test.startswith(f"{attack.earns}[")}
     feedback = (results / attack.name / "feedback.md").read_text()
     assert attack.report in feedback
     assert "cs336_staff/grading" not in feedback
-    assert "reached" not in grading.about.get("stdout", "").split()
+    assert "reached" not in grading.notes.stdout.split()
 
 
 @each_attack
 def test_an_honest_submission_after_it_gets_what_it_earned(attack: Attack, gradings: dict[str, Grading]) -> None:
     neighbour = gradings[attack.neighbour]
-    assert {row.name: row.outcome for row in neighbour.rows} == dict.fromkeys(TESTS, "passed")
+    assert {result.test: result.outcome for result in neighbour.results} == dict.fromkeys(TESTS, "passed")
 
 
 @each_attack
@@ -51,7 +51,7 @@ def test_a_report_stays_small(attack: Attack, results: Path, gradings: dict[str,
     sizes = {path.name: path.stat().st_size for path in (results / attack.name).iterdir()}
     assert sizes.keys() == {"results.json", "feedback.md"}
     assert max(sizes.values()) < MAX_REPORT_BYTES
-    assert sum(len(row.details) for row in gradings[attack.name].rows) < MAX_REPORT_BYTES
+    assert sum(len(result.staff or result.text) for result in gradings[attack.name].results) < MAX_REPORT_BYTES
 
 
 @each_attack
@@ -70,7 +70,7 @@ def test_every_attack_has_its_own_report(results: Path) -> None:
 def test_the_gradebook_is_whole(results: Path) -> None:
     with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
         assert gradebook.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert gradebook.execute("SELECT DISTINCT count(*) FROM verdict GROUP BY grading").fetchall() == [(len(TESTS),)]
+        assert gradebook.execute("SELECT DISTINCT count(*) FROM result GROUP BY grading").fetchall() == [(len(TESTS),)]
 
 
 def test_nothing_is_left_behind(results: Path) -> None:

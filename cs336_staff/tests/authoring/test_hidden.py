@@ -1,8 +1,8 @@
-"""The hidden suite: it accepts every right implementation, and each of its properties refuses a wrong one."""
+"""The hidden suite: each of its properties refuses a wrong program, and says what it is."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,54 +11,36 @@ import pytest
 import torch
 
 from cs336_kit.engine.assignment import find_root
-from cs336_kit.engine.case import case_names, load_case
-from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.authoring.rehearsal import HIDDEN, rehearse
-from cs336_staff.authoring.right_styles import ALSO_CORRECT, CORRECT
-from cs336_staff.hidden.release import FOLDER, load_release
+from cs336_kit.engine.failure import StudentRaised
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.suite import Suite
+from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_staff.hidden.release import load_release
+from cs336_staff.release.verify import both_suites
 from cs336_staff.sandbox.confinement import SandboxError
 from cs336_staff.sandbox.worker import LimitExceeded
 
 ROOT = find_root(Path(__file__).parent)
-
-MODULES = [import_module(f"cs336_staff.hidden.{path.stem}") for path in sorted(FOLDER.glob("test_*.py"))]
-TESTS = {name: (module, test) for module in MODULES for name, test in vars(module).items() if name.startswith("test_")}
-RIGHT = CORRECT["matmul"]
+RIGHT = RIGHT_STYLES["matmul"]
 
 
-@pytest.fixture(autouse=True)
-def short_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sequence that is long enough to fill a worker's memory proves nothing here, where there is more."""
-    monkeypatch.setattr(TESTS["test_blockwise_attention_in_little_memory"][0], "TIMES", (34, 213))
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    whole = both_suites(ROOT)
+    return replace(whole, tests=[test for test in whole.tests if test.hidden])
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def fails(name: str, adapters: Mapping[str, Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The first failure of the hidden test `name`, called on these adapters; "" if it passes."""
-    module, test = TESTS[name]
-    monkeypatch.setattr(module, "adapters", SimpleNamespace(**adapters))
-    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "cases"]
-    cases = [[load_case(FOLDER / "fixtures", c)] for m in marks for c in case_names(FOLDER / "fixtures", m.args[0])]
-    try:
-        for arguments in cases or [[]]:
-            test(*arguments)
-    except AssertionError as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize("style", [*CORRECT, *ALSO_CORRECT])
-def test_right_implementations_pass(style, monkeypatch):
-    adapters = {**CORRECT, **ALSO_CORRECT}[style]
-    failures = {name: fails(name, adapters, monkeypatch) for name in TESTS}
-    assert {name: why for name, why in failures.items() if why} == {}
+def run(suite: Suite, function: str, adapters: Mapping[str, Callable[..., Any]], search: bool = False) -> Result:
+    """The first result of a test function that is no pass, or its last."""
+    suite.calls.adapters = SimpleNamespace(**adapters)
+    result = None
+    for test in suite.tests:
+        if test.function == function:
+            result = suite.run(test, search)
+            if not result.passed:
+                break
+    assert result is not None, f"no test is called {function}"
+    return result
 
 
 def changed(name: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
@@ -146,75 +128,53 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_each_property_refuses_a_wrong_implementation(name, monkeypatch):
-    assert fails(name, WRONG[name], monkeypatch)
+def test_each_property_refuses_a_wrong_implementation(suite, name):
+    assert run(suite, name, WRONG[name]).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2230536000 bytes"),
+        StudentRaised("RuntimeError", "DefaultCPUAllocator: can't allocate memory: you tried to allocate 22 bytes", []),
         LimitExceeded("run_blockwise_attention: 2100 MiB of memory, allowed are 2048"),
     ],
     ids=["refused", "killed"],
 )
-def test_a_matrix_that_is_held_is_said_in_words(error, monkeypatch):
+def test_a_matrix_that_is_held_is_said_in_words(suite, error):
     def out_of_memory(**inputs):
         raise error
 
     adapters = {**RIGHT, "run_blockwise_attention": out_of_memory}
-    message = fails("test_blockwise_attention_in_little_memory", adapters, monkeypatch)
-    assert message == (
-        "238 queries and 2,343 keys take more memory than there is: is the matrix of all queries × keys held, or all "
+    assert run(suite, "test_blockwise_attention_in_little_memory", adapters).headline == (
+        "4,200 queries and 4,180 keys take more memory than there is: is the matrix of all queries × keys held, or all "
         "of its blocks?"
     )
 
 
-def test_a_grader_without_memory_is_not_the_submissions_fault(monkeypatch):
+def test_a_grader_without_memory_is_not_the_submissions_fault(suite):
     def no_worker(**inputs):
         raise SandboxError("the sandbox gives no worker (Cannot allocate memory); start it again")
 
-    with pytest.raises(SandboxError):
-        fails("test_blockwise_attention_in_little_memory", {**RIGHT, "run_blockwise_attention": no_worker}, monkeypatch)
+    graded = replace(suite, remote=True)
+    adapters = {**RIGHT, "run_blockwise_attention": no_worker}
+    assert run(graded, "test_blockwise_attention_in_little_memory", adapters).outcome is Outcome.ERROR
 
 
-def test_every_property_is_refused_something():
-    stored = {name for name in TESTS if name.startswith("test_hidden_")}
-    assert WRONG.keys() == TESTS.keys() - stored
+def test_every_property_is_refused_something(suite):
+    properties = {test.function for test in suite.tests if not test.function.startswith("test_hidden_")}
+    assert WRONG.keys() == properties
 
 
-def test_the_smallest_failing_case_is_the_one_that_is_shown(monkeypatch):
-    module, test = TESTS["test_softmax_of_any_shape"]
-    monkeypatch.setattr(module, "adapters", SimpleNamespace(**WRONG["test_softmax_of_any_shape"]))
-    with pytest.raises(AssertionError) as caught:
-        test()
-    assert sorted(caught.value.case.in_features.shape) == [1, 2]  # type: ignore[attr-defined]
+def test_the_smallest_failing_case_is_the_one_that_is_shown(suite):
+    result = run(suite, "test_softmax_of_any_shape", WRONG["test_softmax_of_any_shape"], search=True)
+    assert result.inputs[1] in ("  in_features  (2, 1) float32", "  in_features  (1, 2) float32")
 
 
-@pytest.mark.parametrize(
-    ("test", "id"),
-    [
-        ("test_attention_of_any_shape", "attention-by-d_k"),
-        ("test_attention_ignores_masked_keys", "attention-mask-added"),
-        ("test_multihead_self_attention_does_not_look_ahead", "multihead-no-mask"),
-        ("test_softmax_sums_to_one", "softmax-log"),
-    ],
-)
-def test_a_drawn_failure_is_held_against_the_misconceptions(test, id):
-    adapters = {**CORRECT["einsum"], **CATALOGUE[id].adapters}
-    (failure,) = rehearse(ROOT, adapters, HIDDEN, "-k", test).failures.values()
-    assert failure.evidence is not None
-    assert id in failure.evidence.fits
-    assert id in [mistake.id for mistake in failure.mistakes]
-
-
-def test_an_assert_of_the_tests_own_says_nothing_of_misconceptions():
-    """The second answer to the same call differs from the first: no misconception is stored for that."""
+def test_a_second_answer_that_differs(suite):
     calls = itertools.count()
     unsteady = changed("run_softmax", lambda right: lambda x, dim: right(x, dim) + 0.1 * (next(calls) > 0))
-    (failure,) = rehearse(ROOT, unsteady, HIDDEN, "-k", "test_softmax_has_no_side_effects").failures.values()
-    assert failure.headline == "the same call gives another answer the second time"
-    assert failure.evidence is None
+    result = run(suite, "test_softmax_has_no_side_effects", unsteady)
+    assert (result.check, result.headline) == (Check.PROPERTY, "the same call gives another answer the second time")
 
 
 def test_the_students_list_of_points_names_no_hidden_test():

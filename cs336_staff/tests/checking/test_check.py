@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from cs336_staff.tests.student import Student
-from cs336_staff.tests.terminal import Terminal
+from cs336_staff.tools.student import Student
+from cs336_staff.tools.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cs336_kit.cli import cs336
-from cs336_staff.tests.student import Student
+from cs336_staff.tools.student import Student
 
 
 @pytest.fixture

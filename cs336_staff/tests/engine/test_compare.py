@@ -6,16 +6,17 @@ import torch
 from cs336_kit.engine.compare import WrongAnswer, compare
 
 EXPECTED = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
+BOUND = torch.full_like(EXPECTED, 1e-6)
 
 
 def complaint(answer: object, what: str = "answer") -> str:
     with pytest.raises(WrongAnswer) as caught:
-        compare(answer, EXPECTED, torch.float32, 1e-6, what)
+        compare(answer, EXPECTED, torch.float32, BOUND, what)
     return str(caught.value)
 
 
-def test_an_answer_within_the_tolerance_is_right() -> None:
-    compare(EXPECTED.float() + 5e-7, EXPECTED, torch.float32, 1e-6)
+def test_an_answer_within_the_bound_is_right() -> None:
+    compare(EXPECTED.float() + 5e-7, EXPECTED, torch.float32, BOUND)
 
 
 def test_a_missing_return() -> None:
@@ -40,8 +41,8 @@ def test_nan_and_infinity(bad: float) -> None:
     answer[1, 1:] = bad
     assert complaint(answer).splitlines() == [
         "the answer is NaN or infinite in 2 of 6 places, first at [1, 1]",
-        "only at 1 along axis 0, the others of its 2 are right",
-        "only at 1, 2 along axis 1, the others of its 3 are right",
+        "wrong only at index 1 of axis 0 (size 2)",
+        "wrong only at indices 1, 2 of axis 1 (size 3)",
     ]
 
 
@@ -51,7 +52,20 @@ def test_wrong_numbers_say_how_wrong_and_where() -> None:
     answer[1, 0] -= 0.01
     assert complaint(answer, "gradient of Q").splitlines() == [
         "the gradient of Q is wrong in 2 of 6 places",
-        "largest error 0.031 at [0, 2]: got 3.031, expected 3",
-        "that is 31,000 times the tolerance of 1e-06",
-        "only at 0, 2 along axis 1, the others of its 3 are right",
+        "furthest off at [0, 2]: got 3.031, expected 3",
+        "that is 31,000 times what rounding can explain, 1e-06",
+        "wrong only at indices 0, 2 of axis 1 (size 3)",
     ]
+
+
+def test_the_place_is_where_rounding_explains_least() -> None:
+    bound = BOUND.clone()
+    bound[0, 0] = 1.0
+    answer = EXPECTED.float() + torch.tensor([[2.0, 0, 0], [0, 1e-3, 0]])
+    with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]"):
+        compare(answer, EXPECTED, torch.float32, bound)
+
+
+def test_where_nothing_is_to_be_rounded() -> None:
+    with pytest.raises(WrongAnswer, match="it should be exactly that"):
+        compare(EXPECTED.float() + 1e-3, EXPECTED, torch.float32, torch.zeros_like(EXPECTED))

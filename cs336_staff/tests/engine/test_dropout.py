@@ -10,7 +10,7 @@ from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import Case, load_case
 from cs336_kit.engine.compare import WrongAnswer
 from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.authoring.right_styles import CORRECT
+from cs336_staff.authoring.right_styles import RIGHT_STYLES
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"
 MODULE = "run_scaled_dot_product_attention_module"
@@ -19,17 +19,17 @@ MODULE = "run_scaled_dot_product_attention_module"
 @pytest.fixture
 def case() -> Case:
     """A dropout of 0.25 on 4,588 weights."""
-    return load_case(FIXTURES, "attention_module-dropout/3d-no-mask")
+    return load_case(FIXTURES, "attention_module-dropout/3d-no-mask").copy()
 
 
-@pytest.mark.parametrize("style", CORRECT)
+@pytest.mark.parametrize("style", RIGHT_STYLES)
 def test_every_right_way_of_dropping_passes_with_any_seed(case: Case, style: str) -> None:
     for seed in range(100):
-        case.check(CORRECT[style][MODULE](**case.inputs | {"seed": seed}))
+        case.check(RIGHT_STYLES[style][MODULE](**case.inputs | {"seed": seed}))
 
 
 def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
-    output, weights = CORRECT["einsum"][MODULE](**case.inputs)
+    output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
     case.V.zero_()
     with pytest.raises(WrongAnswer, match="the output is not the sum of the values"):
         case.check((torch.zeros_like(output), weights))
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> 
     ],
 )
 def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
-    output, weights = CORRECT["einsum"][MODULE](**case.inputs)
+    output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
     with pytest.raises(WrongAnswer) as caught:
         case.check(change(output, weights))
     assert message in str(caught.value)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from cs336_staff.grading.batch import grade
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.suite import Suite, with_suite
+from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.tests.attacks.attack import ROOT
-from cs336_staff.tests.attacks.grade import TESTS
+from cs336_staff.tests.attacks.grade import TESTS, only
 
 HONEST = ROOT / "cs336_staff" / "tests" / "attacks" / "honest.py"
 SUBMISSIONS = 6
@@ -28,7 +28,7 @@ def mount(disk: Path, *options: str) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", disk], check=True)
 
 
-def try_disk(suite: Suite, box: sandbox.Sandbox, paths: list[Path], disk: Path, size: int) -> None:
+def try_disk(suite: GradedSuite, box: sandbox.Sandbox, paths: list[Path], disk: Path, size: int) -> None:
     disk.mkdir()
     mount(disk, f"size={size}k")
     try:
@@ -52,7 +52,7 @@ def try_disk(suite: Suite, box: sandbox.Sandbox, paths: list[Path], disk: Path, 
 
 
 def look_at(disk: Path) -> dict[str, tuple[str, int]]:
-    """When each submission was graded, and how many verdicts it has."""
+    """When each submission was graded, and how many results it has."""
     if not (disk / "gradebook.sqlite").exists():
         return {}
     with closing(sqlite3.connect(disk / "gradebook.sqlite")) as connection:
@@ -60,7 +60,7 @@ def look_at(disk: Path) -> dict[str, tuple[str, int]]:
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
             return {}
     with Gradebook(disk / "gradebook.sqlite") as gradebook:
-        return {each.submission: (each.started.isoformat(), len(each.rows)) for each in gradebook.latest()}
+        return {each.submission: (each.started.isoformat(), len(each.results)) for each in gradebook.latest()}
 
 
 def main(folder: Path) -> None:
@@ -69,13 +69,10 @@ def main(folder: Path) -> None:
     for path in paths:
         shutil.copyfile(HONEST, path)
 
-    def use(suite: Suite) -> None:
-        suite.planned = [test for test in suite.planned if test.name in TESTS]
-        with sandbox.start() as box:
-            for size in SIZES:
-                try_disk(suite, box, paths, folder / f"disk-{size}", size)
-
-    with_suite(ROOT, use)
+    suite = only(load_graded_suite(ROOT), TESTS)
+    with sandbox.start() as box:
+        for size in SIZES:
+            try_disk(suite, box, paths, folder / f"disk-{size}", size)
 
 
 if __name__ == "__main__":

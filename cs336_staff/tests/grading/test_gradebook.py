@@ -6,16 +6,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Row
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
 
 ROWS = (
-    Row("test_softmax[1d]", "softmax", False, 2.0, False, "passed", True, 0.1, "", ""),
-    Row("test_hidden_softmax[1d]", "softmax", True, 1.0, False, "failed", False, 0.1, "wrong", "wrong: 1 and 2"),
+    Result("test_softmax[1d]", "softmax", False, False, 2.0, Outcome.PASSED, calls=1, seconds=0.1),
+    Result(
+        *("test_hidden_softmax[1d]", "softmax", True, False, 1.0, Outcome.FAILED, Check.ANSWER),
+        *("wrong", ("line 1", "  line 2")),
+        staff="wrong: 1 and 2",
+        seconds=0.1,
+    ),
 )
 GRADING = Grading(
     *("ada", "/submissions/ada.zip", "c" * 64, "d" * 64, 7, "bubblewrap", datetime(2026, 10, 1, tzinfo=UTC), 0.3),
-    about={"stdout": "hello"},
-    rows=list(ROWS),
+    notes=Notes(stdout="hello"),
+    results=list(ROWS),
 )
 
 
@@ -31,11 +37,11 @@ def test_a_grading_comes_back_as_it_was(tmp_path):
 
 
 def test_bonus_points_come_on_top_of_the_maximum(tmp_path):
-    extra = Row("test_blocks", "blocks", True, 2.0, True, "passed", True, 0.1, "", "")
+    extra = Result("test_blocks", "blocks", True, True, 2.0, Outcome.PASSED)
     with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
-        gradebook.add(replace(GRADING, rows=[*ROWS, extra]))
+        gradebook.add(replace(GRADING, results=[*ROWS, extra]))
         (grading,) = gradebook.latest()
-    assert grading.rows[-1] == extra
+    assert grading.results[-1] == extra
     assert (grading.points, grading.maximum) == (4, 3)
 
 
@@ -46,7 +52,7 @@ def test_the_same_content_and_suite_has_one_grading(tmp_path):
         gradebook.add(again)
         assert list(gradebook.latest()) == [again]
     with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM verdict").fetchone() == (2,)
+        assert connection.execute("SELECT count(*) FROM result").fetchone() == (2,)
 
 
 def test_the_latest_content_counts(tmp_path):
@@ -63,17 +69,17 @@ def test_the_latest_content_counts(tmp_path):
 
 def test_a_class_is_read_without_texts(tmp_path):
     with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
-        gradebook.add(replace(GRADING, about={"stdout": "hello", "missing": ["wandb"]}))
+        gradebook.add(replace(GRADING, notes=Notes(stdout="hello", missing=("wandb",))))
         (grading,) = gradebook.latest(texts=False)
-    assert grading.about == {"missing": ["wandb"]}
-    assert grading.rows == [replace(row, message="", details="") for row in ROWS]
+    assert grading.notes == Notes(missing=("wandb",))
+    assert grading.results == [replace(row, headline="", details=(), staff="") for row in ROWS]
 
 
 def test_what_is_overruled_counts_for_this_content_until_it_is_taken_back(tmp_path):
-    right = replace(ROWS[0], outcome="violation", message="passed, but")
-    meddled = replace(ROWS[0], name="test_softmax[2d]", outcome="violation", right=False)
-    elsewhere = replace(right, name="test_rope", problem="rope")
-    grading = replace(GRADING, rows=[right, meddled, elsewhere])
+    right = replace(ROWS[0], outcome=Outcome.VIOLATION, check=Check.RULES, headline="passed, but")
+    meddled = replace(ROWS[0], test="test_softmax[2d]", outcome=Outcome.VIOLATION, check=Check.CALL)
+    elsewhere = replace(right, test="test_rope", problem="rope")
+    grading = replace(GRADING, results=[right, meddled, elsewhere])
     with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
         gradebook.add(grading)
         gradebook.overrule(grading, "softmax", "agreed")
@@ -82,8 +88,8 @@ def test_what_is_overruled_counts_for_this_content_until_it_is_taken_back(tmp_pa
         gradebook.overrule(grading, "softmax", "agreed again")
         after, other = gradebook.of("ada"), gradebook.of("alan")
         assert after
-        assert [row.outcome for row in after.rows] == ["passed", "violation", "violation"]
-        assert after.rows[0].message == "counted by staff: agreed again"
+        assert [result.outcome for result in after.results] == ["passed", "violation", "violation"]
+        assert after.results[0].headline == "counted by staff: agreed again"
         assert after.overruled == {"softmax": "agreed again"}
         assert other == replace(grading, submission="alan")
         gradebook.overrule(grading, "softmax", None)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cs336_kit.engine.result import Outcome, Result
 from cs336_staff.grading.exports import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
-from cs336_staff.grading.gradebook import Gradebook, Row
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.identity import METADATA, Student, handed_in
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
@@ -42,11 +43,11 @@ def gradebook_with(folder: Path, **points: float) -> Gradebook:
     gradebook = Gradebook(folder / "gradebook.sqlite")
     for i, (name, earned) in enumerate(points.items()):
         rows = [
-            Row("test_softmax", "softmax", False, earned, False, "passed", True, 0.0, "", ""),
-            Row("test_hidden_softmax", "softmax", True, 3 - earned, False, "failed", False, 0.0, "", ""),
+            Result("test_softmax", "softmax", False, False, earned, Outcome.PASSED),
+            Result("test_hidden_softmax", "softmax", True, False, 3 - earned, Outcome.FAILED),
         ]
         at = GRADING.started + timedelta(minutes=i)
-        gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", started=at, rows=rows))
+        gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", started=at, results=rows))
     return gradebook
 
 

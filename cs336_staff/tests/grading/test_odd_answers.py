@@ -78,6 +78,6 @@ def test_no_answer_stops_the_grading(tmp_path):
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "NOT GRADED" not in finished.stdout
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
-        right = {each.submission: all(row.right for row in each.rows) for each in gradebook.latest()}
+        right = {each.submission: all(result.passed for result in each.results) for each in gradebook.latest()}
     assert len(right) == len(paths)
     assert [name for name, every in right.items() if every] == []

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from cs336_kit.cli import cs336
 from cs336_kit.handing_in.archive import write_archive
-from cs336_staff.tests.student import Student
-from cs336_staff.tests.terminal import Terminal
+from cs336_staff.tools.student import Student
+from cs336_staff.tools.terminal import Terminal
 
 ROPE = "cs336_basics/nn/rope.py"
 

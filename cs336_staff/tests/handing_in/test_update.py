@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from cs336_kit.cli import cs336
 from cs336_kit.handing_in.archive import ArchiveError, write_archive
 from cs336_kit.handing_in.update import MANIFEST, Update, write_update
-from cs336_staff.tests.student import Student
+from cs336_staff.tools.student import Student
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

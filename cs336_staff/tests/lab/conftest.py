@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cs336_kit.cli import cs336
-from cs336_staff.tests.student import ROOT
+from cs336_staff.tools.student import ROOT
 
 Lab = Callable[..., Result]
 

@@ -7,16 +7,16 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 import adapters
-from cs336_basics.nn.attention_classifier import AttentionClassifier
-from cs336_basics.nn.checkpointed import checkpointed_attention
+from cs336_basics.given.attention_classifier import AttentionClassifier
+from cs336_basics.given.checkpointed import checkpointed_attention
+from cs336_basics.given.relative_position_bias import RelativePositionBias, with_bias
+from cs336_basics.given.self_attention_block import SelfAttentionBlock
 from cs336_basics.nn.functional import scaled_dot_product_attention
-from cs336_basics.nn.relative_position_bias import RelativePositionBias, with_bias
-from cs336_basics.nn.self_attention_block import SelfAttentionBlock
-from cs336_kit.lab.contenders import students
+from cs336_kit.lab.contenders import labs, students
 
 SEEDS = range(10)
 QUERIES, KEYS = 5, 7
-CONTENDERS = students(adapters, compiled=False)
+CONTENDERS = students(adapters, compiled=False) | labs()
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

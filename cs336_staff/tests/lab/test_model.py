@@ -10,7 +10,7 @@ import torch
 from cs336_kit.lab.huggingface import Model
 from cs336_kit.lab.student import Student
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tests.student import ROOT
+from cs336_staff.tools.student import ROOT
 
 pytestmark = pytest.mark.slow
 

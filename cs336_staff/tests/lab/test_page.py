@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from cs336_staff.tests.lab.browser import opened
 from cs336_staff.tests.lab.conftest import Lab
+from cs336_staff.tools.browser import opened
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,11 @@ import torch
 from matplotlib.image import imread
 
 from cs336_kit.cli import cs336
+from cs336_kit.lab.debug import debug
 from cs336_kit.lab.picture import Pattern, Picture, in_words
+from cs336_kit.lab.show import show
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tests.student import ROOT
+from cs336_staff.tools.student import ROOT
 
 # Attention of other kinds, as a student may have written it.
 EVEN = """\
@@ -231,9 +233,6 @@ def test_help_imports_nothing_heavy_and_fits_80_columns() -> None:
     heavy = "[name for name in ('torch', 'matplotlib', 'transformers', 'numpy') if name in sys.modules]"
     code = f"import sys, cs336_kit.cli; sys.exit({heavy} or 0)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    for command in (cs336, cs336.commands["show"], cs336.commands["debug"]):
+    for command in (cs336, show, debug):
         text = command.get_help(click.Context(command, info_name="cs336", terminal_width=80))
         assert max(map(len, text.splitlines())) <= 80
-    listed = cs336.get_help(click.Context(cs336, terminal_width=80))
-    assert "Show where the words of TEXT look, by your own attention.\n" in listed
-    assert "Report one call of attention, step by step, with what to do.\n" in listed

@@ -10,7 +10,7 @@ from cs336_kit.lab.classifier_file import Classifier, save_classifier
 from cs336_kit.lab.student import Student
 from cs336_kit.lab.trained import Trained
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tests.student import ROOT
+from cs336_staff.tools.student import ROOT
 
 SIZES = {"d_model": 8, "num_heads": 2, "max_distance": 4}
 VOCABULARY = ("the", "cat", "sat")

@@ -9,7 +9,7 @@ from cs336_staff.sandbox.inside.frames import FrameError, decode, unpack
 from cs336_staff.sandbox.replies import check, printable
 
 REQUEST = {"sequence": 1}
-ERROR = {"type": "E", "message": "", "lines": [], "not_implemented": False}
+ERROR = {"type": "E", "message": "", "lines": []}
 
 
 def described(**changes: Any) -> dict[str, Any]:

@@ -13,12 +13,13 @@ import psutil
 import pytest
 import torch
 
+from cs336_kit.engine.failure import StudentRaised
 from cs336_staff.sandbox import confinement as sandboxes
 from cs336_staff.sandbox import worker as client
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
-from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, StudentError, TimedOut, Worker, WorkerDied
+from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, TimedOut, Worker, WorkerDied
 
 from .conftest import ROOT, Run, start
 
@@ -71,9 +72,9 @@ ATTEMPTS = {
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_forbidden_system_calls(run: Run, attempt: str) -> None:
-    with pytest.raises(StudentError) as caught:
+    with pytest.raises(StudentRaised) as caught:
         run(trying(ATTEMPTS[attempt])).run_softmax(X, 0)
-    assert caught.value.failure.type in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
+    assert caught.value.type in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
 
 
 RAW = {
@@ -192,15 +193,15 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_memory_is_limited(run: Run, bomb: str) -> None:
-    with pytest.raises((LimitExceeded, StudentError), match=r"MemoryError|can't allocate|MiB of memory"):
+    with pytest.raises((LimitExceeded, StudentRaised), match=r"MemoryError|can't allocate|MiB of memory"):
         run(trying(BOMBS[bomb]), memory_bytes=1 << 30).run_softmax(X, 0)
 
 
 def test_a_call_may_be_held_to_less_memory(run: Run) -> None:
     adapters = run("import torch\ndef run_softmax(x, dim):\n    return torch.ones(100 << 20, dtype=torch.uint8)[:1]\n")
     worker = adapters.worker
-    assert worker is not None
-    with worker.with_memory(96 << 20), pytest.raises(StudentError, match="can't allocate"):
+    assert isinstance(worker, Worker)
+    with worker.with_memory(96 << 20), pytest.raises(StudentRaised, match="can't allocate"):
         adapters.run_softmax(X, 0)
     assert adapters.run_softmax(X, 0).shape == (1,)
 
@@ -210,8 +211,8 @@ def test_an_import_that_needs_more_than_that_fails_there_alone(run: Run) -> None
         "import torch\ntable = torch.ones(100 << 20, dtype=torch.uint8)\ndef run_softmax(x, dim): return x\n"
     )
     worker = adapters.worker
-    assert worker is not None
-    with worker.with_memory(96 << 20), pytest.raises(StudentError, match="can't allocate"):
+    assert isinstance(worker, Worker)
+    with worker.with_memory(96 << 20), pytest.raises(StudentRaised, match="can't allocate"):
         adapters.run_softmax(X, 0)
     assert torch.equal(adapters.run_softmax(X, 0), X)
 
@@ -220,21 +221,21 @@ def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
     """A strip of 9 MiB at a time, of which 24 kB are kept: without more, malloc maps 30 strips beside each other."""
     strips = "[torch.rand(400, 5900).softmax(-1).sum(-1) for _ in range(30)]"
     adapters = run(f"import torch\ndef run_softmax(x, dim):\n    return torch.cat({strips})\n")
-    assert adapters.worker is not None
+    assert isinstance(adapters.worker, Worker)
     with adapters.worker.with_memory(64 << 20):
         assert adapters.run_softmax(X, 0).shape == (12000,)
 
 
 def test_threads_are_limited(run: Run) -> None:
     bomb = "threading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()"
-    with pytest.raises((LimitExceeded, StudentError), match=r"threads, allowed are 8|can't start new thread"):
+    with pytest.raises((LimitExceeded, StudentRaised), match=r"threads, allowed are 8|can't start new thread"):
         run(trying(bomb), threads=8).run_softmax(X, 0)
 
 
 def test_a_flood_of_output_is_cut(run: Run) -> None:
     adapters = run(trying("print('x' * 10_000_000)"), output_bytes=1000)
     assert adapters.run_softmax(X, 0) is True
-    assert adapters.worker is not None
+    assert isinstance(adapters.worker, Worker)
     assert adapters.worker.stdout == "x" * 1000
 
 
@@ -334,9 +335,9 @@ def test_nothing_is_left_behind(run: Run) -> None:
     adapters = run(trying("threading.Thread(target=time.sleep, args=(60,)).start()\nsignal.signal(15, signal.SIG_IGN)"))
     adapters.run_softmax(X, 0)
     worker = adapters.worker
-    assert worker is not None
-    assert worker._process is not None
-    pid = worker._process.pid
+    assert isinstance(worker, Worker)
+    assert worker._conversation is not None
+    pid = worker._conversation.process.pid
     os.kill(pid, 0)
     worker.close()
     with pytest.raises(ProcessLookupError):

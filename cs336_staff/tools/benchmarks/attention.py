@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from cs336_basics.nn.blockwise import blockwise_attention
 from cs336_basics.nn.functional import scaled_dot_product_attention
-from cs336_basics.nn.masks import Mask, causal, document, padding, window
+from cs336_kit.lab.blockwise.attention import blockwise_attention
+from cs336_kit.lab.blockwise.masks import Mask, causal, document, padding, window
 
 HEADS, WIDTH = 8, 64
 LENGTHS_COMPILED = [512, 1024, 2048]

@@ -20,6 +20,11 @@ from pathlib import Path
 import click
 
 from cs336_kit.engine.assignment import find_root
+from cs336_staff.grading.batch import grade
+from cs336_staff.grading.exports import grades, write_grades
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.suite import GradedSuite, load_graded_suite
+from cs336_staff.sandbox.confinement import start
 from cs336_staff.tools.benchmarks.submissions import write_submissions
 
 ROUNDS = 3
@@ -33,58 +38,50 @@ SIZES = (10, 100, 1000)
 @click.option("--growth", is_flag=True, help="Instead, grade classes of 10, 100 and 1,000.")
 def grading(submissions: int, fresh: int, jobs: int, growth: bool) -> None:
     """Print submissions a minute and checks for both, and the memory of the trusted side."""
-    from cs336_staff.grading.batch import grade
-    from cs336_staff.grading.exports import grades, write_grades
-    from cs336_staff.grading.gradebook import Gradebook
-    from cs336_staff.grading.suite import Suite, with_suite
-    from cs336_staff.hidden.drawn import EXAMPLES
-    from cs336_staff.sandbox import confinement as sandbox
-
     root = find_root(Path.cwd())
+    suite = load_graded_suite(root)
+    if growth:
+        _grow(suite, root, jobs)
+        return
+    with tempfile.TemporaryDirectory() as folder, start() as sandbox:
+        paths = write_submissions(root, Path(folder, "submissions"), submissions)
+        for path in paths[:fresh]:
+            _lay_out(root, path)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # only the first import compiles, as on a student's machine
+        _fresh_process(paths[0])
+        here, there, resident = [], [], []
+        for turn in range(ROUNDS):
+            mine = paths[turn::ROUNDS]
+            started = time.perf_counter()
+            grade(suite, sandbox, mine, Path(folder, f"results-{turn}"), jobs=jobs)
+            here.append((time.perf_counter() - started) / len(mine))
+            resident.append(_resident_mib())
+            theirs = paths[:fresh][turn::ROUNDS]
+            started = time.perf_counter()
+            with ThreadPoolExecutor(jobs) as pool:
+                list(pool.map(_fresh_process, theirs))
+            there.append((time.perf_counter() - started) / len(theirs))
+    tests = suite.suite.tests
+    _say("this grader", here, sum(len(test.cases()) or 1 for test in tests))
+    _say("fresh pytest processes", there, sum(not test.hidden for test in tests))
+    ratios = [slow / quick for slow, quick in zip(there, here, strict=True)]
+    click.echo(f"ratio {statistics.median(ratios):.1f} (rounds: {', '.join(f'{x:.1f}' for x in ratios)})")
+    click.echo(f"memory of the trusted side after each round: {', '.join(f'{x:.0f}' for x in resident)} MiB")
 
-    def use(suite: Suite) -> None:
-        with tempfile.TemporaryDirectory() as folder, sandbox.start() as box:
-            paths = write_submissions(root, Path(folder, "submissions"), submissions)
-            for path in paths[:fresh]:
-                _lay_out(root, path)
-            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # only the first import compiles, as on a student's machine
-            _fresh_process(paths[0])
-            here, there, resident = [], [], []
-            for turn in range(ROUNDS):
-                mine = paths[turn::ROUNDS]
+
+def _grow(suite: GradedSuite, root: Path, jobs: int) -> None:
+    with start() as sandbox:
+        for count in SIZES:
+            with tempfile.TemporaryDirectory() as folder:
+                paths = write_submissions(root, Path(folder, "submissions"), count)
                 started = time.perf_counter()
-                grade(suite, box, mine, Path(folder, f"results-{turn}"), jobs=jobs)
-                here.append((time.perf_counter() - started) / len(mine))
-                resident.append(_resident_mib())
-                theirs = paths[:fresh][turn::ROUNDS]
-                started = time.perf_counter()
-                with ThreadPoolExecutor(jobs) as pool:
-                    list(pool.map(_fresh_process, theirs))
-                there.append((time.perf_counter() - started) / len(theirs))
-            drawn = sum(hasattr(item.function, "cases") for item in suite.items.values())
-            checks = len(suite.planned) + drawn * (EXAMPLES - 1)
-            public = sum(not test.hidden for test in suite.planned)
-            _say("this grader", here, checks)
-            _say("fresh pytest processes", there, public)
-            ratios = [slow / quick for slow, quick in zip(there, here, strict=True)]
-            click.echo(f"ratio {statistics.median(ratios):.1f} (rounds: {', '.join(f'{x:.1f}' for x in ratios)})")
-            click.echo(f"memory of the trusted side after each round: {', '.join(f'{x:.0f}' for x in resident)} MiB")
-
-    def grow(suite: Suite) -> None:
-        with sandbox.start() as box:
-            for count in SIZES:
-                with tempfile.TemporaryDirectory() as folder:
-                    paths = write_submissions(root, Path(folder, "submissions"), count)
-                    started = time.perf_counter()
-                    done = grade(suite, box, paths, Path(folder, "results"), jobs=jobs)
-                    with Gradebook(Path(folder, "results", "gradebook.sqlite")) as gradebook:
-                        write_grades(Path(folder, "grades.csv"), grades(gradebook), list(suite.problems))
-                    seconds = time.perf_counter() - started
-                assert (done.done, done.faults) == (count, [])
-                each = 1000 * seconds / count
-                click.echo(f"{count:5} submissions: {each:.0f} ms each, trusted side {_resident_mib():.0f} MiB")
-
-    with_suite(root, grow if growth else use)
+                done = grade(suite, sandbox, paths, Path(folder, "results"), jobs=jobs)
+                with Gradebook(Path(folder, "results", "gradebook.sqlite")) as gradebook:
+                    write_grades(Path(folder, "grades.csv"), grades(gradebook), list(suite.problems))
+                seconds = time.perf_counter() - started
+            assert (done.done, done.faults) == (count, [])
+            each = 1000 * seconds / count
+            click.echo(f"{count:5} submissions: {each:.0f} ms each, trusted side {_resident_mib():.0f} MiB")
 
 
 def _lay_out(root: Path, submission: Path) -> None:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,7 +24,7 @@ import click
 from cs336_kit.engine.assignment import find_root
 from cs336_staff.grading.batch import grade
 from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.suite import Suite, with_suite
+from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.tools.benchmarks.submissions import write_submissions
 
@@ -43,34 +44,31 @@ def interruptions(batches: int, submissions: int, seed: int) -> None:
     root = find_root(Path.cwd())
     moments = random.Random(seed)  # noqa: S311 (no secret)
     sound = True
-
-    def use(suite: Suite) -> None:
-        nonlocal sound
-        suite.planned = [test for test in suite.planned if test.problem == PROBLEM]
-        with sandbox.start() as box, tempfile.TemporaryDirectory() as folder:
-            paths = write_submissions(root, Path(folder), submissions)
-            started = time.monotonic()
-            _run_until(math.inf, suite, box, paths, Path(folder, "undisturbed"))
-            whole = time.monotonic() - started
-            right = _outcomes(_gradings(Path(folder, "undisturbed")))
-            for number in range(1, batches + 1):
-                out = Path(folder, f"results-{number}")
-                kills, kept = 0, {}
-                good = True
-                while not _run_until(moments.uniform(0.0, whole / 2), suite, box, paths, out):
-                    kills += 1
-                    before, kept = kept, _gradings(out)
-                    good &= before.items() <= kept.items()
-                final = _gradings(out)
-                good &= kept.items() <= final.items() and _outcomes(final) == right == _reported(out, paths)
-                sound &= good
-                click.echo(f"batch {number}: {kills} kills, {len(final)} of {submissions} graded once: {VERDICT[good]}")
-
-    with_suite(root, use)
+    whole = load_graded_suite(root)
+    tests = [test for test in whole.suite.tests if test.problem == PROBLEM]
+    suite = replace(whole, suite=replace(whole.suite, tests=tests))
+    with sandbox.start() as box, tempfile.TemporaryDirectory() as folder:
+        paths = write_submissions(root, Path(folder), submissions)
+        started = time.monotonic()
+        _run_until(math.inf, suite, box, paths, Path(folder, "undisturbed"))
+        seconds = time.monotonic() - started
+        right = _outcomes(_gradings(Path(folder, "undisturbed")))
+        for number in range(1, batches + 1):
+            out = Path(folder, f"results-{number}")
+            kills, kept = 0, {}
+            good = True
+            while not _run_until(moments.uniform(0.0, seconds / 2), suite, box, paths, out):
+                kills += 1
+                before, kept = kept, _gradings(out)
+                good &= before.items() <= kept.items()
+            final = _gradings(out)
+            good &= kept.items() <= final.items() and _outcomes(final) == right == _reported(out, paths)
+            sound &= good
+            click.echo(f"batch {number}: {kills} kills, {len(final)} of {submissions} graded once: {VERDICT[good]}")
     sys.exit(not sound)
 
 
-def _run_until(seconds: float, suite: Suite, box: sandbox.Sandbox, paths: list[Path], out: Path) -> bool:
+def _run_until(seconds: float, suite: GradedSuite, box: sandbox.Sandbox, paths: list[Path], out: Path) -> bool:
     """Grade in a process that is killed after `seconds`; whether it ended by itself before."""
     pid = os.fork()
     if pid == 0:
@@ -103,7 +101,10 @@ def _gradings(out: Path) -> Graded:
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         found = {each.submission: each for each in gradebook.latest()}
     assert len(found) == count, "a submission was graded twice"
-    return {name: (each.started.isoformat(), tuple(row.outcome for row in each.rows)) for name, each in found.items()}
+    return {
+        name: (each.started.isoformat(), tuple(result.outcome for result in each.results))
+        for name, each in found.items()
+    }
 
 
 def _outcomes(gradings: Graded) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 from torch.testing import assert_close
 
 from cs336_staff.authoring import references
-from cs336_staff.authoring.misconceptions.parts import Adapter
+from cs336_staff.authoring.parts import Adapter
 
 RTOL, ATOL = 1e-4, 1e-6
 

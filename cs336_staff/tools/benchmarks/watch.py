@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from cs336_staff.tests.student import ROOT, Student
-from cs336_staff.tests.terminal import ENDED, watching
+from cs336_staff.tools.student import ROOT, Student
+from cs336_staff.tools.terminal import ENDED, watching
 
 SAVES = 20
 FRESH_RUNS = 5

@@ -1,0 +1,60 @@
+"""`cs336 check` and `cs336 hint`."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from cs336_kit.checking.board import render, score
+from cs336_kit.checking.hint import render_hints
+from cs336_kit.checking.runner import run_once
+from cs336_kit.checking.watch import watch as watch_saves
+from cs336_kit.engine.assignment import find_problem, find_root, load_problems
+
+ALL = 100  # explanations of one problem
+
+
+@click.command()
+@click.argument("problem", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Show all that the examination found, problem by problem.")
+@click.option("--watch", is_flag=True, help="Show the board again after every save.")
+@click.option("--poll", is_flag=True, help="With --watch: look for saves, for file systems that do not report them.")
+@click.option("--spare", is_flag=True, help="With --watch: run each time in a warm process, not in a fork of one.")
+def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, spare: bool) -> None:
+    """Run the public tests of each PROBLEM (default: all) and print the board.
+
+    The exit status is 0 if every test passed, 1 if not. Without PROBLEM, tests of bonus problems may fail.
+    """
+    root = find_root(Path.cwd())
+    problems = load_problems(root)
+    chosen = [find_problem(problems, name) for name in dict.fromkeys(problem)] or list(problems.values())
+    if watch:
+        with suppress(KeyboardInterrupt):
+            spare = spare or sys.platform != "linux"
+            watch_saves(root, [each.id for each in chosen], Console(), poll=poll, spare=spare)
+        return
+    if poll or spare:
+        raise click.ClickException("--poll and --spare go with --watch")
+
+    console = Console()
+    with console.status("Importing torch and running the public tests"):
+        run = run_once(root, [each.id for each in chosen], ALL if everything else 1)
+    scores = score(chosen, run.results_or_error(), run.explanations)
+    console.print(render(scores, everything))
+    sys.exit(any(each.first_failure for each in scores if problem or not each.problem.bonus))
+
+
+@click.command()
+@click.argument("problem")
+@click.option("--step", default=1, show_default=True, help="Show the hints up to this one.")
+def hint(problem: str, step: int) -> None:
+    """Print the first hint for PROBLEM, a question; each further step says more."""
+    chosen = find_problem(load_problems(find_root(Path.cwd())), problem)
+    if not 1 <= step <= len(chosen.hints):
+        raise click.ClickException(f"{chosen.id} has hints 1 to {len(chosen.hints)}, not {step}")
+    console = Console()
+    console.print(render_hints(chosen, step))
+    if step < len(chosen.hints):
+        console.print(f"uv run cs336 hint {chosen.id} --step {step + 1} says more", style="dim", highlight=False)

@@ -1,0 +1,138 @@
+"""A process that has imported torch and loaded the public tests, and runs them when a line comes.
+
+    python -m cs336_kit.checking.process fork     runs them in a fork, once for each line (Linux)
+    python -m cs336_kit.checking.process once     runs them itself, for one line (everywhere)
+
+A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
+order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
+thing more: `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be
+imported; `result`, for each test as it ends; `explanation`, for each thing that the examination of a problem found;
+`decided`, a problem of which all is said; `ended`, the exit status of the run. A line that comes early kills the run.
+The end of the input ends everything.
+
+The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
+would wait for threads that it did not inherit.
+"""
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+# Imported for nothing but time: what students write would import them in every run.
+import beartype  # noqa: F401
+import einops  # noqa: F401
+import torch
+from jaxtyping import install_import_hook
+
+from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.case import CaseError
+from cs336_kit.engine.failure import describe
+from cs336_kit.engine.result import Result
+from cs336_kit.engine.suite import Suite, SuiteError, load_suite, not_run
+from cs336_kit.examination.problems import explain
+
+
+class Reply:
+    """Says what becomes of one run, a line at a time."""
+
+    def __init__(self, replies: BinaryIO, run: int) -> None:
+        self.replies = replies
+        self.run = run
+
+    def say(self, **what: object) -> None:
+        self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
+
+
+def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply) -> None:
+    """Import the student's files and run the tests of some problems, one problem after the other."""
+    tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in problems}
+    try:
+        importlib.invalidate_caches()
+        install_import_hook(["adapters", "cs336_basics"], "beartype.beartype")  # adapters may import late
+        suite.calls.adapters = importlib.import_module("adapters")
+    except BaseException as error:  # exit() among them
+        failure = describe(error, suite.root)
+        reply.say(broken="\n".join((failure.headline, *failure.details)))
+        return
+    reply.say(planned=[not_run(test, "did not run").as_json() for problem in problems for test in tests[problem]])
+    for problem in problems:
+        results: list[Result] = []
+        for test in tests[problem]:
+            results.append(suite.run(test))
+            reply.say(result=results[-1].as_json())
+        for explanation in explain(suite, results, most):
+            reply.say(explanation=explanation.as_json())
+        reply.say(decided=problem)
+
+
+def forks(commands: BinaryIO, replies: BinaryIO) -> Iterator[bytes]:
+    """Fork for each line: the child gets the line, the parent stays here until the input ends."""
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch would, in every child, for half a second)
+
+    gc.collect()
+    gc.freeze()  # a fork need not look through what it inherits
+    while line := commands.readline():
+        child = os.fork()
+        if child == 0:
+            commands.close()
+            yield line
+            return
+        os.setpgid(child, child)
+        ended = os.pidfd_open(child)
+        select.select([commands, ended], [], [])
+        os.killpg(child, signal.SIGKILL)  # with whatever it has started; one that has ended keeps its exit status
+        _, status = os.waitpid(child, 0)
+        os.close(ended)
+        Reply(replies, json.loads(line)["run"]).say(ended=os.waitstatus_to_exitcode(status))
+
+
+def once(commands: BinaryIO) -> Iterator[bytes]:
+    """One line. From then on a thread waits for the end of the input, to end the process whatever it is doing."""
+
+    def wait() -> None:
+        commands.read()
+        os._exit(1)
+
+    if line := commands.readline():
+        threading.Thread(target=wait, daemon=True).start()
+        yield line
+
+
+def main() -> None:
+    """Wait for lines on what standard input was; student code finds nothing to read there."""
+    sys.dont_write_bytecode = True  # Python takes two saves in one second for the same file, if their sizes are equal
+    torch.set_num_threads(1)  # the cases are small: threads cost more than they give
+    commands, replies = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    root = find_root(Path.cwd())
+    sys.path.insert(0, str(root))
+    try:
+        suite, broken = load_suite(root, [root / "tests"], load_problems(root)), ""
+        for test in suite.tests:
+            with suppress(CaseError):  # the test says so when it runs
+                test.cases()
+    except SuiteError as error:
+        suite, broken = None, f"{error}; take the tests and the fixtures again from the handout"
+    for line in forks(commands, replies) if sys.argv[1] == "fork" else once(commands):
+        command = json.loads(line)
+        reply = Reply(replies, command["run"])
+        if suite is None:
+            reply.say(broken=broken)
+        else:
+            run_tests(suite, command["problems"], command["most"], reply)
+        os._exit(0)  # torch would take its time to go
+
+
+if __name__ == "__main__":
+    main()

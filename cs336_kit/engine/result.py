@@ -1,0 +1,131 @@
+"""The records of a run: what became of each test, and what explains the failures.
+
+They flow unchanged from the engine to the board, the gradebook and the report. Nothing here imports torch.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Outcome(StrEnum):
+    """Only `PASSED` earns points. `ERROR` is a fault of the grader: retried, and never a grade."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    VIOLATION = "violation"
+    ERROR = "error"
+    NOT_RUN = "not run"
+
+
+class Check(StrEnum):
+    """What a test was looking at when it failed."""
+
+    CALL = "call"  # the student's code raised, or was stopped
+    NOT_WRITTEN = "not written"
+    ANSWER = "answer"
+    WEIGHTS = "weights"
+    DROPOUT = "dropout"
+    GRADIENT = "gradient"
+    INPUTS = "inputs"
+    PROPERTY = "property"
+    RULES = "rules"  # right, by a call of what students must write themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test of one submission.
+
+    Args:
+        test: the test function, with its case in brackets.
+        problem: the id of its problem.
+        hidden: whether students must not learn its inputs.
+        bonus: whether its points come on top of the maximum.
+        maximum: the points that it is worth.
+        outcome: what became of it.
+        check: what failed.
+        headline: why it failed, in one sentence that quotes no input and no right answer.
+        details: the numbers, or the student's own lines.
+        on_paper: the smallest wrong row, for when nothing better is known.
+        inputs: what the case is.
+        raised: the type's name, if an exception of the student's code ended the test.
+        lines: the student's lines that it went through, as file and number, the innermost last.
+        staff: what only staff may read.
+        calls: how many calls of adapters it made.
+        seconds: how long it took.
+    """
+
+    test: str
+    problem: str
+    hidden: bool
+    bonus: bool
+    maximum: float
+    outcome: Outcome
+    check: Check | None = None
+    headline: str = ""
+    details: tuple[str, ...] = ()
+    on_paper: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    raised: str = ""
+    lines: tuple[tuple[str, int], ...] = ()
+    staff: str = ""
+    calls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED
+
+    @property
+    def points(self) -> float:
+        return self.maximum if self.passed else 0.0
+
+    @property
+    def function(self) -> str:
+        """The test function alone."""
+        return self.test.partition("[")[0]
+
+    @property
+    def text(self) -> str:
+        """Everything that the student may read about a failure."""
+        return "\n".join((self.headline, *self.details, *self.on_paper, *self.inputs))
+
+    def as_json(self) -> str:
+        """One line, which `result_from_json` reads."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What an examination found in one problem, as the student reads it.
+
+    Args:
+        problem: the id of the problem.
+        id: which fact it is, the same for everyone who made this mistake.
+        lines: what was measured, what that says about the code, a question, and where to read on.
+    """
+
+    problem: str
+    id: str
+    lines: tuple[str, ...]
+
+    def as_json(self) -> str:
+        """One line, which `explanation_from_json` reads."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def explanation_from_json(line: str | bytes) -> Explanation:
+    """The explanation that `Explanation.as_json` wrote."""
+    fields = json.loads(line)
+    return Explanation(fields["problem"], fields["id"], tuple(fields["lines"]))
+
+
+def result_from_json(line: str | bytes) -> Result:
+    """The result that `Result.as_json` wrote."""
+    fields: dict[str, Any] = json.loads(line)
+    for name in ("details", "on_paper", "inputs"):
+        fields[name] = tuple(fields[name])
+    fields["lines"] = tuple((file, number) for file, number in fields["lines"])
+    check = fields.pop("check")
+    return Result(**fields | {"outcome": Outcome(fields["outcome"]), "check": check and Check(check)})

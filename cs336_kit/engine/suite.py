@@ -1,0 +1,305 @@
+"""The suite as data: the tests of some folders, each with its case and its points, and running one of them.
+
+pytest, the watch loop, the grader and the staff's own checks all run tests through `Suite.run`.
+"""
+
+import importlib.util
+import inspect
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.case import Case, CaseError, case_names, load_case
+from cs336_kit.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
+from cs336_kit.engine.on_paper import on_paper
+from cs336_kit.engine.result import Check, Outcome, Result
+
+
+class SuiteError(Exception):
+    """The suite cannot be used; the message says what is wrong with it."""
+
+
+class Drawn(Protocol):
+    """Cases that are drawn from a seed: a test on them passes if it passes on each."""
+
+    def examples(self) -> Sequence[Case]:
+        """The cases, the smallest first."""
+        ...
+
+    def search(self, attempt: Callable[[Case], None]) -> None:
+        """Look for a smaller case on which `attempt` raises, and let it raise there."""
+        ...
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test, which gives one result.
+
+    Args:
+        name: the test function, with its case in brackets.
+        call: the test function.
+        place: file and line.
+        hidden: whether students must not learn its inputs.
+        stored: reads the case it runs on, if that is a stored one.
+        drawn: the cases it runs on, if they are drawn.
+        memory: bytes of private memory that the student's code may map meanwhile, if that is limited.
+        problem: the id of its problem, or "" if no problem counts it.
+        bonus: whether its points come on top of the maximum.
+        points: what it is worth.
+    """
+
+    __test__ = False  # pytest, which takes a class of this name for one of tests
+
+    name: str
+    call: Callable[..., None]
+    place: tuple[str, int]
+    hidden: bool = False
+    stored: Callable[[], Case] | None = None
+    drawn: Drawn | None = None
+    memory: int | None = None
+    problem: str = ""
+    bonus: bool = False
+    points: float = 0.0
+
+    @property
+    def function(self) -> str:
+        """The test function alone."""
+        return self.name.partition("[")[0]
+
+    def cases(self) -> Sequence[Case]:
+        """What it runs on; nothing if it makes its own inputs.
+
+        Raises:
+            CaseError: a file is missing or damaged.
+        """
+        if self.drawn:
+            return self.drawn.examples()
+        return [self.stored()] if self.stored else []
+
+
+@dataclass
+class Calls:
+    """`adapters`, as the tests see it: it notes which functions are called, and can be given another submission's."""
+
+    adapters: Any = None
+    made: Counter[str] = field(default_factory=Counter)
+
+    def __getattr__(self, name: str) -> Any:
+        self.made[name] += 1
+        try:
+            return getattr(self.adapters, name)
+        except AttributeError:
+            raise NotWrittenError(f"write {name} in adapters.py") from None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tests, and the problems that they belong to.
+
+    Args:
+        root: the folder of the assignment.
+        problems: by id.
+        tests: in the order in which they should run.
+        calls: what they call.
+        remote: whether the student's code runs in another process; any error that does not come from there is ours.
+    """
+
+    root: Path
+    problems: Mapping[str, Problem]
+    tests: Sequence[Test]
+    calls: Calls
+    remote: bool = False
+
+    def run(self, test: Test, search: bool = True) -> Result:
+        """Run one test.
+
+        Args:
+            test: the test.
+            search: whether to look for a smaller case when a drawn one fails.
+        """
+        self.calls.made.clear()
+        return run(test, self.root, search=search, remote=self.remote, calls=self.calls.made.total)
+
+
+def load_suite(
+    root: Path, folders: Iterable[Path], problems: Mapping[str, Problem], adapters: Any = None, remote: bool = False
+) -> Suite:
+    """The tests in some folders, the last of which is hidden if there are several, in the order of the problems.
+
+    Args:
+        root: the folder of the assignment.
+        folders: where the `test_*.py` files are.
+        problems: with the weights of all the tests.
+        adapters: what the tests call; it may be given later, as `suite.calls.adapters`.
+        remote: as in `Suite`.
+
+    Raises:
+        SuiteError: a file of tests cannot be imported, or a test asks for what it cannot get.
+    """
+    calls = Calls(adapters)
+    found = [
+        test
+        for number, folder in enumerate(folders)
+        for path in sorted(folder.glob("test_*.py"))
+        for test in _tests_in(_imported(path, calls), root, hidden=number > 0)
+    ]
+    return Suite(root, problems, with_points(found, problems), calls, remote)
+
+
+def expand(call: Callable[..., None], root: Path, hidden: bool = False) -> list[Test]:
+    """The tests that a test function stands for: one for each stored case that its mark `cases` names.
+
+    Raises:
+        SuiteError: no case matches.
+    """
+    name, code = call.__name__, inspect.unwrap(call).__code__
+    path = Path(code.co_filename)
+    place = (path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, code.co_firstlineno)
+    marks = {mark.name: mark.args[0] for mark in getattr(call, "pytestmark", ()) if mark.name in ("cases", "memory")}
+    test = Test(name, call, place, hidden, memory=marks.get("memory"))
+    match marks.get("cases"):
+        case None:
+            return [test]
+        case str(pattern):
+            beside = path.parent / "fixtures"
+            fixtures = beside if beside.is_dir() else root / "fixtures"
+            return [
+                replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_loader(fixtures, case))
+                for case in _matching(fixtures, pattern)
+            ]
+        case drawn:
+            return [replace(test, drawn=drawn)]
+
+
+def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
+    """The tests in the order of their problems, public ones first, each with its points.
+
+    The points of a problem are shared by its test functions by weight, and evenly by the cases of one function.
+    """
+    cases = Counter(test.function for test in tests)
+    order = {name: number for number, problem in enumerate(problems.values()) for name in problem.tests}
+    problem_of = {name: problem for problem in problems.values() for name in problem.tests}
+
+    def worth(test: Test) -> Test:
+        if (problem := problem_of.get(test.function)) is None:
+            return test
+        weight = problem.tests[test.function] / sum(problem.tests.values())
+        points = problem.points * weight / cases[test.function]
+        return replace(test, problem=problem.id, bonus=problem.bonus, points=points)
+
+    return [worth(test) for test in sorted(tests, key=lambda test: (test.hidden, order.get(test.function, len(order))))]
+
+
+def run(
+    test: Test, root: Path, *, search: bool = True, remote: bool = False, calls: Callable[[], int] = lambda: 0
+) -> Result:
+    """Run a test on its cases and say what became of it; Ctrl-C goes on to the caller."""
+    started = time.perf_counter()
+    error, case = _ending(test, search)
+    result = Result(
+        test=test.name,
+        problem=test.problem,
+        hidden=test.hidden,
+        bonus=test.bonus,
+        maximum=test.points,
+        outcome=Outcome.PASSED,
+        calls=calls(),
+        seconds=time.perf_counter() - started,
+    )
+    if error is None:
+        return result
+    failure = describe(error, root)
+    ours = remote and not isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped)
+    return replace(
+        result,
+        outcome=Outcome.ERROR if ours or isinstance(error, CaseError) else getattr(error, "outcome", Outcome.FAILED),
+        check=failure.check,
+        headline=failure.headline,
+        details=failure.details,
+        on_paper=on_paper(case, error) if case and not test.hidden else (),
+        inputs=shapes(case, test.hidden) if case and failure.check is not Check.NOT_WRITTEN else (),
+        raised=failure.raised,
+        lines=failure.lines,
+    )
+
+
+def not_run(test: Test, why: str, outcome: Outcome = Outcome.NOT_RUN) -> Result:
+    """The result of a test that did not run."""
+    return Result(test.name, test.problem, test.hidden, test.bonus, test.points, outcome, Check.CALL, why)
+
+
+def _ending(test: Test, search: bool) -> tuple[BaseException | None, Case | None]:
+    """What ended a test, and the case that it was on."""
+    case = None
+
+    def attempt(one: Case) -> None:
+        nonlocal case
+        case = one.copy()
+        test.call(case)
+
+    try:
+        if not (test.stored or test.drawn):
+            test.call()
+        for one in test.cases():
+            attempt(one)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        first = error, case
+    else:
+        return None, None
+    if test.drawn and search and isinstance(first[0], Exception):
+        try:
+            test.drawn.search(attempt)
+        except Stopped:  # the student's code ended on a smaller case: what was seen first says more
+            return first
+        except Exception as smaller:
+            return smaller, case
+    return first
+
+
+def _loader(fixtures: Path, name: str) -> Callable[[], Case]:
+    return lambda: load_case(fixtures, name)
+
+
+def _matching(fixtures: Path, pattern: str) -> list[str]:
+    if names := case_names(fixtures, pattern):
+        return names
+    raise SuiteError(f"no case matches {pattern} in {fixtures}")
+
+
+def _tests_in(module: ModuleType, root: Path, hidden: bool) -> Iterator[Test]:
+    for name, call in vars(module).items():
+        if name.startswith("test_") and inspect.isfunction(call):
+            tests = expand(call, root, hidden)
+            asks = [*inspect.signature(call).parameters]
+            if asks != (["case"] if tests[0].stored or tests[0].drawn else []):
+                raise SuiteError(
+                    f"{name} asks for {', '.join(asks)}; a test gets `case` with the mark cases, else nothing"
+                )
+            yield from tests
+
+
+def _imported(path: Path, calls: Calls) -> ModuleType:
+    """The module in a file, in which `adapters` is `calls`."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get("adapters")
+    sys.modules["adapters"] = calls  # type: ignore[assignment]  (a module is whatever `import` finds there)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise SuiteError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        del sys.modules["adapters"]
+        if before is not None:
+            sys.modules["adapters"] = before
+    return module

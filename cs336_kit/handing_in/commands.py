@@ -1,0 +1,64 @@
+"""`cs336 submit` and `cs336 update`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from cs336_kit.checking.board import render, score
+from cs336_kit.checking.runner import run_once
+from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.handing_in.submit import (
+    FILE_NAME,
+    SubmissionError,
+    collect,
+    left_out,
+    read_submission,
+    write_submission,
+)
+from cs336_kit.handing_in.update import apply_update, read_update
+
+
+@click.command()
+@click.option("--check", "archive", metavar="ZIP", type=click.Path(path_type=Path), help="Read a submission back.")
+def submit(archive: Path | None) -> None:
+    """Run the public tests and write submission.zip, the file to hand in."""
+    if archive:
+        files, board = read_submission(archive)
+        click.echo(f"{archive} holds\n" + _indented(files) + "\nwith these public tests\n" + _indented(board))
+        return
+    root = find_root(Path.cwd())
+    problems = load_problems(root)
+    try:
+        files = collect(root, problems)
+    except SubmissionError as error:
+        raise click.ClickException(f"nothing was written: {error}") from None
+    click.echo(f"Goes in\n{_indented(files)}\nStays out\n{_indented(left_out(root))}\n")
+    console = Console()
+    with console.status("Importing torch and running the public tests"):
+        run = run_once(root, list(problems))
+    if run.status is None:
+        raise click.Abort
+    scores = score(problems.values(), run.results_or_error(), run.explanations)
+    console.print(render(scores))
+    write_submission(root / FILE_NAME, files, scores)
+    click.echo(f"\n{root / FILE_NAME} is written: hand it in")
+
+
+def _indented(lines: Iterable[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)
+
+
+@click.command()
+@click.argument("archive", metavar="ZIP", type=click.Path(path_type=Path))
+def update(archive: Path) -> None:
+    """Put an update of the course's files in place; what you wrote is not touched."""
+    new = read_update(archive)
+    changes, copies = apply_update(find_root(Path.cwd()), new)
+    for change in changes:
+        lines = " +{} -{}".format(*change.lines) if change.lines else ""
+        click.echo(f"{change.kind:<8} {change.name}{lines}")
+    click.echo(f"Files changed: {len(changes)}; this is release {new.version}")
+    if any(change.kind != "new" for change in changes):
+        click.echo(f"What was there before is in {copies.name}/")

@@ -1,0 +1,87 @@
+"""The forward pass of blockwise attention: the online softmax over the blocks in which something is visible."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cs336_kit.lab.blockwise.plan import BlockPlan
+
+
+def blockwise_forward(
+    Q: Float[Tensor, "... queries d_k"],
+    K: Float[Tensor, "... keys d_k"],
+    V: Float[Tensor, "... keys d_v"],
+    plan: BlockPlan,
+) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries 1"]]:
+    r"""Walk the visible blocks of the scores with the online softmax.
+
+    For each query, three things are carried from block to block: the largest score so far m, the sum of 2^(c (s - m)),
+    and the sum of 2^(c (s - m)) times the value. When m grows, both sums shrink by 2^(c (old m - new m)). Here s is
+    q · k and c is log2(e) / √d_k, for 2^x is quicker than e^x. If no score is large, m stays 0.
+
+    Args:
+        Q, K, V: as in `blockwise_attention`.
+        plan: which blocks there are. `plan.groups(...)` gives the heads that are computed together.
+
+    Returns:
+        The output, and the logarithm to base 2 of the sum of 2^(c s) for each query, in float32 or better.
+    """
+    accumulator = torch.promote_types(Q.dtype, torch.float32)
+    limits = torch.finfo(accumulator)
+    output, logsumexp = plan.for_queries(V.shape[-1], Q.dtype), plan.for_queries(1, accumulator)
+    scale = math.log2(math.e) / math.sqrt(max(1, Q.shape[-1]))
+    bounded = scores_are_small(Q, K, V, scale)
+    # Memory that is used again is in the cache and needs no new pages: with fresh tensors this took up to 1.6 times as
+    # long. `resize_` keeps what is there.
+    scores, weighted_sum = Q.new_empty(0, dtype=accumulator), Q.new_empty(0, dtype=accumulator)
+
+    for blocks, (q, k, v, out, lse) in plan.groups(Q, K, V, output, logsumexp):
+        for rows, key_blocks in blocks:
+            queries = (at_least_float32(q[:, :, rows]) * (scale if bounded else 1.0)).flatten(1, 2)
+            shape = queries.shape[:2]
+            maximum = queries.new_full((*shape, 1), 0.0 if bounded else limits.min)
+            total = torch.zeros_like(maximum)
+            weighted_sum.resize_(*shape, v.shape[-1]).zero_()
+            for columns, tile in key_blocks:
+                keys, values = at_least_float32(k[:, 0, columns]), at_least_float32(v[:, 0, columns])
+                torch.bmm(queries, keys.mT, out=scores.resize_(*shape, keys.shape[1]))
+                by_head = scores.unflatten(1, (q.shape[1], -1))
+                if bounded:
+                    weights = scores.exp2_()
+                    if tile is not None:
+                        by_head.mul_(tile)
+                else:
+                    if tile is not None:
+                        by_head.masked_fill_(~tile, -math.inf)
+                    previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True))
+                    weights = scores.sub_(maximum).mul_(scale).exp2_()
+                    shrink = torch.exp2((previous - maximum) * scale)
+                    total.mul_(shrink)
+                    weighted_sum.mul_(shrink)
+                total.add_(weights.sum(-1, keepdim=True))
+                weighted_sum.baddbmm_(weights, values)
+            total.clamp_(min=limits.tiny)  # a query that sees nothing: 0 / tiny is 0
+            out[:, :, rows] = weighted_sum.div_(total).unflatten(1, (q.shape[1], -1))
+            lse[:, :, rows] = total.log2_().add_(maximum, alpha=scale).unflatten(1, (q.shape[1], -1))
+    return output, logsumexp
+
+
+def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
+    r"""Whether 2^s can be summed as it is, without subtracting the maximum: then a pass over each tile is saved.
+
+    By Cauchy and Schwarz no s, a score times `scale`, exceeds ‖q‖ ‖k‖ scale. Below 32, each 2^s is between 2^-32 and
+    2^32, so that the sum over 2^30 keys with values up to 2^60 stays below 2^122, which float32 still holds. NaN and
+    infinities are never small.
+    """
+    if 0 in (Q.numel(), K.numel(), V.numel()):
+        return False
+    wide = torch.promote_types(Q.dtype, torch.float32)
+    q, k, v = (torch.linalg.vector_norm(x, dim=-1, dtype=wide).amax() for x in (Q, K, V))
+    return bool((q * k * scale < 32) & (v < 2.0**60))
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision is computed in float32, the others as they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,0 +1,169 @@
+"""`cs336 staff grade`, `findings`, `overrule` and `reproduce`."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.suite import SuiteError
+from cs336_staff.grading import batch, show
+from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findings_table, write_findings
+from cs336_staff.grading.course import Course, course_from_options, write_course
+from cs336_staff.grading.exports import Attempt, RosterError, grades
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
+from cs336_staff.grading.report import write_reports
+from cs336_staff.grading.reproduce import reproduce_test
+from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
+from cs336_staff.sandbox.submission import Refused
+
+FAULTS = 3  # the exit status when something of ours went wrong
+COMMONEST = 10  # findings that are printed; the file has all
+SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
+RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
+@click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
+@click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
+@click.option("--rerun", is_flag=True, help="Grade again what is graded already.")
+@click.option("--attempt", type=click.Choice(["latest", "best"]), default="latest", show_default=True)
+@click.option("--due", type=click.DateTime(), help="The deadline in UTC, for the column of late days.")
+@click.option("--groups", type=click.Path(exists=True, path_type=Path), help="The groups, as Canvas exports them.")
+@click.option("--roster", type=click.Path(exists=True, path_type=Path), help="The gradebook, as Canvas exports it.")
+@click.option("--column", default="Attention", show_default=True, help="The assignment's column in the roster.")
+def grade(
+    submission: tuple[Path, ...],
+    out: Path,
+    layer: Layer,
+    jobs: int | None,
+    rerun: bool,
+    attempt: Attempt,
+    due: datetime | None,
+    groups: Path | None,
+    roster: Path | None,
+    column: str,
+) -> None:
+    """Grade each SUBMISSION, a folder, a zip archive or a Python file, in a sandbox.
+
+    Run the same command again after an interruption: what is graded is not graded twice. The exit status is 3 when a
+    submission could not be graded for a reason of ours.
+    """
+    _need_linux()
+    console = Console()
+    course = Course(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
+    try:
+        course.check()
+        suite = load_graded_suite(find_root(Path.cwd()))
+        with start(layer) as sandbox:
+            _print_layer(console, sandbox)
+            with show.progress_bar(console) as progress:
+                done = batch.grade(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show=progress)
+        with Gradebook(out / "gradebook.sqlite") as gradebook:
+            gradebook.course = course.as_options()
+            graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
+            board = show.board(graded[0], suite.problems) if len(graded) == 1 else show.boards(graded, suite.problems)
+            console.print(board)
+            for line in show.findings(graded):
+                console.print(Text(line, "yellow"))
+            for fault in done.faults:
+                blame = "NOT GRADED, by no fault of the submission"
+                console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
+            found = write_course(console, gradebook, list(suite.problems), out, course)
+            counts = count_findings(found)
+            write_findings(out / FILE_NAME, counts)
+            if counts and len(found) > 1:
+                console.print(findings_table(counts[:COMMONEST]))
+        console.print(Text(f"Reports, gradebook and grades are in {out}"))
+    except (SuiteError, SandboxError, GradebookError, RosterError, batch.BatchError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+    sys.exit(FAULTS if done.faults else 0)
+
+
+@click.command()
+@click.argument("results", type=RESULTS, default=Path("results"))
+def findings(results: Path) -> None:
+    """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
+    try:
+        with Gradebook.of_results(results) as gradebook:
+            counts = count_findings(grades(gradebook))
+    except (GradebookError, RosterError) as error:
+        raise click.ClickException(str(error)) from None
+    write_findings(results / FILE_NAME, counts)
+    Console().print(findings_table(counts))
+
+
+@click.command()
+@click.argument("submission")
+@click.argument("problem", required=False)
+@click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
+@click.option("--undo", is_flag=True, help="Take it back.")
+@click.option("--out", type=RESULTS, default=Path("results"))
+def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
+    """Count right answers of SUBMISSION, by its name in the results, that are a violation of the rules.
+
+    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
+    """
+    if bool(because) == undo:
+        raise click.UsageError("expected --because TEXT, or --undo")
+    problems = load_problems(find_root(Path.cwd()))
+    try:
+        with Gradebook.of_results(out) as gradebook:
+            before = gradebook.of(submission)
+            if before is None:
+                raise click.ClickException(f"{out} has no submission {submission}; grades.csv has the names")
+            charged = set(before.notes.forbidden if because else before.overruled)
+            chosen = {problem} if problem else charged
+            if not charged or chosen - charged:
+                got = ", ".join(sorted(charged)) or "no problem"
+                what = "a violation of the rules" if because else "a decision to take back"
+                expected = problem or "some problem"
+                raise click.ClickException(f"{submission} has {what} in {got}, expected one in {expected}")
+            for each in sorted(chosen):
+                gradebook.overrule(before, each, because)
+            after = gradebook.of(submission) or before
+            write_reports(out / submission, after, problems)
+            write_course(Console(), gradebook, list(problems), out, course_from_options(gradebook.course))
+    except (GradebookError, RosterError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{submission}: {after.points:.1f} of {after.maximum:g} points, {before.points:.1f} before")
+
+
+@click.command()
+@click.argument("submission", type=click.Path(exists=True, path_type=Path))
+@click.argument("test")
+@click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
+def reproduce(submission: Path, test: str, layer: Layer) -> None:
+    """Run one TEST of one SUBMISSION again and print inputs, answer and reference.
+
+    TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
+    """
+    _need_linux()
+    try:
+        reproduce_test(submission, test, layer)
+    except (SuiteError, SandboxError, Refused) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _print_layer(console: Console, sandbox: Sandbox) -> None:
+    achieved = sandbox.achieved
+    console.print(Text(f"Sandbox: {achieved.layer} ({', '.join(achieved.parts) or 'nothing'})"))
+    for note in achieved.notes:
+        console.print(Text(f"  {note}", "yellow"))
+
+
+def _need_linux() -> None:
+    if sys.platform != "linux":
+        raise click.ClickException(
+            "grading needs Linux: the sandbox and the limits are its kernel's, those of --sandbox none too. "
+            "Use a Linux machine, or WSL on Windows"
+        )

@@ -1,0 +1,108 @@
+"""Before a release: `cs336 staff fixtures`, `verify`, `handout` and `gradescope`."""
+
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.handing_in.archive import ArchiveError, read_archive
+from cs336_staff.authoring.cases.hidden import HIDDEN
+from cs336_staff.authoring.cases.public import PUBLIC
+from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
+from cs336_staff.hidden.release import FOLDER, load_release
+from cs336_staff.release.gradescope import write_autograder
+from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
+from cs336_staff.release.mutants import equivalents, verify_mutants
+from cs336_staff.release.trial_run import TrialError, try_out
+from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
+def fixtures(check: bool) -> None:
+    """Write the stored cases."""
+    root = find_root(Path.cwd())
+    if not check:
+        write_fixtures(root / "fixtures", PUBLIC)
+        write_fixtures(FOLDER / "fixtures", HIDDEN, load_release().seed)
+        click.echo(f"{len(PUBLIC)} public and {len(HIDDEN)} hidden cases written")
+        return
+    if complaints := _complaints(root):
+        raise click.ClickException("\n".join(complaints))
+    click.echo(f"{len(PUBLIC)} public and {len(HIDDEN)} hidden cases are what the references give")
+
+
+@click.command()
+def verify() -> None:
+    """Prove the suites: fixtures, right styles, misconceptions caught and examined, mutants of the solution killed.
+
+    The exit status is 1 if anything is not as it should be.
+    """
+    torch.set_num_threads(1)  # the cases are small: threads cost more than they give
+    root = find_root(Path.cwd())
+    suite = both_suites(root)
+    complaints = [*_complaints(root), *verify_right_styles(suite)]
+
+    caught = verify_misconceptions(suite)
+    tests = [test for problem in suite.problems.values() for test in problem.tests]
+    tests = [test for test in tests if any(test in each.failed for each in caught)]
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("misconception", no_wrap=True)
+    for number, _ in enumerate(tests, start=1):
+        table.add_column(str(number), justify="right")
+    table.add_column("hidden")
+    for each in caught:
+        table.add_row(each.id, *(str(each.failed.get(test, "·")) for test in tests), "caught" if each.hidden else "NO")
+    Console(width=140).print(table)  # a column for each test
+    for number, test in enumerate(tests, start=1):
+        click.echo(f"{number:>3}  {test}")
+    complaints += [f"{each.id} {each.complaint}" for each in caught if each.complaint]
+
+    examined, untrue = verify_examination()
+    mutants, survivors = verify_mutants(suite)
+    complaints += [*untrue, *survivors]
+    if complaints:
+        raise click.ClickException("\n".join(complaints))
+    click.echo(f"\n{len(PUBLIC)} public and {len(HIDDEN)} hidden cases are what the references give")
+    click.echo(f"{len(RIGHT_STYLES)} styles of right implementations pass both suites")
+    click.echo(f"{len(caught)} misconceptions are caught by both suites")
+    click.echo(f"{examined} examinations of them find what is expected, and of right styles nothing")
+    listed = len(equivalents())
+    click.echo(f"{mutants - listed} mutants of the solution are killed, {listed} are equivalent for a stated reason")
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
+def gradescope(output: Path) -> None:
+    """Write the autograder that Gradescope runs."""
+    write_autograder(find_root(Path.cwd()), output)
+    click.echo(f"{output} written; its README says what the container needs")
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--since", type=click.Path(path_type=Path), metavar="ZIP", help="The zip of the release before this one.")
+def handout(out: Path, since: Path | None) -> None:
+    """Cut the solutions out, write what students receive to OUT, and try it.
+
+    OUT gets a git repository of one commit in tree/, the same as a zip, and an archive for `cs336 update`.
+    """
+    root = find_root(Path.cwd())
+    try:
+        previous = read_archive(since, MANIFEST)[1] if since else {}
+        release = make_handout(root, version("cs336_basics"))
+        write_handout(release, out, previous)
+        click.echo(f"{len(release.files)} files written to {out}")
+        for step in try_out(root, out):
+            click.echo(f"tried: {step}")
+    except (ArchiveError, HandoutError, TrialError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _complaints(root: Path) -> list[str]:
+    return [*check_fixtures(root / "fixtures", PUBLIC), *check_fixtures(FOLDER / "fixtures", HIDDEN)]

@@ -1,0 +1,116 @@
+"""Whether the suites are good enough to ship: right styles pass, and every known misconception is caught."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.result import Result
+from cs336_kit.engine.suite import Suite, load_suite
+from cs336_kit.examination.problems import EXAMINATIONS
+from cs336_staff import authoring
+from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.authoring.parts import Adapter
+from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_staff.grading.suite import with_hidden_tests
+from cs336_staff.hidden.release import FOLDER as HIDDEN
+from cs336_staff.hidden.release import load_release
+
+EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What the suites say of one misconception.
+
+    Args:
+        id: the misconception.
+        failed: how many cases of each public test failed.
+        hidden: whether the hidden suite catches it too.
+    """
+
+    id: str
+    failed: Mapping[str, int]
+    hidden: bool
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong with that, or ""."""
+        if not self.failed:
+            return "is not caught by the public suite"
+        return "" if self.hidden else "is not caught by the hidden suite"
+
+
+def both_suites(root: Path) -> Suite:
+    """The public and the hidden suite, to be run in this process on adapters that staff wrote."""
+    problems = with_hidden_tests(load_problems(root).values(), load_release().weights)
+    return load_suite(root, [root / "tests", HIDDEN], problems)
+
+
+def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure: bool = False) -> list[Result]:
+    """The results of a submission that has these adapters.
+
+    Args:
+        suite: the tests.
+        adapters: every `run_*` function.
+        until_first_failure: whether to stop there; nor is a smaller failing case searched for.
+    """
+    suite.calls.adapters = SimpleNamespace(**adapters)
+    torch.manual_seed(0)  # for those that draw random numbers, by mistake
+    results = []
+    for test in suite.tests:
+        results.append(suite.run(test, search=False))
+        if until_first_failure and not results[-1].passed:
+            break
+    return results
+
+
+def verify_right_styles(suite: Suite) -> list[str]:
+    """Each style of right implementation must pass every test; what is wrong with that, one line each."""
+    return [
+        f"{style} is right and fails {result.test}: {result.headline}"
+        for style, adapters in RIGHT_STYLES.items()
+        for result in run_suite(suite, adapters)
+        if not result.passed
+    ]
+
+
+def verify_misconceptions(suite: Suite) -> list[Caught]:
+    """Each misconception must fail some test of either suite."""
+    hidden = replace(suite, tests=[test for test in suite.tests if test.hidden])
+    public = replace(suite, tests=[test for test in suite.tests if not test.hidden])
+    found = []
+    for id in CATALOGUE:
+        failed = Counter(result.function for result in run_suite(public, submission(id)) if not result.passed)
+        stopped = run_suite(hidden, submission(id), until_first_failure=True)
+        found.append(Caught(id, failed, hidden=not stopped[-1].passed))
+    return found
+
+
+def verify_examination() -> tuple[int, list[str]]:
+    """How many examinations of misconceptions were made, and what is wrong with them, one line each.
+
+    Each must find what `expected_findings.toml` says, and in a right style nothing.
+    """
+    examinations = {adapter: examine for each in EXAMINATIONS.values() for adapter, examine in each.items()}
+    expected = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+    made, complaints = 0, []
+    for adapter, examine in examinations.items():
+        for style, adapters in RIGHT_STYLES.items():
+            complaints += [f"{style} is right, and is told {found.id}" for found in examine(adapters[adapter])]
+        for id, ids in expected[adapter].items():
+            made += 1
+            found = [finding.id for finding in examine(submission(id)[adapter])]
+            if found != ids:
+                complaints.append(f"{id}, examined by {adapter}, gives {found}, expected {ids}")
+    return made, complaints
+
+
+def submission(id: str) -> Mapping[str, Adapter]:
+    """Adapters that have this misconception and are right otherwise."""
+    return {**RIGHT_STYLES["einsum"], **CATALOGUE[id].adapters}

@@ -1,0 +1,183 @@
+"""Parts that do not fit together: the report names the adapter, the student's line, what came and what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.case import load_case
+from cs336_kit.engine.failure import Failure, describe, shapes
+from cs336_kit.engine.result import Check
+from cs336_kit.plugin import Text
+
+ROOT = find_root(Path(__file__).parent)
+LINEAR = """
+import torch
+from torch import nn
+
+class Linear(nn.Module):
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(d_out, d_in))
+
+    def forward(self, x):
+        return x @ self.weight.T
+
+def run_linear(d_in, d_out, weights, in_features):
+    layer = Linear(d_in, d_out)
+    {}
+    return layer(in_features)
+"""
+
+
+def report(tmp_path: Path, text: str) -> list[str]:
+    """The report of a test on linear/3d: d_in 7, d_out 5."""
+    path = tmp_path / "adapters.py"
+    path.write_text(text)
+    names: dict = {}
+    exec(compile(text, path, "exec"), names)  # noqa: S102
+    case = load_case(ROOT / "fixtures", "linear/3d").copy()
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        case.check(names["run_linear"](case.d_in, case.d_out, case.weights, case.in_features))
+    return told(describe(caught.value, tmp_path), shapes(case))
+
+
+def told(failure: Failure, inputs: tuple[str, ...] = ()) -> list[str]:
+    """What the plugin prints of a failure."""
+    text = Text(failure.headline, (*failure.details, *inputs), ("tests/test_3_linear.py", 1))
+    return str(text).splitlines()
+
+
+def test_a_state_dict_with_other_keys(tmp_path):
+    lines = report(tmp_path, LINEAR.format('layer.load_state_dict({"W": weights})'))
+    assert lines[:8] == [
+        "RuntimeError: Error(s) in loading state_dict for Linear:",
+        "  the weights do not fit Linear",
+        '    Linear expected "weight"',
+        '    the adapter gave "W"',
+        "  a key is the name of the attribute that holds the parameter, as in",
+        "    self.weight -> weight",
+        "  adapters.py:15, in run_linear",
+        '      layer.load_state_dict({"W": weights})',
+    ]
+    assert "    expected     (2, 3, 5) float32" in lines
+
+
+def test_a_state_dict_with_a_transposed_weight(tmp_path):
+    lines = report(tmp_path, LINEAR.format('layer.load_state_dict({"weight": weights.T})'))
+    assert "    weight: got [7, 5], expected [5, 7]: is it transposed?" in lines
+
+
+def test_a_missing_attribute(tmp_path):
+    lines = report(tmp_path, LINEAR.format("layer.weights.data = weights"))
+    assert lines[:5] == [
+        "AttributeError: 'Linear' object has no attribute 'weights'",
+        "  got Linear.weights, expected a name that Linear has: weight",
+        "  is it spelt as in __init__, and is it set there?",
+        "  adapters.py:15, in run_linear",
+        "      layer.weights.data = weights",
+    ]
+
+
+def test_a_wrong_keyword(tmp_path):
+    lines = report(tmp_path, LINEAR.format("layer = Linear(in_features=d_in, d_out=d_out)"))
+    assert lines[1:3] == [
+        "  got in_features=..., expected only what the `def` of Linear.__init__()",
+        "    names: compare the two lines",
+    ]
+
+
+def test_a_missing_argument(tmp_path):
+    lines = report(tmp_path, LINEAR.format("layer = Linear(d_in)"))
+    assert lines[1] == "  Linear.__init__() expected 'd_out', and the call did not give it"
+
+
+def test_too_many_arguments(tmp_path):
+    lines = report(tmp_path, LINEAR.format("layer = Linear(d_in, d_out, None)"))
+    assert "takes 3 arguments (self counts), got 4" in lines[1]
+
+
+def test_a_product_that_would_fit_with_a_transposed_weight(tmp_path):
+    lines = report(tmp_path, LINEAR.format("return in_features @ weights"))
+    assert lines[1:3] == [
+        "  got a product of (6, 7) and (5, 7), expected 7 = 5",
+        "  the second would fit if it were transposed",
+    ]
+    assert lines[3:5] == ["  adapters.py:15, in run_linear", "      return in_features @ weights"]
+
+
+def test_a_name_that_is_not_there(tmp_path):
+    lines = report(tmp_path, LINEAR.format("from torch.nn import Lineal"))
+    assert "  adapters.py asks torch.nn for Lineal, which it does not define: is the name" in lines
+
+
+def test_an_attribute_of_nothing(tmp_path):
+    lines = report(tmp_path, LINEAR.format("return None.shape"))
+    assert lines[1].startswith("  got None where something with `shape` was expected")
+
+
+def test_an_adapter_that_returns_nothing(tmp_path):
+    lines = report(tmp_path, LINEAR.format("return None"))
+    assert lines[0] == "the answer is None, expected a tensor: is a `return` missing?"
+
+
+def test_an_adapter_that_is_not_written(tmp_path):
+    lines = report(tmp_path, LINEAR.format("raise NotImplementedError"))
+    assert lines[0] == "not implemented yet: write run_linear in adapters.py"
+
+
+def test_what_torch_does_not_implement_is_not_a_stub(tmp_path):
+    lines = report(tmp_path, LINEAR.format("raise NotImplementedError('no such kernel')"))
+    assert lines[0] == "NotImplementedError: no such kernel"
+    assert "  adapters.py:15, in run_linear" in lines
+
+
+def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
+    for mistake in (
+        "layer.nothing",
+        "weights.view(3, 3)",
+        "weights + torch.zeros(4)",
+        "1 / 0",
+        "in_features.bmm(weights)",
+    ):
+        lines = report(tmp_path, LINEAR.format(mistake))
+        assert not [line for line in lines if "site-packages" in line or "cs336_kit" in line or "_pytest" in line]
+        assert "  adapters.py:15, in run_linear" in lines
+        assert max(map(len, lines)) <= 80
+
+
+def test_shapes_that_do_not_broadcast_are_told_by_axis(tmp_path):
+    lines = report(tmp_path, LINEAR.format("return in_features + torch.zeros(4)"))
+    assert lines[2] == "  got tensors of 7 and 4 along axis 2, expected equal sizes (or 1): name the"
+
+
+def test_a_module_without_what_every_module_has(tmp_path):
+    lines = report(tmp_path, LINEAR.format("pass").replace("super().__init__()", "pass").replace("nn.Parameter", ""))
+    assert lines[1] == "  got Linear without what every module has: is `super().__init__()` the first"
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    error = SyntaxError("source code string cannot contain null bytes")
+    lines = told(describe(error, tmp_path))
+    assert lines[:2] == [
+        "SyntaxError: source code string cannot contain null bytes",
+        "  a file is no text in UTF-8: save it again as UTF-8, not as UTF-16",
+    ]
+
+
+def test_an_assert_without_a_word(tmp_path):
+    assert describe(AssertionError(), tmp_path) == Failure(Check.PROPERTY, "an assert of the test fails")
+
+
+def test_an_object_that_cannot_be_looked_at(tmp_path):
+    text = (
+        "class Odd:\n    def __dir__(self):\n        raise ValueError\ndef run_linear(*inputs):\n    return Odd().x\n"
+    )
+    assert report(tmp_path, text)[0] == "AttributeError: 'Odd' object has no attribute 'x'"
+
+
+def test_endless_recursion_is_shown_by_its_ends(tmp_path):
+    lines = report(tmp_path, "def run_linear(*inputs):\n    return run_linear(*inputs)\n")
+    assert lines[0].startswith("RecursionError")
+    assert any(line.startswith("  ... ") and line.endswith(" more calls") for line in lines)
+    assert len(lines) < 40

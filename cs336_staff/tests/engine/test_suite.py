@@ -1,0 +1,161 @@
+"""The suite as data: what a folder of tests becomes, and what running one gives."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cs336_kit.engine.assignment import Problem, find_root, load_problems
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.failure import Stopped, StudentRaised
+from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
+from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite
+
+ROOT = find_root(Path(__file__).parent)
+TESTS = """
+import pytest
+import adapters
+
+@pytest.mark.cases("linear/*")
+def test_linear(case):
+    case.check(adapters.run_linear(**case.inputs))
+
+def test_alone():
+    assert adapters.answer() == 42, "expected 42"
+"""
+PROBLEM = Problem("linear", "Linear layer", 3.0, (), {"test_linear": 2.0, "test_alone": 1.0}, ())
+
+
+def right(d_in, d_out, weights, in_features):
+    return in_features @ weights.T
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "fixtures" / "linear", tmp_path / "fixtures" / "linear")
+    (tmp_path / "tests").mkdir()
+    return tmp_path
+
+
+def suite(folder: Path, tests: str = TESTS, remote: bool = False, **adapters) -> Suite:
+    (folder / "tests" / "test_it.py").write_text(tests)
+    return load_suite(folder, [folder / "tests"], {"linear": PROBLEM}, SimpleNamespace(**adapters), remote)
+
+
+def results(suite: Suite) -> dict[str, Result]:
+    return {test.name: suite.run(test) for test in suite.tests}
+
+
+def test_a_function_with_cases_is_a_test_for_each_and_shares_its_points(folder):
+    found = results(suite(folder, run_linear=right, answer=lambda: 42))
+    assert list(found) == [f"test_linear[{case}]" for case in ("2d", "3d", "square", "vector")] + ["test_alone"]
+    assert {result.outcome for result in found.values()} == {Outcome.PASSED}
+    assert [result.maximum for result in found.values()] == [0.5] * 4 + [1.0]
+    assert sum(result.points for result in found.values()) == 3.0
+    assert {result.calls for result in found.values()} == {1}
+
+
+def test_a_wrong_answer(folder):
+    result = results(suite(folder, run_linear=lambda **inputs: 2 * right(**inputs)))["test_linear[3d]"]
+    assert (result.outcome, result.check, result.points) == (Outcome.FAILED, Check.ANSWER, 0.0)
+    assert result.headline == "the answer is wrong in 30 of 30 places"
+    assert result.inputs[0] == "the case is linear/3d:"
+
+
+def test_an_assert_of_the_tests_own(folder):
+    result = results(suite(folder, run_linear=right, answer=lambda: 0))["test_alone"]
+    assert (result.check, result.headline) == (Check.PROPERTY, "expected 42")
+
+
+def test_a_function_that_adapters_lack(folder):
+    result = results(suite(folder))["test_alone"]
+    assert (result.check, result.headline) == (Check.NOT_WRITTEN, "not implemented yet: write answer in adapters.py")
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(0), RecursionError("deep")])
+def test_any_exception_of_the_students_is_a_failure(folder, error):
+    def raises(**inputs):
+        raise error
+
+    result = results(suite(folder, run_linear=raises))["test_linear[2d]"]
+    assert (result.outcome, result.check) == (Outcome.FAILED, Check.CALL)
+    assert result.raised == type(error).__name__
+
+
+def test_ctrl_c_is_not_the_students(folder):
+    def interrupted(**inputs):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        results(suite(folder, run_linear=interrupted))
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (StudentRaised("ValueError", "no", []), Outcome.FAILED),
+        (Stopped("no answer in time"), Outcome.FAILED),
+        (OSError("no worker"), Outcome.ERROR),
+    ],
+)
+def test_what_does_not_come_from_the_other_process_is_our_error(folder, error, outcome):
+    def raises(**inputs):
+        raise error
+
+    assert results(suite(folder, remote=True, run_linear=raises))["test_linear[2d]"].outcome is outcome
+
+
+def test_a_damaged_case_is_our_error(folder):
+    (folder / "fixtures" / "linear" / "2d.safetensors").write_bytes(b"half")
+    result = results(suite(folder, run_linear=right, answer=lambda: 42))["test_linear[2d]"]
+    assert result.outcome is Outcome.ERROR
+    assert "take it again from the handout" in result.headline
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ("import nothing_here", "cannot be imported: ModuleNotFoundError"),
+        (TESTS.replace("linear/*", "lineal/*"), "no case matches lineal/"),
+        ("def test_alone(tmp_path): pass", "test_alone asks for tmp_path; a test gets `case`"),
+    ],
+)
+def test_a_suite_that_cannot_be_loaded_says_why(folder, tests, message):
+    with pytest.raises(SuiteError, match=message):
+        suite(folder, tests)
+
+
+def test_a_result_survives_the_way_to_another_process(folder):
+    for result in results(suite(folder, run_linear=lambda **inputs: None)).values():
+        assert result_from_json(result.as_json()) == result
+
+
+def test_the_points_of_every_problem_are_shared_completely():
+    problems = load_problems(ROOT)
+    tests = load_suite(ROOT, [ROOT / "tests"], problems).tests
+    for problem in problems.values():
+        worth = sum(test.points for test in tests if test.problem == problem.id)
+        assert worth == pytest.approx(problem.points)
+
+
+class Smaller:
+    """A case that fails, and a smaller one that ends the student's process."""
+
+    def examples(self) -> Sequence[Case]:
+        return [Case("x", "run_x", {"n": torch.ones(2)}, None, {"answer": torch.ones(())}, {})]
+
+    def search(self, attempt: Callable[[Case], None]) -> None:
+        attempt(Case("x", "run_x", {"n": torch.ones(1)}, None, {"answer": torch.ones(())}, {}))
+
+
+def test_a_search_that_ends_the_students_process_keeps_the_first_failure(folder):
+    def call(case: Case) -> None:
+        if len(case.n) == 1:
+            raise Stopped("no answer")
+        raise AssertionError("not right")
+
+    empty = suite(folder)
+    assert empty.run(Test("test_x", call, ("x.py", 1), drawn=Smaller())).headline == "not right"

@@ -1,0 +1,121 @@
+"""What the examination of attention between two sequences finds."""
+
+import pytest
+import torch
+
+from cs336_kit.examination.cross_attention import examine_cross_attention
+from cs336_staff.authoring.misconceptions.cross_attention import averaged_over_heads
+from cs336_staff.authoring.parts import attention, for_heads, linear, multihead_of_two
+from cs336_staff.release.verify import submission
+from cs336_staff.tests.examination.catalogue import RIGHT, expected_findings, ids_of
+
+EXPECTED = expected_findings("run_multihead_attention")
+ADAPTER = "run_multihead_attention"
+
+
+def found(run) -> list[str]:
+    return [finding.id for finding in examine_cross_attention(run)]
+
+
+@pytest.mark.parametrize("id", EXPECTED)
+def test_a_misconception_gets_its_finding(id):
+    assert found(submission(id)[ADAPTER]) == EXPECTED[id]
+
+
+def test_every_misconception_is_in_the_table():
+    assert EXPECTED.keys() == ids_of("multihead_attention")
+
+
+@pytest.mark.parametrize("style", RIGHT)
+def test_a_right_program_gets_none(style):
+    assert found(RIGHT[style][ADAPTER]) == []
+
+
+def wrong(attention=attention, mask=for_heads, weights=lambda q, k, v: (q, k, v), sequences=lambda q, k, v: (q, k, v)):
+    def run(q_proj_weight, k_proj_weight, v_proj_weight, query, key, value, **rest):
+        q, k, v = weights(q_proj_weight, k_proj_weight, v_proj_weight)
+        return multihead_of_two(
+            attention,
+            linear,
+            q_proj_weight=q,
+            k_proj_weight=k,
+            v_proj_weight=v,
+            **dict(zip(("query", "key", "value"), sequences(query, key, value), strict=True)),
+            **rest,
+            for_heads=mask,
+        )
+
+    return run
+
+
+def scaled_by_d_model(Q, K, V, mask):
+    return attention(Q / Q.shape[-3] ** 0.5, K, V, mask)
+
+
+def nan_for_nothing(Q, K, V, mask):
+    scores = Q @ K.mT / Q.shape[-1] ** 0.5
+    return (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1) @ V
+
+
+def equal_weights_for_nothing(Q, K, V, mask):
+    scores = Q @ K.mT / Q.shape[-1] ** 0.5
+    return (scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1) @ V
+
+
+def inverted(mask, query):
+    return for_heads(~mask, query)
+
+
+def ignored(mask, query):
+    return None
+
+
+def first_sequence(mask, query):
+    return for_heads(mask, query)[:1]
+
+
+@pytest.mark.parametrize(
+    ("parts", "ids"),
+    [
+        ({"attention": nan_for_nothing}, ["cross-nothing"]),
+        ({"attention": equal_weights_for_nothing}, ["cross-nothing"]),
+        ({"weights": lambda q, k, v: (k, q, v)}, ["cross-queries-keys-swapped"]),
+        ({"sequences": lambda q, k, v: (q, v, v)}, ["cross-keys-from-value"]),
+        ({"mask": first_sequence}, ["cross-masks-of-first-sequence"]),
+        # Two mistakes.
+        ({"attention": scaled_by_d_model, "mask": inverted}, ["cross-scale", "cross-masks-inverted"]),
+        (
+            {"attention": scaled_by_d_model, "sequences": lambda q, k, v: (q, k, k)},
+            ["cross-values-from-key", "cross-scale"],
+        ),
+        ({"attention": averaged_over_heads, "mask": ignored}, ["cross-heads-averaged", "cross-padding-ignored"]),
+        ({"attention": nan_for_nothing, "weights": lambda q, k, v: (q, v, k)}, ["cross-values-by-k", "cross-nothing"]),
+        (
+            {"weights": lambda q, k, v: (q.T, k, v), "mask": ignored},
+            ["cross-queries-transposed", "cross-masks-ignored"],
+        ),
+    ],
+)
+def test_what_nobody_stored(parts, ids):
+    assert found(wrong(**parts)) == ids
+
+
+def test_a_batch_that_is_required_hides_no_other_mistake():
+    def run(query, **rest):
+        batch, queries, d_model = query.shape
+        return wrong(attention=scaled_by_d_model)(query=query.reshape(batch, queries, d_model), **rest)
+
+    assert found(run) == ["cross-crash", "cross-scale"]
+
+
+def test_what_a_student_reads():
+    (finding,) = examine_cross_attention(submission("cross-values-from-keys")[ADAPTER])
+    assert finding.measured == (
+        "The answer follows `query` as the queries, `key` as the keys and `key` as the values; they should be `query`, "
+        "`key` and `value`."
+    )
+    (finding,) = examine_cross_attention(submission("cross-mask-of-first-head")[ADAPTER])
+    assert finding.measured == (
+        "With a mask (batch, heads, queries, keys) that is False for sequence 0, query 0 and key 1, head 1 gives this "
+        "key the weight 0.5; it should be 0."
+    )

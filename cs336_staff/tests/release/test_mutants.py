@@ -1,0 +1,57 @@
+"""Mutants of the solution: they are made, tried in place of it, and taken back."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cs336_staff.release.mutants import MUTATED, equivalents, mutants_of
+from cs336_staff.tools.student import ROOT
+
+SOURCE = """\
+WIDTH = 80
+
+
+def area(width):
+    # a comment
+    return width * 2
+"""
+
+# In a process of its own: in this one the types of the handout are wrapped around the solution's functions.
+VERIFY_LINEAR = """\
+from pathlib import Path
+from cs336_staff.release import mutants
+from cs336_staff.release.verify import both_suites
+{change}
+print(*mutants.verify_mutants(both_suites(Path({root!r})), ["cs336_basics.nn.linear"]), sep="\\n")
+"""
+
+
+def verify_linear(change: str = "") -> list[str]:
+    code = VERIFY_LINEAR.format(change=change, root=str(ROOT))
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_functions_are_mutated_and_nothing_else():
+    mutants = list(mutants_of("area", SOURCE))
+    assert {mutant.line for mutant in mutants} == {"return width / 2", "return width * 3"}
+    assert all("WIDTH = 80" in mutant.source for mutant in mutants)
+
+
+def test_what_is_listed_is_of_a_module_that_is_tried():
+    assert {module for module, _ in equivalents()} <= set(MUTATED)
+
+
+@pytest.mark.slow
+def test_every_mutant_of_the_linear_layer_is_killed_or_listed():
+    tried, complaints = verify_linear()
+    assert int(tried) > 30
+    assert complaints == "[]"
+
+
+@pytest.mark.slow
+def test_a_survivor_that_is_not_listed_and_a_listed_one_that_is_killed():
+    _, complaints = verify_linear("mutants.equivalents = lambda: {('cs336_basics.nn.linear', 'self.weight = None')}")
+    assert "no test fails with the line return einsum(x, self.weight" in complaints
+    assert "listed as equivalent and is not: self.weight = None" in complaints
