@@ -10,7 +10,7 @@ from cs336_staff.release import machines
 @pytest.mark.slow
 def test_right_programs_pass_on_other_machines():
     """Of everything that the command does, what CI has time for."""
-    result = CliRunner().invoke(machines.main, ["--few", "--seeds", "1"])
+    result = CliRunner().invoke(machines.main, ["--few", "--seeds", "0"])
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 2 + len(machines.FEW)
 

@@ -27,7 +27,7 @@ print(*mutants.verify_mutants(both_suites(Path({root!r})), ["cs336_basics.nn.lin
 """
 
 
-def verify_linear(change: str = "") -> list[str]:
+def verify_linear(change: str) -> list[str]:
     code = VERIFY_LINEAR.format(change=change, root=str(ROOT))
     command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -44,14 +44,10 @@ def test_what_is_listed_is_of_a_module_that_is_tried():
 
 
 @pytest.mark.slow
-def test_every_mutant_of_the_linear_layer_is_killed_or_listed():
-    tried, complaints = verify_linear()
-    assert int(tried) > 30
-    assert complaints == "[]"
-
-
-@pytest.mark.slow
 def test_a_survivor_that_is_not_listed_and_a_listed_one_that_is_killed():
-    _, complaints = verify_linear("mutants.equivalents = lambda: {('cs336_basics.nn.linear', 'self.weight = None')}")
+    tried, complaints = verify_linear(
+        "mutants.equivalents = lambda: {('cs336_basics.nn.linear', 'self.weight = None')}"
+    )
+    assert int(tried) > 30
     assert "no test fails with the line return einsum(x, self.weight" in complaints
     assert "listed as equivalent and is not: self.weight = None" in complaints
