@@ -48,11 +48,11 @@ def compare(
         return
     bad = ~wide.isfinite()
     if bad.any():
-        where = f"{int(bad.sum())} of {bad.numel()} places, first at {_index(bad.byte())}"
+        where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
         raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer)
     wrong = error > bound
     times = torch.where(wrong, error / bound, 0.0)
-    where = _index(times)
+    where = place_of_largest(times)
     place = tuple(where)
     lines = (
         f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
@@ -70,7 +70,9 @@ def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, c
     check_shape(answer, expected.shape, what, check)
     if answer.dtype != dtype:
         raise WrongAnswer(
-            f"the {what} has dtype {_name(answer.dtype)}, expected {_name(dtype)}, that of the inputs", check, answer
+            f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}, that of the inputs",
+            check,
+            answer,
         )
 
 
@@ -98,8 +100,8 @@ def _places(wrong: Tensor) -> Iterator[str]:
             yield f"wrong only at {'index' if len(indices) == 1 else 'indices'} {shown} of axis {axis} (size {size})"
 
 
-def _index(x: Tensor) -> list[int]:
-    """Where `x` is largest, the first of equals."""
+def place_of_largest(x: Tensor) -> list[int]:
+    """Where `x` is largest, or NaN, the first of equals."""
     return index_of(int(x.argmax()), x.shape)
 
 
@@ -115,5 +117,6 @@ def index_of(position: int, shape: Sequence[int]) -> list[int]:
     return index
 
 
-def _name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """float32, without the module."""
     return str(dtype).removeprefix("torch.")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import dtype_name
 from cs336_kit.examination.crash import Variation
 
 
@@ -134,7 +135,7 @@ VARIATIONS = (
     ),
     *(
         Variation[Call](
-            name := str(dtype).removeprefix("torch."),
+            name := dtype_name(dtype),
             f"in {name}",
             lambda c, dtype=dtype: replace(c, dtype=dtype),
             DTYPE,

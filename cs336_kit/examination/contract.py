@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import dtype_name
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, near
 
 STEP = 1e-2  # of the difference quotients: in float32 its square and the rounding are both about 1e-4
@@ -42,11 +43,11 @@ class Contract:
                 wrong[dtype] = answer.dtype
         if not wrong:
             return None
-        pairs = [
-            f"{_name(came)} for inputs in {' and '.join(_name(given) for given in wrong if wrong[given] == came)}"
-            for came in dict.fromkeys(wrong.values())
-        ]
-        always = f"-always-{_name(next(iter(wrong.values())))}" if len(wrong) == len(DTYPES) - 1 else ""
+        inputs = {
+            came: " and ".join(dtype_name(given) for given in wrong if wrong[given] == came) for came in wrong.values()
+        }
+        pairs = [f"{dtype_name(came)} for inputs in {given}" for came, given in inputs.items()]
+        always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(DTYPES) - 1 else ""
         return Finding(
             f"{self.problem}-dtype{always}",
             f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input.",
@@ -151,7 +152,3 @@ def has_gradients(case: Case) -> bool:
 
 def _is_float(x: object) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

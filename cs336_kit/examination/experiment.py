@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import article
 
 NAN = 1e300  # stands for it where numbers are compared
 MOST_CALLS = 400  # of one examination: a student waits for it
@@ -68,7 +69,7 @@ class Ask:
         """
         answer = self(*arguments)
         if not isinstance(answer, Tensor):
-            raise NoAnswerError(f"the answer is {_article(answer)}, expected a tensor")
+            raise NoAnswerError(f"the answer is {article(type(answer).__name__)}, expected a tensor")
         if answer.shape != torch.Size(shape):
             raise NoAnswerError(f"the answer has shape {tuple(answer.shape)}, expected {tuple(shape)}")
         return answer.double()
@@ -141,7 +142,3 @@ def near(x: Tensor | float, to: Tensor | float, within: float = 1e-3) -> bool:
 
 def _copies(arguments: Iterable[Any]) -> list[Any]:
     return [x.clone() if isinstance(x, Tensor) else x for x in arguments]
-
-
-def _article(answer: Any) -> str:
-    return "None" if answer is None else f"a {type(answer).__name__}"

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.compare import place_of_largest
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, examine
-from cs336_kit.examination.ordinary import Call, Calls, by_name, no_gradient, other_dtype, place_of_largest
+from cs336_kit.examination.ordinary import Call, Calls, by_name, no_gradient, other_dtype
 from cs336_kit.examination.words import matrix, number, numbers
 
 SECTION = "4 Linear layer"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import dtype_name
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError
 from cs336_kit.examination.words import listed
 
@@ -96,7 +97,7 @@ def other_dtype(ask: Ask, problem: str, section: str, arguments: tuple[Any, ...]
     answer = ask(*arguments)
     if not isinstance(answer, Tensor) or answer.dtype == torch.float32:
         return None
-    came = str(answer.dtype).removeprefix("torch.")
+    came = dtype_name(answer.dtype)
     return Finding(
         id=f"{problem}-dtype",
         measured=f"Inputs in float32 give an answer in {came}; it should be float32.",
@@ -129,9 +130,3 @@ def no_gradient(ask: Ask, problem: str, section: str, arguments: tuple[Any, ...]
         section=section,
         touches=lambda case: bool(set(case.gradients) & set(cut)),
     )
-
-
-def place_of_largest(x: Tensor) -> tuple[int, ...]:
-    """Where `x` is largest, or NaN; torch.unravel_index would import half of torch first."""
-    x = x.nan_to_num(torch.inf)
-    return tuple((x == x.max()).nonzero()[0].tolist())

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import place_of_largest
 from cs336_kit.examination.experiment import Finding, NoAnswerError
-from cs336_kit.examination.ordinary import place_of_largest
 from cs336_kit.examination.words import listed, number, numbers
 
 SECTION = "5 Rotary position embedding"

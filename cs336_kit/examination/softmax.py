@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import dtype_name
 from cs336_kit.examination.contract import Contract
 from cs336_kit.examination.crash import Variation, try_calls
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, examine, near, span
@@ -39,7 +40,7 @@ def draw(shape: tuple[int, ...]) -> Tensor:
 
 
 def _dtype(dtype: torch.dtype) -> Variation[Call]:
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     question = "Which of your operations does not exist for this dtype, or mixes it with another?"
     return Variation(name, f"in {name}", lambda call: replace(call, dtype=dtype), question, lambda c: c.dtype == dtype)
 
@@ -349,7 +350,7 @@ def precision(student: Softmax) -> Finding | None:
         grown, logits = _slopes(student, draw((5, 8)).to(dtype))
         error = float((grown - logits).abs().max())
         if error > bound and student.keeps(dtype):
-            name = str(dtype).removeprefix("torch.")
+            name = dtype_name(dtype)
             measured = f"For {name} logits your probabilities are off by a factor of up to 1 + {error:.1g}; "
             measured += f"{name} allows {torch.finfo(dtype).eps:.1g}."
             means = f"Somewhere inside, the numbers are {'half precision' if inside == 'half' else inside}."
