@@ -17,6 +17,7 @@ from cs336_kit.examination import attention_mask as mask
 from cs336_kit.examination.attention_calls import VARIATIONS, Call, touches_shared_keys
 from cs336_kit.examination.attention_state import (
     Attention,
+    centred,
     finding,
     touches_batch,
     touches_scores,
@@ -56,7 +57,9 @@ def explained(crash: Finding, calls: Calls[Call], student: Attention) -> bool:
     """Whether the call works once what was found is put right, so that nothing else need be said of it."""
     if not student.corrected:
         return False
-    for call in calls.broken.get(crash.id, []):
+    if crash.id not in calls.broken:
+        return False
+    for call in calls.broken[crash.id]:
         if call.allowed() is None:
             return False  # a mask is what is missing
         try:
@@ -132,11 +135,11 @@ def sums(student: Attention) -> Finding | None:
     over_keys = wrong.weights.sum(-1)
     measured = f"{wrong.where} the weights of a query sum to {span(over_keys)} over the keys; it should be 1."
     if wrong.weights.min() < -1e-3:
-        linear = replace(wrong, linear=True)
-        fits = [linear.fit(product(wrong.Q.double(), wrong.K.double())) for _, product, _, _ in SCORES]
-        student.linear = any(misfit < 1e-2 for _, misfit in fits)
+        linear = replace(wrong, pointwise=Tensor.clone)
+        if any(linear.fit(product(wrong.Q.double(), wrong.K.double()))[1] < 1e-2 for _, product, _, _ in SCORES):
+            student.pointwise = Tensor.clone
         measured = f"{wrong.where} your weights are {span(wrong.weights)}; none should be negative."
-        means = "They are the scores: no softmax is taken." if student.linear else ""
+        means = "They are the scores: no softmax is taken." if student.pointwise else ""
         return finding("attention-no-softmax", measured, means, "What turns scores into weights?")
     if wrong.normalised:
         measured = (
@@ -168,11 +171,24 @@ def sums(student: Attention) -> Finding | None:
         return finding("attention-weights-scaled", measured, means, question)
     missing = 1 - over_keys.unsqueeze(-1)
     if (missing > 0).all() and near((wrong.weights / missing).log(), wrong.Q @ wrong.K.mT / math.sqrt(wrong.call.d_k)):
-        student.extra_key = True
+        student.normalised = False
         measured += " What is missing is the weight of one more key, whose score is 0."
         question = "What does your sum start from, and what was it taken against?"
         return finding("attention-extra-key", measured, "", question)
     question = "What do you divide the exponentials by, and along which axis?"
+    logits = torch.logit(wrong.weights)
+    all_products = [product(wrong.Q.double(), wrong.K.double()) for _, product, _, _ in SCORES]
+    if any(near(logits, products * (logits * products).sum() / products.square().sum()) for products in all_products):
+        student.pointwise = torch.logit
+        means = "Each weight is the sigmoid of its own score, whatever the other scores are."
+        return finding("attention-sigmoid", measured, means, question)
+    everywhere = torch.ones_like(logits, dtype=torch.bool)
+    of_rows = centred(wrong.scores() - all_products[0] / math.sqrt(wrong.call.d_k), everywhere, (-1,))
+    if of_rows.isfinite().all() and centred(of_rows, everywhere, (-2,)).abs().max() < 1e-3 < of_rows.abs().max():
+        student.normalised = False
+        means = "Weights are divided by the sum of another query, that with the number of their key."
+        question = "Which shape has the sum that you divide by, and how does broadcasting line it up with the weights?"
+        return finding("attention-divisor-of-another", measured, means, question)
     return finding("attention-weights-sum", measured, "", question)
 
 
@@ -250,7 +266,7 @@ def scores(student: Attention) -> Finding | None:
         question = "Where do the scores get lost?"
         return finding("attention-weights-uniform", measured, "", question, touches=touches_scores)
     for name, product, words, question in SCORES:
-        factor, misfit = sample.fit(product(sample.Q.double(), sample.K.double()))
+        factor, misfit = sample.fit(product(sample.Q.double(), sample.K.double()), student.divided_along)
         if not misfit < 1e-2:
             continue
         student.scored = name in ("", "transposed", "first-keys")
@@ -261,6 +277,8 @@ def scores(student: Attention) -> Finding | None:
             return None
         measured = f"The logarithms of your weights are {words} times {factor:.4g}, and should be Q Kᵀ times 1/√d_k."
         return finding(f"attention-scores-{name}", measured, "", question, touches=touches_scores)
+    if not student.normalised:
+        return None
     _, misfit = sample.fit(sample.Q @ sample.K.mT)
     measured = f"The logarithms of your weights are no multiple of Q Kᵀ: {misfit:.0%} of them is something else."
     return finding("attention-scores-other", measured, "", "What do you do with the scores before the softmax?")

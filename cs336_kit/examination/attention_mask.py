@@ -119,7 +119,8 @@ def hidden_keys(student: Attention) -> list[Finding]:
     if weights.isnan().any():
         count = f"{int(weights.isnan().sum())} of {weights.numel()}"
         measured = f"Under a mask that leaves every query some key, {count} weights are NaN."
-        return [finding("attention-mask-nan", measured, "", "What is 0 times infinity?", touches=has_mask)]
+        found = finding("attention-mask-nan", measured, "", "What is 0 times infinity?", touches=has_mask)
+        return [found, *misread_by_nan(student)]
     factor, _ = student.fit(student.square(), student.axis)
     scores = factor * student.products(sample)
     for reading in READINGS:
@@ -148,7 +149,7 @@ def hidden_keys(student: Attention) -> list[Finding]:
         found.append(kept.finding())
     free = student.square().weights
     hidden = (weights == 0) & (free != 0)
-    if student.hides and not student.linear and not kept.added and near(weights, free.where(~hidden, 0.0)):
+    if student.hides and not student.pointwise and not kept.added and near(weights, free.where(~hidden, 0.0)):
         total, free = weights.sum(student.axis), free.sum(student.axis)
         student.hides = False
         measured = f"Under a mask the weights sum to {span(total)}, and without one to {span(free)}."
@@ -156,6 +157,28 @@ def hidden_keys(student: Attention) -> list[Finding]:
         question = "When must a key be left out for the weights of the others to sum to 1?"
         found.append(finding("attention-mask-after-softmax", measured, means, question, touches=has_mask))
     return found
+
+
+def misread_by_nan(student: Attention) -> list[Finding]:
+    """How the mask is read where every query that it hides a key from gets NaN, or zeros if it hides all of them."""
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    if student.square(mask).weights.isnan().any():
+        return []
+    mask[0, 0, 1] = mask[1, 2, 3] = False
+    weights = student.square(mask).weights
+    hit = weights.isnan().any(-1) | (weights == 0).all(-1)
+    for reading in READINGS:
+        if not torch.equal((~reading.of(mask)).any(-1), hit):
+            continue
+        if reading is RIGHT:
+            return []
+        rows = " and ".join(f"query {query} of sequence {sequence}" for sequence, query in hit.nonzero().tolist())
+        measured = (
+            "A mask that hides one key from query 0 of sequence 0 and one from query 2 of sequence 1 gives NaN or "
+            f"zeros to {'every query' if hit.all() else rows if hit.any() else 'no query'}."
+        )
+        return [finding(f"attention-mask-{reading.id}", measured, reading.means, reading.question, touches=has_mask)]
+    return []
 
 
 def _first_wrong_row(mask: Tensor, seen: Tensor, weights: Tensor) -> str:
@@ -241,7 +264,7 @@ def mask_shapes(student: Attention) -> Finding | None:
 
 def finite_fill(student: Attention) -> Finding | None:
     """From which score on a hidden key beats the visible one: with all scores as low, and then with its own as high."""
-    if not student.hides or student.added or student.linear:
+    if not student.hides or student.added or student.pointwise:
         return None
     n = len(DEPTHS)
     mask = torch.zeros(n, n, dtype=torch.bool)
@@ -264,8 +287,19 @@ def finite_fill(student: Attention) -> Finding | None:
             between = torch.logspace(math.log10(between[at - 1] if at else 1.0), math.log10(depth), n)
         if left:
             student.added = kind
+            if depth < 2:  # which the first look at the mask would have shown
+                return _unsteady(depth, left)
             return _finite(kind, depth, left, depth - (math.log(left / (1 - left) / (n - 1)) if left < 0.999 else 0.0))
     return None
+
+
+def _unsteady(depth: float, left: float) -> Finding:
+    measured = (
+        f"Of two masks the first hides its keys and the second does not: keys whose scores are {number(depth)} away "
+        f"from the visible one get a weight of {left:.3g}."
+    )
+    question = "What outlives a call, or depends on the shape of the mask?"
+    return finding("attention-mask-unsteady", measured, "", question, touches=has_mask)
 
 
 def _finite(kind: str, depth: float, left: float, distance: float) -> Finding:
@@ -293,7 +327,7 @@ def _renormalised(student: Attention, visible: Tensor, depths: Tensor) -> Findin
         f"weight {came}; it should be 1."
     )
     overflows = visible[depths == lost].isnan().any()
-    means = "Hidden keys still count in the softmax, in its maximum or its sum."
+    means = "Hidden keys still take part in the softmax."
     if overflows:
         means = "The exponential of a hidden score is taken, and overflows."
     question = "What is left of a row when the only large score is one that the mask forbids?"
@@ -327,10 +361,9 @@ def gradients_with_nothing(student: Attention) -> Finding | None:
     mask = torch.ones(4, 4, dtype=torch.bool)
     mask[1] = False
     arguments: tuple[Any, ...] = (*Call((2,), 4, 4, 4, 4).tensors(), student.read_as(mask) if student.read_as else mask)
-    answer, leaves = student.ask.with_graph(*arguments)
-    if not isinstance(answer, Tensor) or not answer.requires_grad or not answer.isfinite().all():
+    answer, slopes = student.ask.slopes(*arguments)
+    if not answer.isfinite().all():
         return None
-    slopes = torch.autograd.grad(answer.sum(), leaves, allow_unused=True)
     wrong = [name for name, slope in zip("QKV", slopes, strict=True) if slope is not None and slope.isnan().any()]
     if not wrong:
         return None

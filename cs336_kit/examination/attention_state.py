@@ -17,6 +17,7 @@ from cs336_kit.examination.attention_calls import Call
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, near
 
 finding = partial(Finding, section="3 Attention")
+Pointwise = Callable[[Tensor], Tensor] | None
 # The axes that a softmax may run over by mistake; (-2, -1) are queries and keys together.
 AXES = {"keys": (-1,), "queries": (-2,), "heads": (-3,), "batch": (0,), "queries and keys together": (-2, -1)}
 SEEDS = 8  # calls of a function that drops weights at random, until each weight was kept once
@@ -45,8 +46,8 @@ class Attention:
         averages: its answer is an average of something: without V there is none.
         averages_keys: its answer is an average of the keys.
         free: the mask that hides nothing is this throughout; None for no mask.
-        linear: its weights are the scores themselves.
-        extra_key: its weights are those beside one more key.
+        pointwise: what makes the score of a weight that is made of its score alone.
+        normalised: the weights of a slice sum to 1.
         axis: those over which the weights of three-dimensional inputs are normalised.
         product: what its scores are a multiple of; None while that is not known.
         scored: `product` is Q Kᵀ, or nearly: its scores can be chosen.
@@ -63,8 +64,8 @@ class Attention:
     averages: bool = True
     averages_keys: bool = False
     free: bool | None = None
-    linear: bool = False
-    extra_key: bool = False
+    pointwise: Pointwise = None
+    normalised: bool = True
     axis: tuple[int, ...] = (-1,)
     product: Callable[[Tensor, Tensor], Tensor] | None = None
     scored: bool = False
@@ -78,7 +79,12 @@ class Attention:
         Raises:
             NoAnswerError: the scores are not understood.
         """
-        return sample.fit(self.products(sample), axis)
+        return sample.fit(self.products(sample), axis or self.divided_along)
+
+    @property
+    def divided_along(self) -> tuple[int, ...] | None:
+        """The axis of the divisors, where the sums do not show it."""
+        return None if self.normalised else self.axis
 
     def products(self, sample: "Sample") -> Tensor:
         if self.product is None:
@@ -151,7 +157,7 @@ class Attention:
         Q, K, _ = (x.to(dtype) for x in call.tensors())
         if self.averages_keys:
             call = replace(call, d_k=call.d_k + call.d_v)  # as `_ask` calls it
-        return Sample(call, Q, K, self.weights(Q, K, d_v=call.d_v), self.linear)
+        return Sample(call, Q, K, self.weights(Q, K, d_v=call.d_v), self.pointwise)
 
     def samples(self) -> list["Sample"]:
         """With three and with four dimensions, of sizes that are all different."""
@@ -161,23 +167,28 @@ class Attention:
         """With four queries, four keys and d_k = 4 in two sequences."""
         call = Call((2,), 4, 4, 4, 4)
         Q, K, _ = call.tensors()
-        return Sample(call, Q, K, self.weights(Q, K, mask), self.linear)
+        return Sample(call, Q, K, self.weights(Q, K, mask), self.pointwise)
 
     def levels(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """The weights of n queries whose scores are these, (n, n), in each of two sequences that are the same."""
         n = scores.shape[-1]
-        if not self.scored or self.extra_key or self.axis != (-1,) or self.linear:
-            raise NoAnswerError("what the scores are is not known")
+        if not self.scored or not self.normalised or self.axis not in ((-1,), (-2,)) or self.pointwise:
+            raise NoAnswerError("no score can be chosen")
         Q = torch.eye(n).expand(2, n, n)
-        for_one = self.weights(Q, Q)[0, 0]
-        factor = (for_one[0] / for_one[1]).log().float()  # of Q Kᵀ, for this size
-        return self.weights(Q, (scores.mT / factor).expand(2, n, n), mask)[0] / for_one.sum()
+        if self.axis == (-2,):  # its columns are what rows should be
+            scores, mask = scores.mT, None if mask is None else mask.mT
+        for_one = self.weights(Q, Q)[0]
+        factor = (for_one[0, 0] / for_one[0, 1]).log().float()  # of Q Kᵀ, for this size
+        weights = self.weights(Q, (scores.mT / factor).expand(2, n, n), mask)[0]
+        return (weights.mT if self.axis == (-2,) else weights) / for_one.sum(self.axis)[0]
 
     def _ask(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
         if self.averages_keys:  # so the values go where they are averaged, and the queries do not look at them
             nothing = Q.new_zeros(*Q.shape[:-1], V.shape[-1])
             Q, K = torch.cat((Q, nothing), -1), torch.cat((K, V), -1)
             return self.ask.tensor(Q.shape, Q, K, V, mask)[..., -V.shape[-1] :]
+        if Q.dtype == torch.float32:
+            Q, K, V = (x.to(self.usual.dtype) for x in (Q, K, V))
         given = [(Q, K, V)[i] for i in self.order]
         return self.ask.tensor((*Q.shape[:-1], V.shape[-1]), *given, mask)
 
@@ -190,7 +201,7 @@ class Sample:
     Q: Tensor
     K: Tensor
     weights: Tensor
-    linear: bool
+    pointwise: Pointwise
 
     @property
     def where(self) -> str:
@@ -208,7 +219,7 @@ class Sample:
     def scores(self) -> Tensor:
         """The logarithms of the weights, -inf for 0: the scores but for one number in each slice."""
         weights = self.weights.where(self.weights.abs() > NOTHING, 0.0)
-        return weights.where(weights != 0, -torch.inf) if self.linear else weights.log()
+        return (self.pointwise or torch.log)(weights).where(weights != 0, -torch.inf)
 
     def fit(self, products: Tensor, axis: tuple[int, ...] | None = None) -> tuple[float, float]:
         """The factor that makes `products` the scores, and how far that is from making them (0 to 1)."""

@@ -4,6 +4,7 @@ In one block it is attention and is examined as such. The rest is a comparison w
 so that a mistake which has nothing to do with blocks is not found once more for each of them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -103,7 +104,7 @@ class Blockwise:
     Args:
         ask: asks it.
         needs_mask: it fails without one.
-        walks: no block of keys or queries is left out.
+        walks: no block of keys or queries is left out, where all blocks are of one size.
         joins: blocks are put together as they should be.
         tiled: each block gets its own part of the mask.
     """
@@ -121,10 +122,10 @@ class Blockwise:
         return self.ask.tensor((*Q.shape[:-1], K.shape[-2]), Q, K, V, mask, block_size)
 
     def beside(self, scores: list[float], block_size: int = 2) -> tuple[Tensor, Tensor]:
-        """The weights of one query with scores like these, in blocks and in one."""
-        Q, K = torch.zeros(1, 1, 4), torch.zeros(1, len(scores), 4)
+        """The weights of the last query with scores like these, in blocks and in one."""
+        Q, K = torch.zeros(1, len(scores), 4), torch.zeros(1, len(scores), 4)
         Q[..., 0], K[..., 0] = 2.0, torch.tensor(scores)  # 2 is √d_k
-        return self.weights(Q, K, block_size)[0, 0], self.weights(Q, K, ONE_BLOCK)[0, 0]
+        return self.weights(Q, K, block_size)[0, -1], self.weights(Q, K, ONE_BLOCK)[0, -1]
 
 
 def examine_blockwise(run: Callable[..., Any]) -> list[Finding]:
@@ -152,7 +153,7 @@ def walked(student: Blockwise) -> Finding | None:
     seen = came != 0
     if seen.all() or not (one != 0).all():
         return None
-    student.walks = False
+    student.walks = bool((student.weights(Q, K[:, :4], 2) != 0).all())
     queries, keys = torch.arange(4).view(4, 1), torch.arange(11)
     patterns = {
         "last-keys-dropped": ((keys < 9).expand(4, 11), "The last block of keys, which is shorter, is left out."),
@@ -183,7 +184,8 @@ def rescaled(student: Blockwise) -> Finding | None:
     """How two blocks are put together: when the second has the larger scores, and when the first has."""
     rising, one_rising = student.beside([0.0, -1.0, 3.0, 3.0])
     falling, one_falling = student.beside([3.0, 3.0, 0.0, -1.0])
-    if not student.walks or (near(rising, one_rising) and near(falling, one_falling)):
+    left_out = (rising == 0).any() or (falling == 0).any()
+    if left_out or (near(rising, one_rising) and near(falling, one_falling)):
         return None
     student.joins = False
     blocks = torch.stack((rising.view(2, 2).sum(-1), falling.view(2, 2).sum(-1)))
@@ -203,7 +205,7 @@ def rescaled(student: Blockwise) -> Finding | None:
     gap = float((one_rising[2] / one_rising[0]).log())
     errors = [_between(came, one) / gap for came, one in ((rising, one_rising), (falling, one_falling))]
     sums = [near(each.sum(), 1.0) for each in (rising, falling)]
-    up, down = (round(x) if abs(x - round(x)) < 0.01 else None for x in errors)
+    up, down = (round(x) if math.isfinite(x) and abs(x - round(x)) < 0.01 else None for x in errors)
     signature = (up, down, sums[0], sums[1])
     id, means, question = SIGNATURES.get(signature, ("blocks-not-joined", "", SHRINK))
     first = float((one_rising[:2].sum() / one_rising[0]).log())  # of the sum of the first block's exponentials
@@ -269,13 +271,13 @@ def hidden_block(student: Blockwise) -> Finding | None:
     understood = student.walks and student.joins and student.tiled and near(one.sum(), 1.0)
     if not understood or near(came[2:], one[2:]):
         return None
-    question = "What is the maximum of a block in which every score is -inf, and what is -inf minus -inf?"
+    question = "What is the maximum of a block in which every score is -inf, and what do you do after it?"
     what = "When the first of two blocks of keys is hidden, the weights of the second"
     if came.isnan().any():
         return finding("blockwise-hidden-block-nan", f"{what} are NaN.", "", question, touches=masked_blocks)
     measured = f"{what} sum to {float(came.sum()):.3g}; they should sum to 1."
     zeros = not came.any()
-    means = "NaN was replaced by 0 at the end, where the weights were already lost." if zeros else ""
+    means = "What comes after a block that is hidden throughout is lost." if zeros else ""
     return finding(
         f"blockwise-hidden-block-{'zeros' if zeros else 'lost'}", measured, means, question, touches=masked_blocks
     )

@@ -95,6 +95,22 @@ class Ask:
         leaves = [x.requires_grad_() for x in given if isinstance(x, Tensor) and x.is_floating_point()]
         return self._call(given), leaves
 
+    def slopes(self, *arguments: Any) -> tuple[Tensor, list[Tensor | None]]:
+        """The answer, and the gradients of its sum by the floating-point tensors among the arguments.
+
+        Raises:
+            NoAnswerError: the function or backward raised, or there is no tensor.
+        """
+        answer, leaves = self.with_graph(*arguments)
+        if not isinstance(answer, Tensor):
+            raise NoAnswerError("the answer is no tensor")
+        if not answer.requires_grad:
+            return answer, [None] * len(leaves)
+        try:
+            return answer.detach(), list(torch.autograd.grad(answer.sum(), leaves, allow_unused=True))
+        except Exception as error:
+            raise NoAnswerError(f"{type(error).__name__}: {error}") from error
+
     def _call(self, arguments: list[Any]) -> Any:
         self.calls += 1
         if self.calls > MOST_CALLS:

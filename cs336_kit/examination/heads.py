@@ -6,7 +6,7 @@ in `projections.py` and `scores.py`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ class Heads:
         arguments: of a call with these weights and this input (..., sequence, d_model).
         problem: the first word of the findings' ids.
         causal: whether a token may not see later ones.
+        in_order: the arguments with positions that grow, where `arguments` has others.
     """
 
     ask: Ask
@@ -48,6 +49,7 @@ class Heads:
     problem: str
     section: str
     causal: bool
+    in_order: Callable[[Weights, Tensor], tuple[Any, ...]] | None = None
     needs_batch: bool = False  # a sequence without a batch is not answered
     crashed: bool = False  # with a sequence of TOKENS
     batched: bool = False  # several sequences in one call do not disturb each other
@@ -265,11 +267,29 @@ def mask(heads: Heads) -> Finds:
             "Which score of such a token is infinite, and what does your softmax make of it?",
         )
     t = int((sees != right).any(1).nonzero()[:2][-1])
+    if id == "mask-missing" and heads.in_order and _hides_the_last(replace(heads, arguments=heads.in_order)):
+        return heads.finding(
+            "mask-by-position",
+            f"With token_positions that are all 0, token {t} of {TOKENS} sees {_tokens(sees[t])}; with positions 0, 1, "
+            f"2, …, no token sees the last one but itself.",
+            "The causal mask compares token_positions; it should compare places in the sequence.",
+            "Which tokens come before the second one when positions repeat, or go back?",
+            has_tokens,
+        )
     question = "Does position 1 of one sequence come before position 2 of another?"
     if heads.causal:
         question = "May the token at position 2 look at itself? At position 3? Which answers may the last token change?"
     measured = f"In a sequence of {TOKENS}, token {t} sees {_tokens(sees[t])}; it should see {_tokens(right[t])}."
     return heads.finding(id, measured, means, question, has_tokens)
+
+
+def _hides_the_last(heads: Heads) -> bool:
+    """Whether no answer but its own changes with the last token."""
+    one = torch.eye(D_MODEL)
+    weights, x = Weights(TINY * one, TINY * one, one, one), normal(TOKENS, D_MODEL)
+    changed = x.clone()
+    changed[-1] += 1
+    return not (heads.answer(weights, changed) - heads.answer(weights, x))[:-1].abs().gt(TINY).any()
 
 
 def _tokens(sees: Tensor) -> str:

@@ -118,6 +118,15 @@ def _own_weights(layer: _Layer) -> Finds:
     came = layer.rows(unit, 1000 * layer.weights)
     if came.abs().max() > 100:
         return None
+    if _same(layer.rows(unit, layer.weights / 1000), layer.weights[:, :1].T.double() / 1000):
+        return Finding(
+            id="linear-clamped",
+            measured=f"The first unit vector becomes {numbers(came[0])} when the first column of W is "
+            f"{numbers(1000 * layer.weights[:, 0])}; with weights a millionth of that it becomes that column.",
+            means="Large weights are cut off before they are used.",
+            question="Does a layer change the weights that it is given? When may they be cut off?",
+            section=SECTION,
+        )
     layer.columns = None  # of nothing that was given
     once, again = layer.rows(unit), layer.rows(unit)
     return Finding(

@@ -52,7 +52,7 @@ def examine_multihead_with_rope(run: Callable[..., Any]) -> list[Finding]:
     """What is wrong with `run_multihead_self_attention_with_rope`, the most fundamental first."""
     names = ("d_model", "num_heads", "max_seq_len", "theta", *WEIGHTS, "in_features", "token_positions")
     ask = Ask(by_name(run, " ".join(names)))
-    turning = Turning(Heads(ask, _at_zero, "multihead", SECTION, causal=True))
+    turning = Turning(Heads(ask, _at_zero, "multihead", SECTION, True, _in_order))
     inside = turning.rotation()
     calls = Calls(ask, "multihead-rope", SECTION, _calls_with_rope())
     return examine(
@@ -75,6 +75,10 @@ def examine_multihead_with_rope(run: Callable[..., Any]) -> list[Finding]:
 def _at_zero(weights: Weights, x: Tensor) -> tuple[Any, ...]:
     """A call in which RoPE turns nothing."""
     return D_MODEL, HEADS, inner.MAX_SEQ_LEN, THETA, *weights, x, torch.zeros(x.shape[-2], dtype=torch.long)
+
+
+def _in_order(weights: Weights, x: Tensor) -> tuple[Any, ...]:
+    return *_at_zero(weights, x)[:-1], torch.arange(x.shape[-2])
 
 
 # Relative to each other queries and keys show no more of a rotation than this.

@@ -181,22 +181,22 @@ def values(turning: Turning) -> Finds:
     x = torch.zeros(3, D_MODEL)
     x[key, ::2] = 1.0
     small = TINY * EYE
-    asked, nowhere = Weights(small, small, EYE, EYE), torch.zeros(3, dtype=torch.long)
+    asked, together = Weights(small, small, EYE, EYE), torch.ones(3, dtype=torch.long)
     came = []
-    for token in (query, key):
-        at = nowhere.clone()
-        at[token] = 1
+    for token, position in ((query, 2), (key, 0)):  # so that a causal mask by positions hides no key
+        at = together.clone()
+        at[token] = position
         came.append(turning.answer(asked, x, at)[query])
-    right = turning.answer(asked, x, nowhere)[query]
+    right = turning.answer(asked, x, together)[query]
     if right.abs().max() < TINY or same(torch.stack(came), right):
         return None
     afterwards = not same(came[0], right)
     turned = came[0] if afterwards else came[1]
-    who = "the token that attends" if afterwards else "the token that is attended to"
+    who = "the token that attends is at position 2" if afterwards else "the token that is attended to is at position 0"
     return turning.finding(
         "after-attention" if afterwards else "on-values",
-        f"With all scores alike, an answer that begins with {numbers(right[:2])} at position 0 begins with "
-        f"{numbers(turned[:2])} where {who} is at position 1; it should be the same.",
+        f"With all scores alike, an answer that begins with {numbers(right[:2])} where all tokens are at position 1 "
+        f"begins with {numbers(turned[:2])} where {who}; it should be the same.",
         "You turn what attention gave, not the queries and keys that go into it."
         if afterwards
         else "The values are turned.",

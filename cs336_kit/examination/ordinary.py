@@ -110,16 +110,9 @@ def other_dtype(ask: Ask, problem: str, section: str, arguments: tuple[Any, ...]
 
 def no_gradient(ask: Ask, problem: str, section: str, arguments: tuple[Any, ...], to: dict[int, str]) -> Finding | None:
     """Whether the answer is cut off from any of the arguments at the places in `to`, which have these names."""
-    copies = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
-    leaves = [copies[place].requires_grad_() for place in to]
-    try:
-        answer = ask.function(*copies)
-        gradients = [None] * len(leaves)
-        if answer.requires_grad:
-            gradients = torch.autograd.grad(answer.sum(), leaves, allow_unused=True)
-    except Exception as error:
-        raise NoAnswerError(f"{type(error).__name__}: {error}") from error
-    cut = [name for name, gradient in zip(to.values(), gradients, strict=True) if gradient is None]
+    places = [n for n, x in enumerate(arguments) if isinstance(x, Tensor) and x.is_floating_point()]
+    _, gradients = ask.slopes(*arguments)
+    cut = [to[n] for n, gradient in zip(places, gradients, strict=True) if gradient is None and n in to]
     if not cut:
         return None
     return Finding(

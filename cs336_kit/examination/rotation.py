@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import place_of_largest
-from cs336_kit.examination.experiment import Finding, NoAnswerError
+from cs336_kit.engine.compare import dtype_name, place_of_largest
+from cs336_kit.examination.experiment import Finding, NoAnswerError, near
 from cs336_kit.examination.words import listed, number, numbers
 
 SECTION = "5 Rotary position embedding"
@@ -273,19 +273,23 @@ def precision(rotation: Rotation) -> Finds:
     angles = torch.arange(POSITIONS).unsqueeze(-1) * THETA ** (
         -2 * torch.arange(rotation.d_k // 2, dtype=torch.double) / rotation.d_k
     )
-    if rotation.known_angles().shape != angles.shape or not same(wrapped(rotation.known_angles() - angles), 0 * angles):
-        raise NoAnswerError("the angles are others")
-    rotation.is_right = True
     came, right = rotation.known_blocks()[..., 0, 0], angles.cos()
-    error = (came.abs() - right.abs()).abs()
-    if error.max() < EXACT or error.max() > CLOSE:
-        return None
-    p, i = place_of_largest(error)
     fits = [dtype for dtype in (torch.bfloat16, torch.float16) if torch.equal(came.to(dtype).double(), came)]
-    kept = f" All your cosines fit into {str(fits[0]).removeprefix('torch.')}." if fits else ""
+    kept = f"All your cosines fit into {dtype_name(fits[0])}." if fits else ""
+    if rotation.known_angles().shape != angles.shape or not same(wrapped(rotation.known_angles() - angles), 0 * angles):
+        if not fits or near(came, came.round()):
+            raise NoAnswerError("the angles are others")
+        measured = kept
+    else:
+        rotation.is_right = True
+        error = (came.abs() - right.abs()).abs()
+        if error.max() < EXACT or error.max() > CLOSE:
+            return None
+        p, i = place_of_largest(error)
+        measured = f"At position {p} the cosine of pair {i} is {came[p, i]:.6f}; it should be {right[p, i]:.6f}. {kept}"
     return Finding(
         id=f"{rotation.problem}-precision",
-        measured=f"At position {p} the cosine of pair {i} is {came[p, i]:.6f}; it should be {right[p, i]:.6f}.{kept}",
+        measured=measured.rstrip(),
         means="The table, or the angles, are in half precision.",
         question="In which dtype are your angles, cosines and sines?",
         section=SECTION,

@@ -18,6 +18,7 @@ from cs336_staff.hidden.release import FOLDER, load_release
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
 from cs336_staff.release.mutants import equivalents, verify_mutants
+from cs336_staff.release.pairs import verify_pairs
 from cs336_staff.release.trial_run import TrialError, try_out
 from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
 
@@ -64,6 +65,13 @@ def verify() -> None:
     complaints += [f"{each.id} {each.complaint}" for each in caught if each.complaint]
 
     examined, untrue = verify_examination()
+    pairs = verify_pairs(root)
+    table = Table("problem", "pairs", "both found", box=None, padding=(0, 1, 0, 0))
+    for problem, count in pairs.pairs.items():
+        table.add_row(problem, str(count), str(pairs.both[problem]))
+    Console().print(table)
+    if not pairs.is_enough:
+        complaints.append(f"of {pairs.pairs.total()} pairs of misconceptions both are found in {pairs.both.total()}")
     mutants, survivors = verify_mutants(suite)
     complaints += [*untrue, *survivors]
     if complaints:
@@ -72,6 +80,7 @@ def verify() -> None:
     click.echo(f"{len(RIGHT_STYLES)} styles of right implementations pass both suites")
     click.echo(f"{len(caught)} misconceptions are caught by both suites")
     click.echo(f"{examined} examinations of them find what is expected, and of right styles nothing")
+    click.echo(f"of {pairs.pairs.total()} pairs of them in one program both are found in {pairs.both.total()}")
     listed = len(equivalents())
     click.echo(f"{mutants - listed} mutants of the solution are killed, {listed} are equivalent for a stated reason")
 
