@@ -67,12 +67,12 @@ def renormalised(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor
 
 
 def in_divisor(id: str, what: str, divisor: Part) -> Misconception:
-    """Scores that are divided by `divisor(Q, K, V)`."""
+    """Scores that are divided by `divisor(Q, K)`."""
+    return in_attention(id, what, score=lambda Q, K: Q @ K.mT / divisor(Q, K))
 
-    def divided(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        return attention(Q, K, V, mask, score=lambda Q, K: Q @ K.mT / divisor(Q, K, V))
 
-    return in_attention(id, what, divided)
+def by_root_d_v(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    return attention(Q, K, V, mask, score=lambda Q, K: Q @ K.mT / math.sqrt(V.shape[-1]))
 
 
 def in_fill(id: str, number: str, value: float) -> Misconception:
@@ -84,34 +84,30 @@ def in_fill(id: str, number: str, value: float) -> Misconception:
 
 ENTRIES = (
     # The scale
-    in_divisor("attention-no-scale", "does not divide the scores by √d_k", lambda Q, K, V: 1.0),
+    in_divisor("attention-no-scale", "does not divide the scores by √d_k", lambda Q, K: 1.0),
     in_divisor(
-        "attention-by-d_k", "divides the scores by d_k, not by √d_k (or by √d_k twice)", lambda Q, K, V: Q.shape[-1]
+        "attention-by-d_k", "divides the scores by d_k, not by √d_k (or by √d_k twice)", lambda Q, K: Q.shape[-1]
     ),
-    in_divisor(
-        "attention-by-root-d_v",
-        "divides the scores by √d_v, not by √d_k",
-        lambda Q, K, V: math.sqrt(V.shape[-1]),
-    ),
+    in_attention("attention-by-root-d_v", "divides the scores by √d_v, not by √d_k", by_root_d_v),
     in_divisor(
         "attention-by-root-keys",
         "divides the scores by the root of the number of keys, not by √d_k",
-        lambda Q, K, V: math.sqrt(K.shape[-2]),
+        lambda Q, K: math.sqrt(K.shape[-2]),
     ),
     in_divisor(
         "attention-by-root-queries",
         "divides the scores by the root of the number of queries, not by √d_k",
-        lambda Q, K, V: math.sqrt(Q.shape[-2]),
+        lambda Q, K: math.sqrt(Q.shape[-2]),
     ),
     in_divisor(
         "attention-by-root-batch",
         "divides the scores by the root of the first dimension, not by √d_k",
-        lambda Q, K, V: math.sqrt(Q.shape[0]),
+        lambda Q, K: math.sqrt(Q.shape[0]),
     ),
-    in_divisor("attention-by-8", "divides the scores by 8, which is √d_k only when d_k is 64", lambda Q, K, V: 8.0),
-    in_divisor("attention-multiplied", "multiplies the scores by √d_k", lambda Q, K, V: 1 / math.sqrt(Q.shape[-1])),
+    in_divisor("attention-by-8", "divides the scores by 8, which is √d_k only when d_k is 64", lambda Q, K: 8.0),
+    in_divisor("attention-multiplied", "multiplies the scores by √d_k", lambda Q, K: 1 / math.sqrt(Q.shape[-1])),
     in_divisor(
-        "attention-fourth-root", "divides the scores by the fourth root of d_k", lambda Q, K, V: Q.shape[-1] ** 0.25
+        "attention-fourth-root", "divides the scores by the fourth root of d_k", lambda Q, K: Q.shape[-1] ** 0.25
     ),
     in_attention(
         "attention-scaled-after-softmax",
