@@ -254,7 +254,7 @@ def _grade_and_exit(
         results: list[Result] = []
         seen: defaultdict[str, set[Line]] = defaultdict(set)
         called: defaultdict[str, set[str]] = defaultdict(set)
-        notes = Notes()
+        notes = Notes(taken_in=submission.remarks)
         with Worker(sandbox, submission, limits) as worker:
             for hidden in (False, True):
                 for result in suite.run(worker, [test for test in suite.suite.tests if test.hidden == hidden]):
@@ -263,7 +263,8 @@ def _grade_and_exit(
                     seen[result.problem] |= worker.forbidden
                     called[result.problem] |= suite.suite.calls.made.keys()
                 if not hidden:  # what it prints from here on may spell hidden inputs
-                    notes = Notes(stdout=worker.stdout, stderr=worker.stderr, missing=tuple(sorted(worker.missing)))
+                    missing = tuple(sorted(worker.missing))
+                    notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
         forbidden, remarks = judge(submission, seen, called)
         explanations = _explanations(suite, sandbox, submission, results)
         _say(pipe, notes=replace(notes, forbidden=forbidden, remarks=remarks, explanations=explanations).as_json())

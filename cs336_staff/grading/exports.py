@@ -147,7 +147,7 @@ def _best(grade: Grade) -> tuple[object, ...]:
 
 def _notes(grading: Grading) -> list[str]:
     overruled = [f"{problem} overruled: {because}" for problem, because in grading.overruled.items()]
-    return [*overruled, *grading.notes.remarks]
+    return [*overruled, *grading.notes.taken_in, *grading.notes.remarks]
 
 
 def _number(points: float) -> str:

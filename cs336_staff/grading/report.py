@@ -108,9 +108,10 @@ def _remarks(grading: Grading) -> Iterable[str]:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
     if notes.missing:
         yield (
-            f"Your code imports {', '.join(notes.missing)}, which the grader does not have. "
-            "The import gives a placeholder that raises an error when it is used."
+            f"Your code imports {', '.join(notes.missing)}, which is neither in what you handed in nor installed "
+            "where submissions are graded. That costs nothing as long as no graded function uses it."
         )
+    yield from notes.taken_in
     for stream, text in (("stdout", notes.stdout), ("stderr", notes.stderr)):
         if text:
             yield f"Your code wrote to {stream} during the public tests:\n{text}"
