@@ -81,9 +81,9 @@ def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> b
         ArchiveError: it is encrypted, or compressed in a way that gives no limit to what a read unpacks.
     """
     if entry.flag_bits & 1:
-        raise ArchiveError(f"{entry.filename!r}, which is encrypted; make it without a password")
+        raise ArchiveError(f"{entry.filename!r} is encrypted; make the archive without a password")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ArchiveError(f"{entry.filename!r}, which is neither stored nor deflated; make an ordinary zip of it")
+        raise ArchiveError(f"{entry.filename!r} is neither stored nor deflated; make an ordinary zip archive")
     content = bytearray()
     with archive.open(entry) as file:
         while piece := file.read(min(PIECE, most + 1 - len(content))):
@@ -109,6 +109,7 @@ def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dic
         raise ArchiveError(f"{path} lacks {error}; is it the right zip?") from None
     except (ValueError, TypeError, RecursionError):
         raise ArchiveError(f"the {name} of {path} cannot be read; is it the right zip?") from None
+    check_names([str(file) for file in digests])
     for file in sorted(digests.keys() | files.keys()):
         if file not in digests:
             raise ArchiveError(f"{path} holds {file}, which its {name} does not list")

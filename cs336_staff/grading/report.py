@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,9 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
 
 def safe_name(name: str) -> str:
     """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss."""
-    safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".zip"), flags=re.ASCII).lstrip(".-")[:100]
+    name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
+    letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
+    safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")[:100].encode()[:200].decode(errors="ignore")
     if safe.endswith(".csv") or safe.startswith("gradebook.sqlite"):  # grading writes files of these names beside it
         safe += "_"
     return safe or "submission"

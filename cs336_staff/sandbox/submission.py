@@ -196,9 +196,10 @@ def _in_archive(path: Path) -> _Collected:
     except Refused:
         raise
     except Exception as error:  # both libraries raise a dozen kinds on a crafted file
-        kind = "tar" if is_tar else "zip"
-        got = str(error) if isinstance(error, ArchiveError) else f"{type(error).__name__}: {_shown(str(error))}"
-        raise Refused(f"expected a {kind} archive that can be read, got {got}") from None
+        expected = f"expected a {'tar' if is_tar else 'zip'} archive that can be read"
+        if isinstance(error, ArchiveError):
+            raise Refused(f"{expected}, but {error}") from None
+        raise Refused(f"{expected}, got {type(error).__name__}: {_shown(str(error))}") from None
 
 
 def _in_zip(path: Path) -> Iterator[Entry]:
