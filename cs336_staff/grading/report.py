@@ -111,8 +111,8 @@ def _remarks(grading: Grading) -> Iterable[str]:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
     if notes.missing:
         yield (
-            f"Your code imports {', '.join(notes.missing)}, which is neither in what you handed in nor installed "
-            "where submissions are graded. That costs nothing as long as no graded function uses it."
+            f"Your code imports {', '.join(notes.missing)}: no such file is in what you handed in, and no such package "
+            "where submissions are graded. That costs nothing as long as no graded function needs it."
         )
     yield from notes.taken_in
     for stream, text in (("stdout", notes.stdout), ("stderr", notes.stderr)):

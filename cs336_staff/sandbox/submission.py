@@ -146,7 +146,8 @@ class _Collected:
                 raise Refused(f"expected each file once, but the archive has {_shown(name)} several times")
             room_for_paths -= len(json.dumps(name))
             if room_for_paths < 0:
-                raise Refused("expected names of Python files that are shorter; hand in only your own code")
+                limit = f"{MAX_PATHS_BYTES // 1024} KiB"
+                raise Refused(f"expected paths of Python files of at most {limit} together; hand in only your own code")
             if read is None:
                 self.links.append(name)
                 continue
@@ -158,8 +159,8 @@ class _Collected:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        left_out = ", ".join(map(_shown, self.links[:MAX_SHOWN])) + ", ..." * (len(self.links) > MAX_SHOWN)
-        return (f"left out, since only files are taken in: {left_out} (a link or a device)",) if self.links else ()
+        shown = ", ".join(map(_shown, self.links[:MAX_SHOWN])) + ", ..." * (len(self.links) > MAX_SHOWN)
+        return (f"left out, since they are links or devices and no files: {shown}",) if self.links else ()
 
 
 def _is_left_out(path: PurePosixPath) -> bool:
@@ -287,12 +288,8 @@ def _most_written(files: dict[str, bytes], places: list[tuple[str, str]]) -> tup
     if rivals:
         several = ", ".join(map(_shown, sorted({root, *rivals})))
         raise Refused(f"expected one submission, but there are adapters in {several}; hand in one of them")
-    others = ", ".join(f"{_shown(''.join(place))} ({written[place]})" for place in places if place != best)
-    return (
-        root,
-        file,
-        (f"graded by {_shown(root + file)}, in which {written[best]} functions are written; not by {others}",),
-    )
+    others = " and ".join(f"{_shown(''.join(place))} ({written[place]} written)" for place in places if place != best)
+    return root, file, (f"graded with {_shown(root + file)} ({written[best]} functions written), not with {others}",)
 
 
 def _written(source: bytes) -> int:

@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder, PackageNotFoundError
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType, SimpleNamespace, TracebackType
+from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn
 
 import typing_extensions
@@ -149,7 +149,7 @@ class Placeholder(ModuleType):
     """Stands for what could not be imported, and for all that is in it.
 
     A training script may import it, subclass it, decorate with it: while modules are imported anything goes. Once a
-    graded call uses it, the call fails.
+    graded call uses it, the call fails. A function decorated with what a missing package has stays what it is.
     """
 
     __bases__ = ()  # of something like a class, for `Float[Array, "a b"]`
@@ -164,10 +164,11 @@ class Placeholder(ModuleType):
             raise AttributeError(name)
         return Placeholder(f"{self.__name__}.{name}", self.__failure, self.__package)
 
-    def __call__(self, *args: object, **kwargs: object) -> "Placeholder":
-        if _is_importing():
-            return self
-        self.__fail()
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        if not _is_importing():
+            self.__fail()
+        decorates = self.__package and len(args) == 1 and isinstance(args[0], FunctionType)
+        return args[0] if decorates else self
 
     def __bool__(self) -> bool:
         return bool(_is_importing() or self.__fail())

@@ -211,7 +211,7 @@ def long_names_together(folder: Path, root: Path) -> Path:
     """Hand in so many files with names so long that a list of them is too long for the worker's channel.
 
     plain: killed
-    report: expected names of Python files that are shorter
+    report: expected paths of Python files of at most
     """
     names = (f"{number}{chr(0x1F600) * 229}.py" for number in range(998))
     return archive(folder / "long_names_together.zip", {"adapters.py": WRONG, **dict.fromkeys(names, "")})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cs336_kit.engine.result import Outcome, Result
+from cs336_staff.grading import batch
 from cs336_staff.grading.exports import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.grading.identity import METADATA, Student, check_claims, handed_in
@@ -106,7 +107,7 @@ def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
     assert (alan["student"], alan["softmax"], alan["points"], alan["maximum"]) == ("008", "2", "2", "3")
 
 
-@pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
+@pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n=", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
 def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path, start):
     grading = replace(GRADING, notes=Notes(remarks=(f"{start}HYPERLINK(1)",)), path=f"/in/{start}HYPERLINK(1).zip")
     with gradebook_with(tmp_path) as gradebook:
@@ -139,6 +140,17 @@ def test_two_claims_to_one_row_are_an_error(name):
     with pytest.raises(RosterError, match=message):
         check_claims(paths)
     check_claims(dict(list(paths.items())[:2]))
+
+
+def test_two_claims_end_a_batch_before_it_begins(tmp_path):
+    for name in ("honestann_111_5_x.py", "honestann_111_9999_x-50.py"):
+        (tmp_path / name).touch()
+    with pytest.raises(RosterError, match="two submissions by student 111: "):
+        batch.grade(None, None, sorted(tmp_path.glob("*.py")), tmp_path / "results")
+
+
+def test_metadata_is_no_submission(tmp_path):
+    assert batch.grade(None, None, [tmp_path / METADATA], tmp_path / "results").total == 0
 
 
 @pytest.mark.parametrize(

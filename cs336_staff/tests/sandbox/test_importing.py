@@ -155,6 +155,11 @@ def test_missing_packages_cost_nothing_where_they_are_not_used(run: Run) -> None
     assert adapters.worker.missing == {"hub", "jax", "matplotlib", "tensorboard", "wandb"}
 
 
+def test_a_decorator_that_is_missing_leaves_a_function_as_it_is(run: Run) -> None:
+    decorators = "from typeguard import typechecked\nimport nvtx\n@nvtx.annotate('softmax')\n@typechecked\n"
+    assert run(decorators + GOOD).run_softmax(X, 0).tolist() == [1, 1]
+
+
 def test_names_of_typing_that_are_newer(run: Run) -> None:
     assert run("from typing import TypeIs, override\n@override\n" + GOOD).run_softmax(X, 0).tolist() == [1, 1]
 
