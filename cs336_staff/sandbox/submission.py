@@ -24,7 +24,7 @@ from cs336_kit.handing_in.archive import ArchiveError, read_entry
 
 MIB = 1 << 20
 MAX_ARCHIVE_BYTES = 256 * MIB
-MAX_UNPACKED_BYTES = 64 * MIB  # of a tar archive, which is read from its beginning to its end
+MAX_UNPACKED_BYTES = 32 * MIB  # of a tar archive, which is read from its beginning to its end
 MAX_ENTRIES = 20_000
 MAX_SOURCE_FILES = 1_000
 MAX_SOURCE_BYTES = 8 * MIB
