@@ -89,9 +89,9 @@ class _Source(SourceLoader):
             raise OSError(f"{path} is not in the submission")
         return self.source
 
-    def source_to_code(self, data: Any, path: Any, *, _optimization: int = -1) -> CodeType:  # type: ignore[override]
+    def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
         try:
-            return super().source_to_code(data, path)
+            return super().source_to_code(data, path, *more, **options)
         except SyntaxError as error:
             if needed := _newer_python(error):
                 place = f"{self.path.removeprefix(f'{ROOT}/')}, line {error.lineno}"
@@ -229,6 +229,8 @@ class _Import:
             if fromlist and "*" in fromlist and getattr(error, "name", None) not in missing:
                 raise  # nobody knows which names it would give
             return stand_in
+        if set(fromlist) <= getattr(module, "__dict__", {}).keys():
+            return module
         found: dict[str, object] = {}
         for each in fromlist:
             try:
@@ -295,9 +297,13 @@ def _member(module: Any, name: str) -> Any:
     except AttributeError:
         if (submodule := sys.modules.get(f"{module.__name__}.{name}")) is not None:
             return submodule
-        circular = " (does one of the two files import the other?)" if module.__spec__._initializing else ""
+        circular = " (does one of the two files import the other?)" if _is_half_imported(module) else ""
         text = f"cannot import name {name!r} from {module.__name__!r}{circular}"
         raise ImportError(text, name=module.__name__) from None
+
+
+def _is_half_imported(module: Any) -> bool:
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _submitted_frames() -> Iterator[FrameType]:
