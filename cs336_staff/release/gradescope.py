@@ -40,7 +40,7 @@ export UV_PYTHON_INSTALL_DIR="$PWD/.python"
 uv venv --managed-python --python {python} .venv
 # Compiled now: every submission gets a fresh container, which would compile all that it imports.
 uv pip install --python .venv/bin/python --torch-backend cpu --compile-bytecode --requirement requirements.txt
-find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {} +
+find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {{}} +
 """
 
 RUN = """\
