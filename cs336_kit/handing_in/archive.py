@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 64 * 2**20  # of all files together, unpacked
+PIECE = 2**16  # zipfile limits what a read unpacks, if the entry is stored or deflated
 
 # Names that mean the same file on every system: no "..", no drive, no "~1", no end in a full stop, plain letters.
 NAME = re.compile(r"(?!.*\.(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
@@ -53,20 +54,41 @@ def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[s
     Raises:
         ArchiveError: not a zip, damaged, too large, unsafe names, or not what the manifest says.
     """
+    files: dict[str, bytes] = {}
+    room = MAX_BYTES
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            if sum(entry.file_size for entry in entries) > MAX_BYTES:
-                raise ArchiveError(f"{path} holds more than {MAX_BYTES >> 20} MiB")
             check_names([entry.filename for entry in entries])
-            if odd := [entry.filename for entry in entries if entry.external_attr >> 28 not in (0, 0o10)]:
-                raise ArchiveError(f"{path} holds {odd[0]}, which is not a plain file")
-            files = {entry.filename: archive.read(entry) for entry in entries}
+            for entry in entries:
+                if entry.external_attr >> 28 not in (0, 0o10):
+                    raise ArchiveError(f"{path} holds {entry.filename}, which is not a plain file")
+                files[entry.filename] = content = read_entry(archive, entry, room)
+                room -= len(content)
+                if room < 0:
+                    raise ArchiveError(f"{path} holds more than {MAX_BYTES >> 20} MiB")
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise ArchiveError(f"{path} is no zip, or a damaged one: {error}") from None
     return _check_manifest(path, manifest_name, files)
+
+
+def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
+    """Read an entry, whatever size it claims to have: `most` bytes of it, or one more if there are more.
+
+    Raises:
+        ArchiveError: it is encrypted, or compressed in a way that gives no limit to what a read unpacks.
+    """
+    if entry.flag_bits & 1:
+        raise ArchiveError(f"{entry.filename!r} is encrypted; make the archive without a password")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ArchiveError(f"{entry.filename!r} is neither stored nor deflated; make an ordinary zip archive")
+    content = bytearray()
+    with archive.open(entry) as file:
+        while piece := file.read(min(PIECE, most + 1 - len(content))):
+            content += piece
+    return bytes(content)
 
 
 def check_names(names: list[str]) -> None:
@@ -87,6 +109,7 @@ def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dic
         raise ArchiveError(f"{path} lacks {error}; is it the right zip?") from None
     except (ValueError, TypeError, RecursionError):
         raise ArchiveError(f"the {name} of {path} cannot be read; is it the right zip?") from None
+    check_names([str(file) for file in digests])
     for file in sorted(digests.keys() | files.keys()):
         if file not in digests:
             raise ArchiveError(f"{path} holds {file}, which its {name} does not list")

@@ -77,7 +77,10 @@ def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
             f"{problem}: {result['passed']:d} of {result['tests']:d} tests, {result['points']:.1f} points"
             for problem, result in manifest["board"].items()
         ]
-        return files, [f"suite {manifest['suite']}, torch {manifest['torch']}", *board]
+        lines = [f"suite {manifest['suite']}, torch {manifest['torch']}", *board]
+        if not all(line.isprintable() for line in lines):
+            raise ValueError("it would command a terminal")
+        return files, lines
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ArchiveError(f"the {MANIFEST} of {path} cannot be read; is it the right zip?") from None
 

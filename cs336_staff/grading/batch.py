@@ -24,6 +24,7 @@ from typing import NoReturn
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result, result_from_json
 from cs336_kit.examination.problems import explain
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
+from cs336_staff.grading.identity import METADATA, check_claims
 from cs336_staff.grading.report import safe_name, write_reports
 from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
@@ -120,11 +121,13 @@ def grade(
 
     Raises:
         BatchError: another batch writes to `out`.
+        RosterError: two submissions are by one student.
         SandboxError: the sandbox has ended, and does not start again.
     """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
-        names = _names(paths, gradebook.paths())
+        names = _names([path for path in paths if path.name != METADATA], gradebook.paths())
+        check_claims(names)
         return _Batch(suite, sandbox, gradebook, out, limits).run(names, jobs, rerun, show)
 
 
@@ -254,7 +257,7 @@ def _grade_and_exit(
         results: list[Result] = []
         seen: defaultdict[str, set[Line]] = defaultdict(set)
         called: defaultdict[str, set[str]] = defaultdict(set)
-        notes = Notes()
+        notes = Notes(taken_in=submission.remarks)
         with Worker(sandbox, submission, limits) as worker:
             for hidden in (False, True):
                 for result in suite.run(worker, [test for test in suite.suite.tests if test.hidden == hidden]):
@@ -263,7 +266,8 @@ def _grade_and_exit(
                     seen[result.problem] |= worker.forbidden
                     called[result.problem] |= suite.suite.calls.made.keys()
                 if not hidden:  # what it prints from here on may spell hidden inputs
-                    notes = Notes(stdout=worker.stdout, stderr=worker.stderr, missing=tuple(sorted(worker.missing)))
+                    missing = tuple(sorted(worker.missing))
+                    notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
         forbidden, remarks = judge(submission, seen, called)
         explanations = _explanations(suite, sandbox, submission, results)
         _say(pipe, notes=replace(notes, forbidden=forbidden, remarks=remarks, explanations=explanations).as_json())

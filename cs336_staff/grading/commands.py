@@ -51,10 +51,11 @@ def grade(
     roster: Path | None,
     column: str,
 ) -> None:
-    """Grade each SUBMISSION, a folder, a zip archive or a Python file, in a sandbox.
+    """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
-    Run the same command again after an interruption: what is graded is not graded twice. The exit status is 3 when a
-    submission could not be graded for a reason of ours.
+    Run the same command again after an interruption: what is graded is not graded twice. Two submissions of one student
+    are an error: grade attempts one after another. The exit status is 3 when a submission could not be graded for a
+    reason of ours.
     """
     _need_linux()
     console = Console()

@@ -10,8 +10,10 @@ from typing import Literal
 from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.identity import HandedIn, RosterError, Student, handed_in, with_groups
+from cs336_staff.sandbox.replies import printable
 
 IDENTITY = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account", "Section")
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 KEYS = ("ID", "SIS User ID", "SIS Login ID")
 
 Attempt = Literal["latest", "best"]
@@ -147,7 +149,7 @@ def _best(grade: Grade) -> tuple[object, ...]:
 
 def _notes(grading: Grading) -> list[str]:
     overruled = [f"{problem} overruled: {because}" for problem, because in grading.overruled.items()]
-    return [*overruled, *grading.notes.remarks]
+    return [*overruled, *grading.notes.taken_in, *grading.notes.remarks]
 
 
 def _number(points: float) -> str:
@@ -155,5 +157,8 @@ def _number(points: float) -> str:
 
 
 def _inert(cell: object) -> object:
-    """A spreadsheet takes a cell that starts with one of these for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t")) else cell
+    """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
+    if not isinstance(cell, str):
+        return cell
+    text = printable(cell)
+    return f"'{text}" if text.startswith(("\t", "\n")) or text.lstrip().startswith(FORMULA) else text

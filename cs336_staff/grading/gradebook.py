@@ -70,6 +70,7 @@ class Notes:
         refused: why the submission was not run, if it was not.
         stdout, stderr: what it wrote during the public tests.
         missing: packages that it imports and the grader lacks.
+        taken_in: what was left out of what was handed in, or chosen.
         forbidden: for each problem, calls of what students must write themselves.
         remarks: for staff.
         explanations: what the examinations found.
@@ -79,6 +80,7 @@ class Notes:
     stdout: str = ""
     stderr: str = ""
     missing: tuple[str, ...] = ()
+    taken_in: tuple[str, ...] = ()
     forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     explanations: tuple[Explanation, ...] = ()
@@ -93,7 +95,7 @@ def notes_from_json(text: str) -> Notes:
     fields = json.loads(text)
     return Notes(
         **fields
-        | {name: tuple(fields[name]) for name in ("missing", "remarks")}
+        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "remarks")}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
         | {"explanations": tuple(Explanation(e["problem"], e["id"], tuple(e["lines"])) for e in fields["explanations"])}
     )

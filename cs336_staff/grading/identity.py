@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from cs336_staff.sandbox.replies import printable
+
 METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
 
 # smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the submission, the file's own
@@ -74,9 +76,26 @@ def handed_in(path: Path, submission: str) -> HandedIn:
         if entry := entries.get(path.stem) or entries.get(path.name):
             return _of_gradescope(entry)
     if found := CANVAS.fullmatch(path.name):
-        student = Student(found["id"], found["name"])
+        student = Student(found["id"], _line(found["name"]))
         return HandedIn((student,), int(found["attempt"] or 0), found["late"] is not None)
-    return HandedIn((Student(submission.removesuffix(".py"), path.name.removesuffix(".py").removesuffix(".zip")),))
+    name = path.name.removesuffix(".py").removesuffix(".zip")
+    return HandedIn((Student(submission.removesuffix(".py"), _line(name)),))
+
+
+def check_claims(submissions: Mapping[str, Path]) -> None:
+    """Raise RosterError if two of these are by one student: students choose names of files, and so could choose whose.
+
+    Args:
+        submissions: what is graded at a time, by name.
+    """
+    claimed: dict[str, Path] = {}
+    for name, path in submissions.items():
+        for student in handed_in(path, name).students:
+            if (other := claimed.setdefault(student.key, path)) != path:
+                raise RosterError(
+                    f"two submissions by student {_line(student.key)}: {_line(str(other))} and {_line(str(path))}; "
+                    "keep the right one, put files of one submission into a folder, grade attempts one after another"
+                )
 
 
 def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
@@ -104,7 +123,7 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
     students = tuple(
         Student(
             submitter.get(":sid") or submitter.get(":email") or submitter.get(":name") or "unknown",
-            submitter.get(":name") or "",
+            _line(submitter.get(":name") or ""),
             submitter.get(":email") or "",
         )
         for submitter in submitters
@@ -112,3 +131,8 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
     created = entry.get(":created_at")
     at = datetime.fromisoformat(created.replace(" Z", "+00:00").replace(" UTC", "+00:00")) if created else None
     return HandedIn(students, attempt=len(entry.get(":history") or []), at=at)
+
+
+def _line(text: str) -> str:
+    """`text` in one line that can be printed anywhere."""
+    return " ".join(printable(text).split())

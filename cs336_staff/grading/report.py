@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,9 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
 
 def safe_name(name: str) -> str:
     """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss."""
-    safe = re.sub(r"[^\w.-]+", "_", name.removesuffix(".zip"), flags=re.ASCII).lstrip(".-")[:100]
+    name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
+    letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
+    safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")[:100].encode()[:200].decode(errors="ignore")
     if safe.endswith(".csv") or safe.startswith("gradebook.sqlite"):  # grading writes files of these names beside it
         safe += "_"
     return safe or "submission"
@@ -108,9 +111,10 @@ def _remarks(grading: Grading) -> Iterable[str]:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
     if notes.missing:
         yield (
-            f"Your code imports {', '.join(notes.missing)}, which the grader does not have. "
-            "The import gives a placeholder that raises an error when it is used."
+            f"Your code imports {', '.join(notes.missing)}: no such file is in what you handed in, and no such package "
+            "where submissions are graded. That costs nothing as long as no graded function needs it."
         )
+    yield from notes.taken_in
     for stream, text in (("stdout", notes.stdout), ("stderr", notes.stderr)):
         if text:
             yield f"Your code wrote to {stream} during the public tests:\n{text}"

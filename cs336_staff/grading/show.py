@@ -76,7 +76,7 @@ def findings(gradings: Iterable[Grading]) -> Iterator[str]:
         for problem, calls in notes.forbidden.items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
-        for remark in notes.remarks:
+        for remark in (*notes.taken_in, *notes.remarks):
             yield f"remark: {name}: {remark}"
 
 

@@ -25,6 +25,8 @@ PACKAGES = (
     *("torch", "einx", "psutil", "regex", "tiktoken", "tqdm"),
 )
 
+PYTHON = "{}.{}".format(*sys.version_info)  # what students have, and what the versions of the packages fit
+
 SETUP = """\
 #!/usr/bin/env bash
 # Run once, when the container is built.
@@ -35,10 +37,10 @@ apt-get install --yes --no-install-recommends bubblewrap ca-certificates libsecc
 pip3 install uv || pip3 install --break-system-packages uv
 # Submissions run as another user, who must be able to read the interpreter and the packages, and nothing else here.
 export UV_PYTHON_INSTALL_DIR="$PWD/.python"
-uv venv --managed-python --python 3.12 .venv
+uv venv --managed-python --python {python} .venv
 # Compiled now: every submission gets a fresh container, which would compile all that it imports.
 uv pip install --python .venv/bin/python --torch-backend cpu --compile-bytecode --requirement requirements.txt
-find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {} +
+find . -mindepth 1 -maxdepth 1 ! -name .venv ! -name .python -exec chmod -R go-rwx {{}} +
 """
 
 RUN = """\
@@ -70,7 +72,7 @@ def write_autograder(root: Path, path: Path) -> None:
     """Write the archive for the assignment in `root`; the packages have the versions that are installed here."""
     points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in (("setup.sh", SETUP), ("run_autograder", RUN)):
+        for name, text in (("setup.sh", SETUP.format(python=PYTHON)), ("run_autograder", RUN)):
             info = zipfile.ZipInfo(name)
             info.external_attr = 0o755 << 16
             archive.writestr(info, text)

@@ -8,6 +8,7 @@ Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a functi
 import ast
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
 TELLING_LENGTH = 25
 
 MANIFEST = "handout.json"
+
+PYTHON = "{}.{}".format(*sys.version_info)  # for students the one that staff grade with
 
 
 class HandoutError(Exception):
@@ -90,11 +93,12 @@ def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) ->
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HandoutError(f"{out} is not an empty folder; name another")
     tree = out / "tree"
-    for name, content in handout.files.items():
+    pinned = {**handout.files, ".python-version": f"{PYTHON}\n".encode()}
+    for name, content in pinned.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes(content)
     _run(tree, "uv", "lock", "--quiet")
-    files = {**handout.files, "uv.lock": (tree / "uv.lock").read_bytes()}
+    files = {**pinned, "uv.lock": (tree / "uv.lock").read_bytes()}
 
     _run(tree, "git", "init", "--quiet", "--initial-branch=main")
     _run(tree, "git", "add", "--all", "--force")

@@ -1,32 +1,45 @@
-"""Take in what a student handed in: a file, a folder, a git checkout or a zip archive, all of it hostile until checked.
+"""Take in what a student handed in: a file, a folder, a git checkout or an archive, all of it hostile until checked.
 
 Only Python source is kept, in memory; nothing is unpacked to a disk.
 """
 
+import ast
+import gzip
 import hashlib
+import io
+import json
 import os
 import re
 import stat
+import tarfile
+import warnings
 import zipfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NoReturn
 
+from cs336_kit.handing_in.archive import ArchiveError, read_entry
+
 MIB = 1 << 20
 MAX_ARCHIVE_BYTES = 256 * MIB
+MAX_UNPACKED_BYTES = 32 * MIB  # of a tar archive, which is read from its beginning to its end
 MAX_ENTRIES = 20_000
-MAX_EXPANDED_BYTES = 1024 * MIB
-MAX_RATIO = 200
 MAX_SOURCE_FILES = 1_000
 MAX_SOURCE_BYTES = 8 * MIB
 MAX_PATH = 240
+MAX_PATHS_BYTES = MIB // 2  # of all paths together, as JSON: half of what the header of a frame may have
+MAX_ADAPTERS_BYTES = MIB // 16  # of adapters that are read where there are several
+MAX_SHOWN = 3  # paths in a message
 MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
-DATA = {"checkpoints", "data", "notebooks", "wandb"}  # may be as large as it likes, only its Python files are read
-LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters"}
+LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "src/adapters.py": "adapters"}
+TAR = (".tar", ".tar.gz", ".tgz")
+NO_CODE = {".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"}
+INSTEAD = (
+    "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit` writes"
+)
 
 
 class Refused(Exception):
@@ -41,11 +54,13 @@ class Submission:
         name: of the file or folder that was handed in.
         files: path below the submission's root, with slashes -> source.
         adapters: the module that connects the tests to the student's code, `adapters` or `tests.adapters`.
+        remarks: what was left out or chosen, for the student and for staff.
     """
 
     name: str
     files: dict[str, bytes]
     adapters: str
+    remarks: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -68,46 +83,84 @@ class Submission:
 
 
 def take_in(path: Path) -> Submission:
-    """The submission in `path`: a Python file (its own adapters), a folder, or a zip archive.
+    """The submission in `path`: a Python file (its own adapters), a folder, or a zip or tar archive.
 
-    `adapters.py` is looked for at the root, in `tests/`, and in the same places one folder down; one folder around
-    everything is ignored.
+    `adapters.py` is looked for at the root, in `tests/` and in `src/`, and in the same places one folder down; one
+    folder around everything is ignored. Of several adapters those are taken in which most is written. A folder with an
+    archive and no Python file is that archive.
 
     Raises:
         Refused: it is hostile, broken or too large, or has no adapters.
     """
     if path.is_dir():
-        files = _collect(_in_folder(path))
+        taken = _Collected(_in_folder(path))
+        if not taken.files and len(taken.archives) == 1:
+            taken = _in_archive(path / taken.archives[0])
     elif not path.is_file():
         got = "a device, pipe or socket" if path.exists() else "a path where nothing is"
         raise Refused(f"expected a Python file, a folder or a zip archive, got {got}")
     elif path.suffix == ".py":
-        files = _collect([(PurePosixPath("adapters.py"), path.stat().st_size, partial(_read_file, path))])
+        taken = _Collected([(PurePosixPath("adapters.py"), partial(_read_file, path))])
+    elif path.suffix in NO_CODE:
+        raise Refused(f"expected Python code, got {NO_CODE[path.suffix]}; {INSTEAD}")
     else:
-        files = _in_archive(path)
-    root, adapters = _find_adapters(files)
-    below = {file.removeprefix(root): source for file, source in files.items() if file.startswith(root)}
-    return Submission(path.resolve().name, below, adapters)
+        taken = _in_archive(path)
+    root, file, remarks = _find_adapters(taken)
+    below = {file.removeprefix(root): source for file, source in taken.files.items() if file.startswith(root)}
+    if file == "src/adapters.py":
+        below.pop("adapters.py", None)  # it would be imported in its place
+    return Submission(path.resolve().name, below, LAYOUTS[file], (*remarks, *taken.remarks))
 
 
-Entry = tuple[PurePosixPath, int, Callable[[], bytes]]
+# Its path, and what reads it, with the most bytes that are wanted; None for a link or a device.
+Entry = tuple[PurePosixPath, Callable[[int], bytes] | None]
 
 
-def _collect(entries: Iterator[Entry] | list[Entry]) -> dict[str, bytes]:
-    """Read the Python files among `entries` (path, size, how to read it), within the limits."""
-    files: dict[str, bytes] = {}
-    total = 0
-    for path, size, read in entries:
-        if path.suffix != ".py" or _is_left_out(path):
-            continue
-        if len(str(path)) > MAX_PATH or not str(path).isprintable():
-            raise Refused(f"expected printable paths of at most {MAX_PATH} characters, got {_shown(str(path))}")
-        total += size
-        if len(files) >= MAX_SOURCE_FILES or total > MAX_SOURCE_BYTES:
-            limit = f"{MAX_SOURCE_FILES} Python files with {MAX_SOURCE_BYTES // MIB} MiB together"
-            raise Refused(f"expected at most {limit}; hand in only your own code")
-        files[str(path)] = read()
-    return files
+class _Collected:
+    """The Python files among `entries`, within the limits, and what else there is to say of them.
+
+    Attributes:
+        files: path -> source.
+        links: Python files that are links or devices.
+        archives: paths that look like archives.
+        kinds: what there is in the place of code.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.files: dict[str, bytes] = {}
+        self.links: list[str] = []
+        self.archives: list[str] = []
+        self.kinds: set[str] = set()
+        room, room_for_paths = MAX_SOURCE_BYTES, MAX_PATHS_BYTES
+        for path, read in entries:
+            name = str(path)
+            if _is_left_out(path):
+                continue
+            if path.suffix != ".py":
+                self.archives += [name] if name.endswith((".zip", *TAR)) else []
+                self.kinds |= {NO_CODE[path.suffix]} if path.suffix in NO_CODE else set()
+                continue
+            if len(name) > MAX_PATH or not name.isprintable():
+                raise Refused(f"expected printable paths of at most {MAX_PATH} characters, got {_shown(name)}")
+            if name in self.files:
+                raise Refused(f"expected each file once, but the archive has {_shown(name)} several times")
+            room_for_paths -= len(json.dumps(name))
+            if room_for_paths < 0:
+                limit = f"{MAX_PATHS_BYTES // 1024} KiB"
+                raise Refused(f"expected paths of Python files of at most {limit} together; hand in only your own code")
+            if read is None:
+                self.links.append(name)
+                continue
+            self.files[name] = read(room)
+            room -= len(self.files[name])
+            if len(self.files) > MAX_SOURCE_FILES or room < 0:
+                limit = f"{MAX_SOURCE_FILES} Python files with {MAX_SOURCE_BYTES // MIB} MiB together"
+                raise Refused(f"expected at most {limit}; hand in only your own code")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        shown = ", ".join(map(_shown, self.links[:MAX_SHOWN])) + ", ..." * (len(self.links) > MAX_SHOWN)
+        return (f"left out, since they are links or devices and no files: {shown}",) if self.links else ()
 
 
 def _is_left_out(path: PurePosixPath) -> bool:
@@ -122,10 +175,7 @@ def _in_folder(root: Path) -> Iterator[Entry]:
             raise Refused(f"expected at most {MAX_ENTRIES} folders; hand in only your own code")
         for name in sorted(names):
             file = Path(folder, name)
-            mode = file.lstat().st_mode
-            if name.endswith(".py") and not stat.S_ISREG(mode):
-                raise Refused(f"expected files and folders, but {_shown(str(below / name))} is a link or a device")
-            yield below / name, file.lstat().st_size, partial(_read_file, file)
+            yield below / name, partial(_read_file, file) if stat.S_ISREG(file.lstat().st_mode) else None
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -133,53 +183,70 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _read_file(file: Path) -> bytes:
+def _read_file(file: Path, most: int) -> bytes:
     with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
-        return opened.read(MAX_SOURCE_BYTES)
+        return opened.read(most + 1)
 
 
-def _in_archive(path: Path) -> dict[str, bytes]:
+def _in_archive(path: Path) -> _Collected:
     if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
         raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
+    is_tar = path.name.endswith(TAR)
+    try:
+        return _Collected(_in_tar(path) if is_tar else _in_zip(path))
+    except Refused:
+        raise
+    except Exception as error:  # both libraries raise a dozen kinds on a crafted file
+        expected = f"expected a {'tar' if is_tar else 'zip'} archive that can be read"
+        if isinstance(error, ArchiveError):
+            raise Refused(f"{expected}, but {error}") from None
+        raise Refused(f"{expected}, got {type(error).__name__}: {_shown(str(error))}") from None
+
+
+def _in_zip(path: Path) -> Iterator[Entry]:
     # Counted before zipfile builds an object for each: every entry of the directory starts with this signature.
     if (count := path.read_bytes().count(b"PK\x01\x02")) > MAX_ENTRIES:
         raise Refused(f"expected an archive of at most {MAX_ENTRIES} files, got {count}")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _collect(_entries(archive, size))
-    except Refused:
-        raise
-    except Exception as error:  # zipfile raises a dozen kinds on a crafted file
-        raise Refused(
-            f"expected a zip archive that can be read, got {type(error).__name__}: {_shown(str(error))}"
-        ) from None
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            inside = _checked(info.filename)
+            is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+            if not info.is_dir():
+                yield inside, partial(read_entry, archive, info) if is_file else None
 
 
-def _entries(archive: zipfile.ZipFile, archive_bytes: int) -> list[Entry]:
-    entries: list[Entry] = []
-    for info in archive.infolist():
-        path = _checked(info.filename)
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        if _is_left_out(path):
-            continue
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise Refused(f"expected files and folders, but {_shown(info.filename)} is a link or a device")
-        if info.flag_bits & 1:
-            raise Refused(f"expected an archive without a password, but {_shown(info.filename)} is encrypted")
-        if not info.is_dir():
-            entries.append((path, info.file_size, partial(_read_entry, archive, info)))
-    expanded = sum(size for path, size, _ in entries if path.suffix == ".py" or not DATA.intersection(path.parts))
-    if expanded > MAX_EXPANDED_BYTES or expanded > max(MAX_RATIO * archive_bytes, 16 * MIB):
-        raise Refused(f"expected an archive of source code, but {archive_bytes} bytes expand to {expanded}")
-    twice = [str(path) for path, n in Counter(path for path, _, _ in entries).items() if n > 1]
-    if twice:
-        raise Refused(f"expected each file once, but the archive has {_shown(twice[0])} several times")
-    return entries
+def _in_tar(path: Path) -> Iterator[Entry]:
+    with (
+        path.open("rb") as file,
+        gzip.open(file) if not path.name.endswith(".tar") else file as unpacked,
+        tarfile.open(fileobj=_Limited(unpacked), mode="r|") as archive,
+    ):
+        for count, member in enumerate(archive):
+            if count > MAX_ENTRIES:
+                raise Refused(f"expected an archive of at most {MAX_ENTRIES} files")
+            if not member.isdir():
+                is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
+                yield _checked(member.name), partial(_read_member, archive, member) if is_file else None
 
 
-def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    with archive.open(info) as file:
-        return file.read(info.file_size + 1)
+class _Limited(io.BufferedIOBase):
+    """A file of which no more than `MAX_UNPACKED_BYTES` can be read."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self.file, self.room = file, MAX_UNPACKED_BYTES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = self.file.read(size)
+        self.room -= len(data)
+        if self.room < 0:
+            limit = f"{MAX_UNPACKED_BYTES // MIB} MiB"
+            raise Refused(f"expected an archive of at most {limit} when unpacked; hand in only your own code")
+        return data
+
+
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
+    file = archive.extractfile(member)
+    return file.read(most + 1) if file else b""
 
 
 def _checked(name: str) -> PurePosixPath:
@@ -193,17 +260,52 @@ def _shown(name: str) -> str:
     return ascii(name[:80])
 
 
-def _find_adapters(files: dict[str, bytes]) -> tuple[str, str]:
-    """Where the submission's root lies, as a prefix of its paths, and which module its adapters are."""
-    folders = [PurePosixPath(file).parts[:-1] for file in files]
+def _find_adapters(taken: _Collected) -> tuple[str, str, tuple[str, ...]]:
+    """Where the submission's root lies, as a prefix of its paths; which of `LAYOUTS` it has; remarks on the choice."""
+    folders = [PurePosixPath(file).parts[:-1] for file in taken.files]
     for depth in (0, 1, 2):
         roots = {"".join(f"{name}/" for name in parts[:depth]) for parts in folders if len(parts) >= depth}
-        layouts = [(root, module) for root in sorted(roots) for file, module in LAYOUTS.items() if root + file in files]
-        if len({root for root, _ in layouts}) > 1:
-            several = ", ".join(_shown(root) for root in sorted({root for root, _ in layouts}))
-            raise Refused(f"expected one submission, but there are adapters in {several}; hand in one of them")
-        if layouts:
-            return layouts[0]
+        places = [(root, file) for root in sorted(roots) for file in LAYOUTS if root + file in taken.files]
+        if len(places) == 1:
+            return *places[0], ()
+        if places:
+            return _most_written(taken.files, places)
         if depth == 1 and len(roots) > 1:  # two folders down only where the first of them is around everything
             break
-    raise Refused("expected adapters.py, or tests/adapters.py, at the root of what is handed in or one folder down")
+    links = [link for link in taken.links if link.endswith("adapters.py")]
+    got = [f"{_shown(link)} is a link or a device" for link in links] + [f"there is {kind}" for kind in taken.kinds]
+    raise Refused(
+        "expected adapters.py, or tests/adapters.py, at the root of what is handed in or one folder down"
+        + "".join(f"; {each}" for each in sorted(got)[:MAX_SHOWN])
+        + f"; {INSTEAD}"
+    )
+
+
+def _most_written(files: dict[str, bytes], places: list[tuple[str, str]]) -> tuple[str, str, tuple[str, ...]]:
+    written = {place: _written(files["".join(place)]) for place in places}
+    root, file = best = max(places, key=written.__getitem__)  # the first of those that are equal
+    rivals = sorted({other for other, name in places if other != root and (written[other, name] or not written[best])})
+    if rivals:
+        several = ", ".join(map(_shown, sorted({root, *rivals})))
+        raise Refused(f"expected one submission, but there are adapters in {several}; hand in one of them")
+    others = " and ".join(f"{_shown(''.join(place))} ({written[place]} written)" for place in places if place != best)
+    return root, file, (f"graded with {_shown(root + file)} ({written[best]} functions written), not with {others}",)
+
+
+def _written(source: bytes) -> int:
+    """How many functions `run_...` a file has that do more than raise NotImplementedError."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about the student's code
+            body = ast.parse(source if len(source) <= MAX_ADAPTERS_BYTES else b"").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+    names: list[str | None] = []
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name, body=statements):
+                names += [name] * (not all(isinstance(each, ast.Raise | ast.Pass | ast.Expr) for each in statements))
+            case ast.ImportFrom(names=aliases):
+                names += [alias.asname or alias.name for alias in aliases]
+            case ast.Assign(targets=targets):
+                names += [getattr(target, "id", None) for target in targets]
+    return len({name for name in names if name and name.startswith("run_")})

@@ -40,12 +40,17 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def archive(path: Path, entries: dict[str, str], mode: int = stat.S_IFREG | 0o644) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+def archive(
+    path: Path,
+    entries: dict[str, str],
+    mode: int = stat.S_IFREG | 0o644,
+    compression: int = zipfile.ZIP_DEFLATED,
+) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
         for name, content in entries.items():
             entry = zipfile.ZipInfo(name)
             entry.external_attr = mode << 16
-            file.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            file.writestr(entry, content, compression)
     return path
 
 
@@ -185,9 +190,31 @@ def exploding_archive(folder: Path, root: Path) -> Path:
     """Hand in an archive of a few kilobytes that expands to 32 MiB.
 
     plain: refused
-    report: bytes expand to
+    report: hand in only your own code
     """
     return archive(folder / "exploding_archive.zip", {"adapters.py": WRONG, "model.py": "#" * (32 << 20)})
+
+
+@attack
+def bzip2_archive(folder: Path, root: Path) -> Path:
+    """Hand in an archive of a few hundred bytes of which one byte cannot be read without unpacking 32 MiB.
+
+    plain: refused
+    report: neither stored nor deflated
+    """
+    entries = {"adapters.py": WRONG, "model.py": "#" * (32 << 20)}
+    return archive(folder / "bzip2_archive.zip", entries, compression=zipfile.ZIP_BZIP2)
+
+
+@attack
+def long_names_together(folder: Path, root: Path) -> Path:
+    """Hand in so many files with names so long that a list of them is too long for the worker's channel.
+
+    plain: killed
+    report: expected paths of Python files of at most
+    """
+    names = (f"{number}{chr(0x1F600) * 229}.py" for number in range(998))
+    return archive(folder / "long_names_together.zip", {"adapters.py": WRONG, **dict.fromkeys(names, "")})
 
 
 @attack

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -82,9 +83,18 @@ def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = made.exploding_archive(tmp_path, ROOT)
     with pytest.raises(Refused):
         take_in(path)
-    monkeypatch.setattr(submission, "MAX_RATIO", 1 << 30)
     monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 1 << 30)
     assert sum(map(len, take_in(path).files.values())) > 1000 * path.stat().st_size / 2
+
+
+def test_bzip2_archive(tmp_path: Path) -> None:
+    path = made.bzip2_archive(tmp_path, ROOT)
+    assert path.stat().st_size < 1000
+    tracemalloc.start()
+    with zipfile.ZipFile(path) as file, file.open("model.py") as opened:
+        opened.read(1)
+    assert tracemalloc.get_traced_memory()[1] > 32 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["gradebook.sqlite", "grades.csv"])

@@ -4,15 +4,19 @@ import csv
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cs336_kit.engine.result import Outcome, Result
+from cs336_staff.grading import batch
 from cs336_staff.grading.exports import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
-from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.identity import METADATA, Student, handed_in
+from cs336_staff.grading.gradebook import Gradebook, Notes
+from cs336_staff.grading.identity import METADATA, Student, check_claims, handed_in
+from cs336_staff.grading.report import safe_name
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
+NONE: Any = None  # the suite and the sandbox of a batch that ends before it needs one
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
 
 GRADESCOPE = """\
@@ -105,11 +109,69 @@ def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
     assert (alan["student"], alan["softmax"], alan["points"], alan["maximum"]) == ("008", "2", "2", "3")
 
 
-def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path):
+@pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n=", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
+def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path, start):
+    grading = replace(GRADING, notes=Notes(remarks=(f"{start}HYPERLINK(1)",)), path=f"/in/{start}HYPERLINK(1).zip")
     with gradebook_with(tmp_path) as gradebook:
-        gradebook.add(replace(GRADING, path="/in/=HYPERLINK(1).zip"))
+        gradebook.add(grading)
         write_grades(tmp_path / "grades.csv", grades(gradebook), ["softmax"])
-    assert "'=HYPERLINK(1)" in (tmp_path / "grades.csv").read_text()
+    with (tmp_path / "grades.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    for cell in (row["name"], row["notes"]):
+        assert cell.endswith("HYPERLINK(1)")
+        assert cell[0] in "'\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_name_commands_no_terminal(tmp_path):
+    for name in ("\x1b[2Ja.zip", "\x1b[2Ja\n_1234_1_hw.zip"):
+        (student,) = handed_in(Path(name), "x").students
+        assert student.name == "\N{REPLACEMENT CHARACTER}[2Ja"
+
+
+CLAIMS = {
+    "honestann_111_5_x.py": "honestann_111_9999_x-50.py",
+    "honestann_111_6_x.py": "111.py",
+    "dumasdi_222_7_adapters.py": "dumasdi_222_8_functional.py",
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_two_claims_to_one_row_are_an_error(name):
+    paths = {each.removesuffix(".py"): Path("/in", each) for each in ("lovelaceada_1_2_x.py", name, CLAIMS[name])}
+    message = f"two submissions by student .*: /in/{name} and /in/{CLAIMS[name]}; keep the right one, put files of one"
+    with pytest.raises(RosterError, match=message):
+        check_claims(paths)
+    check_claims(dict(list(paths.items())[:2]))
+
+
+def test_two_claims_end_a_batch_before_it_begins(tmp_path):
+    for name in ("honestann_111_5_x.py", "honestann_111_9999_x-50.py"):
+        (tmp_path / name).touch()
+    with pytest.raises(RosterError, match="two submissions by student 111: "):
+        batch.grade(NONE, NONE, sorted(tmp_path.glob("*.py")), tmp_path / "results")
+
+
+def test_metadata_is_no_submission(tmp_path):
+    assert batch.grade(NONE, NONE, [tmp_path / METADATA], tmp_path / "results").total == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("李小龙.zip", "李小龙"),
+        ("Müller, Zoë.zip", "Müller_Zoë"),
+        ("Mu\u0308ller", "Müller"),
+        ("राम", "राम"),
+        ("محمد.zip", "محمد"),
+        ("\u202e\x1b[2J\ud800..", "_2J_.."),
+        ("\N{GRINNING FACE}" * 50, "_"),
+        ("--.", "submission"),
+        ("李" * 90, "李" * 66),
+    ],
+)
+def test_the_name_of_a_submission_in_any_script(name, safe):
+    assert safe_name(name) == safe
+    assert len(safe.encode()) <= 200
 
 
 def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):

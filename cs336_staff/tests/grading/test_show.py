@@ -7,6 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from cs336_staff.grading.batch import Fault, Progress
+from cs336_staff.grading.gradebook import Notes
+from cs336_staff.grading.report import feedback
 from cs336_staff.grading.show import findings, progress_bar
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
@@ -29,3 +31,9 @@ def test_the_bar_says_how_many_are_done_running_and_failed_and_the_time_left():
 def test_a_path_that_is_no_text_can_be_printed_anywhere():
     (line,) = findings([replace(GRADING, submission="m_ller.zip", path="/in/m\\xfcller\x1b.zip")])
     assert line == "/in/m\\xfcller\N{REPLACEMENT CHARACTER}.zip is reported as m_ller.zip"
+
+
+def test_what_was_left_out_is_told_to_staff_and_student():
+    grading = replace(GRADING, notes=Notes(taken_in=("left out: 'old.py'",)))
+    assert "remark: ada: left out: 'old.py'" in list(findings([grading]))
+    assert "left out: 'old.py'" in feedback(grading, {})

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import struct
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -92,12 +93,31 @@ def test_more_than_fits(tmp_path: Path) -> None:
         read_archive(tmp_path / "x.zip", "m.json")
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_entry_that_can_only_be_unpacked_whole(tmp_path: Path, compression: int) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", compression) as zipped:
+        zipped.writestr("a.py", bytes(1 << 20))
+    with pytest.raises(ArchiveError, match=r"'a\.py' is neither stored nor deflated; make an ordinary zip archive"):
+        read_archive(tmp_path / "x.zip", "m.json")
+
+
+def test_a_size_that_is_not_true(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.writestr("a.py", bytes(archive.MAX_BYTES + 1))
+    data = bytearray((tmp_path / "x.zip").read_bytes())
+    struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, 1)
+    (tmp_path / "x.zip").write_bytes(data)
+    with pytest.raises(ArchiveError, match="no zip, or a damaged one: Bad CRC-32"):
+        read_archive(tmp_path / "x.zip", "m.json")
+
+
 @pytest.mark.parametrize(
     ("files", "manifest", "words"),
     [
         (FILES, {"files": {}}, r"holds a\.py, which its m\.json does not list"),
         ({}, {"files": {"a.py": "0"}}, r"lacks a\.py, which its m\.json lists"),
         ({"a.py": b"1"}, {"files": {"a.py": "0"}}, r"a\.py in .*x\.zip is not the file that its m\.json lists"),
+        ({}, {"files": {"\x1b[2J.py": "0"}}, r"'\\x1b\[2J\.py' is no name for a file in an archive"),
         ({}, {}, "lacks 'files'; is it the right zip"),
         ({}, [], "cannot be read; is it the right zip"),
         ({}, {"files": 3}, "cannot be read; is it the right zip"),

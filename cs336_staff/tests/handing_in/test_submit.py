@@ -129,7 +129,10 @@ def test_a_zip_that_is_none(student: Student, name: str) -> None:
     assert name in result.output
 
 
-@pytest.mark.parametrize("board", [None, [], {"rope": 3}, {"rope": {"passed": "all", "tests": 4, "points": 2}}])
+SCORE = {"passed": 4, "tests": 4, "points": 2.0}
+
+
+@pytest.mark.parametrize("board", [None, [], {"rope": 3}, {"rope": SCORE | {"passed": "all"}}, {"\x1b[2Jrope": SCORE}])
 def test_a_manifest_that_is_none(tmp_path: Path, board: object) -> None:
     write_archive(tmp_path / "x.zip", "manifest.json", {"suite": "1", "torch": "2", "board": board}, {})
     result = CliRunner().invoke(cs336, ["submit", "--check", str(tmp_path / "x.zip")])

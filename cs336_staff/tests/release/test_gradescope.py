@@ -94,5 +94,6 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
         name for name in names if name.startswith(("cs336_basics", "cs336_staff/tests", "cs336_staff/tools/benchmarks"))
     ]
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
+    assert f"--python {sys.version_info.major}.{sys.version_info.minor} .venv" in scripts[0].decode()
     for script in scripts:
         subprocess.run(["/bin/bash", "-n"], input=script, check=True)

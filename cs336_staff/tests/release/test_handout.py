@@ -1,6 +1,7 @@
 """What students receive holds no solution and nothing of the staff's, or nothing is written."""
 
 import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -121,7 +122,9 @@ def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
         digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("*.zip")))))
     assert digests[0] == digests[1]
     assert digests[0][0].count("\n") == 1
-    assert "uv.lock" in read_archive(tmp_path / "one/handout-1.zip", MANIFEST)[1]
+    files = read_archive(tmp_path / "one/handout-1.zip", MANIFEST)[1]
+    assert "uv.lock" in files
+    assert files[".python-version"].decode() == "{}.{}\n".format(*sys.version_info)
 
 
 @pytest.mark.slow

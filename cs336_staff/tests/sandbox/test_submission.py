@@ -4,14 +4,17 @@ import io
 import os
 import stat
 import struct
+import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from cs336_staff.sandbox import submission
-from cs336_staff.sandbox.submission import Refused, take_in
+from cs336_staff.sandbox.submission import MIB, Refused, take_in
 
+EMOJI = "\N{GRINNING FACE}"
 FLAT = {"adapters.py": "a = 1", "cs336_basics/nn.py": "b = 2"}
 CS336 = {"tests/adapters.py": "a = 1", "tests/common.py": "", "cs336_basics/nn.py": "b = 2"}
 
@@ -30,11 +33,20 @@ def archive(at: Path, files: dict[str, str]) -> Path:
     return path
 
 
+def tar(at: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path := at / "handed-in.tar.gz", "w:gz") as out:
+        for name, source in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(source)
+            out.addfile(info, io.BytesIO(source.encode()))
+    return path
+
+
 def below(prefix: str, files: dict[str, str]) -> dict[str, str]:
     return {prefix + path: source for path, source in files.items()}
 
 
-@pytest.mark.parametrize("make", [folder, archive])
+@pytest.mark.parametrize("make", [folder, archive, tar])
 @pytest.mark.parametrize("around", ["", "one/", "around/one/"])
 @pytest.mark.parametrize(("files", "adapters"), [(FLAT, "adapters"), (CS336, "tests.adapters")])
 def test_layouts(make: type, around: str, files: dict[str, str], adapters: str, tmp_path: Path) -> None:
@@ -73,20 +85,69 @@ def test_paths_that_lead_out(name: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["handed-in.zip"]
 
 
+LEFT_OUT = "left out, since they are links or devices and no files: 'old/link.py'"
+
+
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
-def test_links_and_devices_in_an_archive(kind: int, tmp_path: Path) -> None:
-    info = zipfile.ZipInfo("link")
+def test_links_and_devices_in_an_archive_are_left_out(kind: int, tmp_path: Path) -> None:
+    info = zipfile.ZipInfo("old/link.py")
     info.external_attr = (kind | 0o777) << 16
     with zipfile.ZipFile(archive(tmp_path, FLAT), "a") as out:
         out.writestr(info, "/etc/passwd")
-    with pytest.raises(Refused, match="'link' is a link or a device"):
-        take_in(tmp_path / "handed-in.zip")
+    taken = take_in(tmp_path / "handed-in.zip")
+    assert set(taken.files) == set(FLAT)
+    assert taken.remarks == (LEFT_OUT,)
 
 
-def test_links_in_a_folder(tmp_path: Path) -> None:
-    (folder(tmp_path, FLAT) / "secret.py").symlink_to("/etc/passwd")
-    with pytest.raises(Refused, match=r"'secret.py' is a link or a device"):
+def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
+    (folder(tmp_path, FLAT) / "old").mkdir()
+    (tmp_path / "old" / "link.py").symlink_to("/etc/passwd")
+    (tmp_path / "data").symlink_to("/etc/passwd")
+    taken = take_in(tmp_path)
+    assert set(taken.files) == set(FLAT)
+    assert taken.remarks == (LEFT_OUT,)
+
+
+def test_adapters_that_are_a_link(tmp_path: Path) -> None:
+    (folder(tmp_path, {"nn.py": ""}) / "adapters.py").symlink_to("/etc/passwd")
+    with pytest.raises(Refused, match=r"expected adapters.py, .*; 'adapters.py' is a link or a device; put your code"):
         take_in(tmp_path)
+
+
+STUB = 'import torch\ndef run_softmax(x, dim):\n    """softmax"""\n    raise NotImplementedError\n'
+DONE = "import torch\ndef run_softmax(x, dim):\n    return x\n"
+
+
+@pytest.mark.parametrize("place", ["tests/adapters.py", "src/adapters.py", "adapters.py"])
+@pytest.mark.parametrize("done", [DONE, "from nn import run_softmax\n", "import nn\nrun_softmax = nn.softmax\n"])
+def test_of_several_adapters_those_that_are_written_count(place: str, done: str, tmp_path: Path) -> None:
+    files = dict.fromkeys(["adapters.py", "tests/adapters.py", "src/adapters.py"], STUB) | {place: done, "nn.py": ""}
+    taken = take_in(folder(tmp_path, files))
+    assert taken.files[place] == done.encode()
+    assert taken.adapters == ("tests.adapters" if place.startswith("tests") else "adapters")
+    assert ("adapters.py" in taken.files) == (place != "src/adapters.py")  # it would be imported first
+    (remark,) = taken.remarks
+    assert remark.startswith(f"graded with {place!r} (1 functions written), not with '")
+    assert "adapters.py' (0 written)" in remark
+
+
+def test_adapters_in_src_alone(tmp_path: Path) -> None:
+    taken = take_in(folder(tmp_path, {"src/adapters.py": DONE, "model.py": ""}))
+    assert (set(taken.files), taken.adapters, taken.remarks) == ({"src/adapters.py", "model.py"}, "adapters", ())
+
+
+def test_a_handout_beside_the_work(tmp_path: Path) -> None:
+    files = {"handout/adapters.py": STUB, "mine/adapters.py": DONE, "mine/nn.py": ""}
+    assert set(take_in(folder(tmp_path, files)).files) == {"adapters.py", "nn.py"}
+
+
+HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 60_000, "f(" * 30_000, "lambda:" * 9_000]
+
+
+@pytest.mark.parametrize("source", [*HOSTILE, "not " * 15_000 + "1", "\0", "def f(:", "#" * 70_000, "a=" * 30_000])
+def test_adapters_that_no_parser_likes(source: str, tmp_path: Path) -> None:
+    files = {"adapters.py": source, "tests/adapters.py": DONE}
+    assert take_in(folder(tmp_path, files)).adapters == "tests.adapters"
 
 
 def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
@@ -109,16 +170,55 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatc
         take_in(tmp_path)
 
 
-def test_a_bomb_by_ratio(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"expected an archive of source code, but \d+ bytes expand to 20971\d+"):
-        take_in(archive(tmp_path, FLAT | {"zeros.bin": "0" * (20 << 20)}))
+def test_data_is_not_read(tmp_path: Path) -> None:
+    assert set(take_in(archive(tmp_path, FLAT | {"zeros.bin": "0" * (20 << 20)})).files) == set(FLAT)
 
 
 def test_a_bomb_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 100)
-    for make in (folder, archive):
+    for make in (folder, archive, tar):
         with pytest.raises(Refused, match="hand in only your own code"):
             take_in(make(tmp_path, FLAT | {"big.py": "#" * 200}))
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_by_another_compression(compression: int, tmp_path: Path) -> None:
+    """zipfile unpacks these whole, whatever is asked for."""
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", compression) as out:
+        out.writestr("adapters.py", "#" * (16 << 20))
+    tracemalloc.start()
+    with pytest.raises(
+        Refused, match=r"but 'adapters.py' is neither stored nor deflated; make an ordinary zip archive"
+    ):
+        take_in(tmp_path / "bomb.zip")
+    assert tracemalloc.get_traced_memory()[1] < MIB
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("claimed", [1, 8 << 20, 0xFFFF_FFFE])
+def test_a_size_that_is_not_true(claimed: int, tmp_path: Path) -> None:
+    path = archive(tmp_path, {"adapters.py": "#" * (64 << 20)})
+    patched(path, 24, claimed, "<I")
+    tracemalloc.start()
+    with pytest.raises(Refused, match=r"Bad CRC-32|hand in only your own code"):
+        take_in(path)
+    assert tracemalloc.get_traced_memory()[1] < 32 * MIB
+    tracemalloc.stop()
+
+
+def test_a_tar_bomb(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as out:
+        info = tarfile.TarInfo("zeros.bin")
+        info.size = 40 << 20
+        out.addfile(info, io.BytesIO(bytes(info.size)))
+    with pytest.raises(Refused, match="expected an archive of at most 32 MiB when unpacked"):
+        take_in(tmp_path / "bomb.tar.gz")
+
+
+def test_names_that_are_long_together(tmp_path: Path) -> None:
+    files = {f"{i}{EMOJI * 229}.py": "" for i in range(998)}
+    with pytest.raises(Refused, match="expected paths of Python files of at most 512 KiB together"):
+        take_in(archive(tmp_path, FLAT | files))
 
 
 def test_a_bomb_by_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,25 +235,25 @@ def test_the_same_name_twice(tmp_path: Path) -> None:
         take_in(tmp_path / "handed-in.zip")
 
 
-def patched(path: Path, offset: int, value: int) -> None:
-    """Set two bytes at `offset` of each entry of the archive's directory."""
+def patched(path: Path, offset: int, value: int, size: str = "<H") -> None:
+    """Set a number at `offset` of each entry of the archive's directory."""
     data = bytearray(path.read_bytes())
     at = data.find(b"PK\x01\x02")
     while at >= 0:
-        struct.pack_into("<H", data, at + offset, value)
+        struct.pack_into(size, data, at + offset, value)
         at = data.find(b"PK\x01\x02", at + 4)
     path.write_bytes(data)
 
 
 def test_an_encrypted_archive(tmp_path: Path) -> None:
     patched(path := archive(tmp_path, FLAT), 8, 1)
-    with pytest.raises(Refused, match="expected an archive without a password"):
+    with pytest.raises(Refused, match=r"but 'adapters.py' is encrypted; make the archive without a password"):
         take_in(path)
 
 
 def test_an_unknown_compression(tmp_path: Path) -> None:
     patched(path := archive(tmp_path, FLAT), 10, 99)
-    with pytest.raises(Refused, match="expected a zip archive that can be read, got NotImplementedError"):
+    with pytest.raises(Refused, match="is neither stored nor deflated"):
         take_in(path)
 
 
@@ -206,6 +306,48 @@ def test_a_device(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.zip")
     with pytest.raises(Refused, match="a device, pipe or socket"):
         take_in(tmp_path / "pipe.zip")
+
+
+@pytest.mark.parametrize("make", [archive, tar])
+def test_a_folder_with_an_archive_inside(make: type, tmp_path: Path) -> None:
+    (tmp_path / "lovelaceada").mkdir()
+    make(tmp_path / "lovelaceada", below("one/", FLAT))
+    taken = take_in(tmp_path / "lovelaceada")
+    assert (taken.name, set(taken.files)) == ("lovelaceada", set(FLAT))
+
+
+@pytest.mark.parametrize("name", ["../adapters.py", "/adapters.py"])
+def test_paths_that_lead_out_of_a_tar(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="expected paths inside the submission"):
+        take_in(tar(tmp_path, FLAT | {name: ""}))
+
+
+def test_links_in_a_tar_are_left_out(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as out:
+        info = tarfile.TarInfo("adapters.py")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        out.addfile(info)
+    with pytest.raises(Refused, match=r"'adapters.py' is a link or a device"):
+        take_in(tmp_path / "a.tar.gz")
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\x1f\x8b" + bytes(100), bytes(1024)])
+def test_a_tar_that_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tgz").write_bytes(content)
+    with pytest.raises(Refused, match=r"expected a tar archive that can be read, got |expected adapters.py"):
+        take_in(tmp_path / "a.tgz")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.ipynb", "a notebook"), ("a.pdf", "a PDF")])
+def test_what_is_no_code_is_told_what_to_hand_in(name: str, kind: str, tmp_path: Path) -> None:
+    folder(tmp_path, {name: "{}"})
+    instead = (
+        "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit`"
+    )
+    with pytest.raises(Refused, match=f"expected Python code, got {kind}; {instead}"):
+        take_in(tmp_path / name)
+    with pytest.raises(Refused, match=f"; there is {kind}; {instead}"):
+        take_in(tmp_path)
 
 
 def test_windows_slashes(tmp_path: Path) -> None:

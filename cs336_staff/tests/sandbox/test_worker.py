@@ -178,7 +178,7 @@ def test_exceptions_of_every_kind_are_the_students(run: Run, error: str) -> None
 
 
 def test_a_syntax_error_names_file_and_line(run: Run) -> None:
-    files = {"adapters.py": "import model\n", "model.py": "x = 1\ny = = 2\n"}
+    files = {"adapters.py": "from model import run_softmax\n", "model.py": "x = 1\ny = = 2\n"}
     with pytest.raises(StudentRaised) as caught:
         run(files).run_softmax(torch.ones(3), 0)
     assert caught.value.type == "SyntaxError"
@@ -252,7 +252,7 @@ class Model(LightningModule):
     pass
 
 def run_softmax(x, dim):
-    return [flash_attn is None, Figure is None, isinstance(Model(), object)]
+    return [flash_attn is None, Figure is None]
 
 def run_linear(d_in, d_out, weights, in_features):
     return plt.plot(in_features)
@@ -261,15 +261,15 @@ def run_linear(d_in, d_out, weights, in_features):
 
 def test_missing_packages_fail_where_they_are_used(run: Run) -> None:
     adapters = run(MISSING)
-    assert adapters.run_softmax(torch.ones(1), 0) == [True, True, True]
+    assert adapters.run_softmax(torch.ones(1), 0) == [True, True]
     assert isinstance(adapters.worker, Worker)
     assert adapters.worker.missing == {"wandb", "lightning", "matplotlib", "transformers"}
-    with pytest.raises(StudentRaised, match=r"matplotlib.pyplot.plot was used, but the package matplotlib is not"):
+    with pytest.raises(StudentRaised, match=r"matplotlib.pyplot.plot was used, .* package matplotlib is not"):
         adapters.run_linear(1, 1, torch.ones(1, 1), torch.ones(1))
 
 
 def test_a_misspelt_module_of_the_students_own_is_no_missing_package(run: Run) -> None:
-    files = {"adapters.py": "from cs336_basics import modle", "cs336_basics/model.py": ""}
+    files = {"adapters.py": "from cs336_basics import modle\nrun_softmax = modle.f", "cs336_basics/model.py": ""}
     with pytest.raises(StudentRaised, match="ImportError: cannot import name 'modle'"):
         run(files).run_softmax(torch.ones(1), 0)
 

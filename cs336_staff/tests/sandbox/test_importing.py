@@ -1,0 +1,199 @@
+"""What cannot be imported costs the problems that need it, and these say what went wrong."""
+
+import sys
+
+import pytest
+import torch
+
+from cs336_kit.engine.failure import StudentRaised
+from cs336_staff.sandbox.worker import Worker
+
+from .conftest import Run
+
+PYTHON = "{}.{}".format(*sys.version_info)
+X = torch.zeros(2)
+GOOD = "def run_softmax(x, dim):\n    return x + 1\n"
+# `run_rope` uses `lost`, in whichever way; `run_softmax` does not.
+USES = GOOD + "def run_rope(d_k, theta, max_seq_len, x, positions):\n    return {}\n"
+
+
+def failure(run: Run, files: dict[str, str], use: str = "lost(x)") -> StudentRaised:
+    """What `run_rope` raises where the import of `lost` at the top of the adapters fails; `run_softmax` works."""
+    adapters = run({**files, "adapters.py": files["adapters.py"] + USES.format(use)})
+    assert adapters.run_softmax(X, 0).tolist() == [1, 1]
+    with pytest.raises(StudentRaised) as caught:
+        adapters.run_rope(2, 1.0, 2, X, X)
+    return caught.value
+
+
+BROKEN = {
+    "x = 1\ny = = 2\n": "SyntaxError: invalid syntax",
+    "lost = None\nfrom missing import *\n1 / 0\n": "ZeroDivisionError: division by zero",
+    "open('/submission/data.txt')\n": "FileNotFoundError: [Errno 2] No such file or directory: '/submission/data.txt'",
+    "import sys\nsys.exit('usage')\n": "SystemExit: usage",
+    "class lots: pass\n": "ImportError: cannot import name 'lost' from 'mine.broken'",
+}
+
+
+@pytest.mark.parametrize("source", BROKEN)
+@pytest.mark.parametrize("use", ["lost(x)", "x * lost", "torch.stack([x, lost.SIZE])", "lost.table['a']", "x[:lost]"])
+def test_a_broken_file_costs_what_needs_it(run: Run, source: str, use: str) -> None:
+    files = {"adapters.py": "import torch\nfrom mine.broken import lost\n", "mine/broken.py": source}
+    assert str(failure(run, files, use)) == BROKEN[source]
+
+
+def test_what_is_lost_names_its_use_its_import_and_its_place(run: Run) -> None:
+    files = {"adapters.py": "from mine.broken import lost\n", "mine/broken.py": "x = 1\ny = 1 / 0\n"}
+    lines = [(frame.filename, frame.lineno) for frame in failure(run, files).frames]
+    assert lines == [("adapters.py", 5), ("adapters.py", 1), ("mine/broken.py", 2)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from mine import rope\nlost = rope.lost",
+        "import mine.rope\nlost = mine.rope.lost",
+        "import mine.rope as r\nlost = r.lost",
+        "from mine.rope import *",
+        "from mine.rope import lost",
+    ],
+)
+def test_a_file_that_imports_a_broken_one(run: Run, statement: str) -> None:
+    rope = "from .broken import helper\ndef lost(x):\n    return helper(x)\n"
+    files = {"mine/__init__.py": "", "mine/rope.py": rope, "mine/broken.py": "def helper(:\n"}
+    raised = failure(run, {**files, "adapters.py": f"{statement}\n"})
+    assert raised.type == "SyntaxError"
+    assert [frame.filename for frame in raised.frames][-2:] == ["mine/rope.py", "mine/broken.py"]
+
+
+def test_a_module_that_is_broken_leaves_its_package_in_place(run: Run) -> None:
+    adapters = "import mine.broken, mine.good\nlost = mine.broken.lost\nassert mine.good.x == 1\n"
+    files = {"adapters.py": adapters, "mine/broken.py": "1 / 0\n", "mine/good.py": "x = 1\n"}
+    assert failure(run, files).type == "ZeroDivisionError"
+
+
+def test_what_is_lost_is_no_class_to_inherit_from(run: Run) -> None:
+    adapters = "import torch\nfrom broken import Base\nclass lost(torch.nn.Module, Base):\n    pass\n"
+    assert failure(run, {"adapters.py": adapters, "broken.py": "1 / 0\n"}).type == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    "around", ["try:\n    {}\nexcept {}:\n    lost = None\n", "lost = None\nwith suppress({}):\n    {}\n"]
+)
+@pytest.mark.parametrize("inside", ["", "from broken import lost\n"])
+def test_an_import_that_may_fail_fails(run: Run, around: str, inside: str) -> None:
+    """Also when the file that it imports is the one whose import fails."""
+    order = ("from middle import lost", "ZeroDivisionError") if around.startswith("try") else None
+    statement = around.format(*order) if order else around.format("ZeroDivisionError", "from middle import lost")
+    files = {"middle.py": inside or "lost = 1 / 0\n", "broken.py": "1 / 0\n"}
+    adapters = run(
+        {**files, "adapters.py": "from contextlib import suppress\n" + statement + USES.format("lost is None")}
+    )
+    assert adapters.run_rope(2, 1.0, 2, X, X) is True
+
+
+def test_two_files_that_import_each_other(run: Run) -> None:
+    files = {
+        "adapters.py": "from a import lost\n",
+        "a.py": "from b import f\nlost = f\n",
+        "b.py": "from a import lost\nf = lost\n",
+    }
+    assert str(failure(run, files)).startswith("ImportError: cannot import name 'lost' from 'a' (does one of the two")
+
+
+HAS_TORCH, HAS_PYTHON = f"the grader has torch {torch.__version__}", f"the grader has Python {PYTHON}"
+NOT_FOUND = "ModuleNotFoundError: No module named '{}': there is no {}.py in what you handed in; is {}.py meant?"
+LOST = {
+    "from model import lost": "MissingPackageError: model.lost was used, but there is no model.py in what you handed "
+    "in (is it in cs336_basics?), and the package model is not installed where submissions are graded: importing a "
+    "package is fine, the graded functions must do without it",
+    "from functional import lost": NOT_FOUND.format("functional", "functional", "mine/nn/functional"),
+    "from mine.functional import lost": NOT_FOUND.format("mine.functional", "mine/functional", "mine/nn/functional"),
+    "from torch._six import lost": f"ImportError: No module named 'torch._six': {HAS_TORCH}",
+    "from torch.nn import lost": f"ImportError: cannot import name 'lost' from 'torch.nn': {HAS_TORCH}",
+    "from itertools import lost": f"ImportError: cannot import name 'lost' from 'itertools': {HAS_PYTHON}",
+    "from transformers import lost": "MissingPackageError: transformers.lost was used, but there is no transformers.py",
+}
+
+
+@pytest.mark.parametrize("statement", LOST)
+def test_what_is_not_there_is_named(run: Run, statement: str) -> None:
+    files = {"adapters.py": f"{statement}\n", "mine/nn/functional.py": "def lost(x): ...\n"}
+    assert str(failure(run, files)).startswith(LOST[statement])
+
+
+MISSING = """
+import torch, typing
+from jaxtyping import Array, Float
+from torch.utils.tensorboard import SummaryWriter
+from wandb import Run, decorated
+from hub import Mixin
+import matplotlib.pyplot as plt
+plt.rcParams["figure.dpi"] = 100
+
+@decorated(level=3)
+def train(run: Run | None, log: "str" | Run, other: typing.Optional[Run]) -> Float[Array, "a b"]: ...
+
+class Model(torch.nn.Module, Mixin, name="mine"):
+    def forward(self, x):
+        return x
+
+writer = SummaryWriter() if plt.isinteractive() else None
+lost = writer.add_scalar
+
+def run_linear(d_in, d_out, weights, in_features):
+    return Model()(in_features)
+"""
+
+
+def test_missing_packages_cost_nothing_where_they_are_not_used(run: Run) -> None:
+    raised = failure(run, {"adapters.py": MISSING})
+    assert raised.message.startswith("torch.utils.tensorboard.SummaryWriter.add_scalar was used, but there is no tens")
+    adapters = run(MISSING)
+    assert adapters.run_linear(2, 2, X, X).tolist() == [0, 0]
+    assert isinstance(adapters.worker, Worker)
+    assert adapters.worker.missing == {"hub", "jax", "matplotlib", "tensorboard", "wandb"}
+
+
+def test_a_decorator_that_is_missing_leaves_a_function_as_it_is(run: Run) -> None:
+    decorators = "from typeguard import typechecked\nimport nvtx\n@nvtx.annotate('softmax')\n@typechecked\n"
+    assert run(decorators + GOOD).run_softmax(X, 0).tolist() == [1, 1]
+
+
+def test_names_of_typing_that_are_newer(run: Run) -> None:
+    assert run("from typing import TypeIs, override\n@override\n" + GOOD).run_softmax(X, 0).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("guard", ["{}", "try:\n    {}\nexcept ImportError:\n    __version__ = '0'"])
+def test_the_version_of_what_is_not_installed(run: Run, guard: str) -> None:
+    version = guard.format("__version__ = importlib.metadata.version('dumas-homework')")
+    files = {"mine/__init__.py": f"import importlib.metadata\n{version}\n", "mine/nn.py": GOOD}
+    assert run({**files, "adapters.py": "from mine.nn import run_softmax\n"}).run_softmax(X, 0).tolist() == [1, 1]
+
+
+NEWER = {
+    "def f[T](x: T) -> T: ...": "3.12",
+    "class A[T]: ...": "3.12",
+    "type X = int": "3.12",
+    'y = f"{x["a"]}"': "3.12",
+    "y = f'{chr(10)} {\"\\n\".join(x)}'": "3.12",
+    "try: ...\nexcept A, B: ...": "3.14",
+}
+
+
+@pytest.mark.parametrize("line", NEWER)
+def test_a_file_for_a_newer_python(run: Run, line: str) -> None:
+    if tuple(map(int, NEWER[line].split("."))) <= sys.version_info:
+        pytest.skip("this Python knows it")
+    files = {"adapters.py": "from mine.new import lost\n", "mine/new.py": f"x = 1\n{line}\n"}
+    number = 1 + len(files["mine/new.py"].splitlines()) - 1
+    text = (
+        f"SyntaxError: this needs Python {NEWER[line]} (mine/new.py, line {number}): the grader runs Python {PYTHON} ("
+    )
+    assert str(failure(run, files)).startswith(text)
+
+
+@pytest.mark.parametrize("line", ["def f(:", 'y = f"{x"', "print(f'{x', 'a')", "type = = X", "class A(:"])
+def test_a_mistake_is_no_newer_python(run: Run, line: str) -> None:
+    files = {"adapters.py": "from new import lost\n", "new.py": f"{line}\n"}
+    assert "needs Python" not in str(failure(run, files))
