@@ -33,7 +33,7 @@ from cs336_staff.sandbox.submission import Refused, Submission, take_in
 from cs336_staff.sandbox.worker import Limits, Worker
 
 ATTEMPTS = 3
-EXAMINATION = Limits(call_seconds=2, call_cpu_seconds=2, seconds=10, cpu_seconds=10)
+EXAMINATION = Limits(call_seconds=2, seconds=10)
 CHUNK = 1 << 16
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
@@ -259,6 +259,8 @@ def _grade_and_exit(
             for hidden in (False, True):
                 for result in suite.run(worker, [test for test in suite.suite.tests if test.hidden == hidden]):
                     _say(pipe, result=result.as_json())
+                    if result.outcome is Outcome.ERROR:  # all of it is graded again
+                        os._exit(0)
                     results.append(result)
                     seen[result.problem] |= worker.forbidden
                     called[result.problem] |= suite.suite.calls.made.keys()
