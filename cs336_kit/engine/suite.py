@@ -225,7 +225,7 @@ def run(
         on_paper=on_paper(case, error) if case and not test.hidden else (),
         inputs=shapes(case, test.hidden) if case and failure.check is not Check.NOT_WRITTEN else (),
         raised=failure.raised,
-        lines=failure.lines,
+        functions=failure.functions,
     )
 
 

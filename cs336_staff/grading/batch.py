@@ -25,7 +25,7 @@ from cs336_kit.engine.result import Check, Explanation, Outcome, Result, result_
 from cs336_kit.examination.problems import explain
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
 from cs336_staff.grading.report import safe_name, write_reports
-from cs336_staff.grading.rules import judge
+from cs336_staff.grading.rules import judge, shown
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.replies import Line
@@ -34,6 +34,7 @@ from cs336_staff.sandbox.worker import Limits, Worker
 
 ATTEMPTS = 3
 EXAMINATION = Limits(call_seconds=2, seconds=10)
+IN_HIDDEN = "what you must write yourself, in a hidden test"
 CHUNK = 1 << 16
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
@@ -253,6 +254,7 @@ def _grade_and_exit(
     try:
         results: list[Result] = []
         seen: defaultdict[str, set[Line]] = defaultdict(set)
+        in_hidden: defaultdict[str, set[Line]] = defaultdict(set)
         called: defaultdict[str, set[str]] = defaultdict(set)
         notes = Notes()
         with Worker(sandbox, submission, limits) as worker:
@@ -262,11 +264,15 @@ def _grade_and_exit(
                     if result.outcome is Outcome.ERROR:  # all of it is graded again
                         os._exit(0)
                     results.append(result)
-                    seen[result.problem] |= worker.forbidden
+                    (in_hidden if hidden else seen)[result.problem] |= worker.forbidden
                     called[result.problem] |= suite.suite.calls.made.keys()
                 if not hidden:  # what it prints from here on may spell hidden inputs
                     notes = Notes(stdout=worker.stdout, stderr=worker.stderr, missing=tuple(sorted(worker.missing)))
         forbidden, remarks = judge(submission, seen, called)
+        for problem, lines in in_hidden.items():
+            if places := shown(lines):  # for staff alone, since it chose which of its lines
+                forbidden.setdefault(problem, (IN_HIDDEN,))
+                remarks += tuple(f"{problem}, in a hidden test: {place}" for place in places)
         explanations = _explanations(suite, sandbox, submission, results)
         _say(pipe, notes=replace(notes, forbidden=forbidden, remarks=remarks, explanations=explanations).as_json())
     except BaseException as error:

@@ -90,7 +90,9 @@ class Channel:
             return False
         header_bytes, body_bytes = PREFIX.unpack_from(self._incoming)
         if header_bytes > MAX_HEADER_BYTES or body_bytes > self._reply_bytes:
-            raise TooLongError(f"a reply of {header_bytes + body_bytes} bytes, allowed are {self._reply_bytes}")
+            raise TooLongError(
+                f"a reply of more than {self._reply_bytes} bytes, or a header of more than {MAX_HEADER_BYTES}"
+            )
         body = PREFIX.size + header_bytes
         end = body + body_bytes
         if len(self._incoming) < end:

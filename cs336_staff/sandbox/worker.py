@@ -416,9 +416,9 @@ class Worker:
             self._seconds += min(now - conversation.sampled, MOST_ASLEEP)
         conversation.computed, conversation.sampled = computed, now
         if threads > self.limits.threads:
-            raise LimitExceeded(f"{what}: {threads} threads, allowed are {self.limits.threads}")
-        if (resident := int(fields[21]) * PAGE) > self.limits.memory_bytes:
-            raise LimitExceeded(f"{what}: {resident >> 20} MiB of memory, allowed are {self.limits.memory_bytes >> 20}")
+            raise LimitExceeded(f"{what}: more than {self.limits.threads} threads")
+        if int(fields[21]) * PAGE > self.limits.memory_bytes:
+            raise LimitExceeded(f"{what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
 
 
 def _all_asleep(pid: int) -> bool:

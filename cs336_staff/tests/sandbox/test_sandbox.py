@@ -274,7 +274,7 @@ def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
 
 def test_threads_are_limited(run: Run) -> None:
     bomb = "threading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()"
-    with pytest.raises((LimitExceeded, StudentRaised), match=r"threads, allowed are 8|can't start new thread"):
+    with pytest.raises((LimitExceeded, StudentRaised), match=r"more than 8 threads|can't start new thread"):
         run(trying(bomb), threads=8).run_softmax(X, 0)
 
 
@@ -286,7 +286,7 @@ def test_a_flood_of_output_is_cut(run: Run) -> None:
 
 
 def test_a_large_reply_is_refused(run: Run) -> None:
-    with pytest.raises(LimitExceeded, match=r"a reply of 4\d{6} bytes, allowed are 1000000"):
+    with pytest.raises(LimitExceeded, match="a reply of more than 1000000 bytes"):
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
@@ -300,7 +300,7 @@ def test_a_dead_worker_is_no_answer(run: Run, end: str) -> None:
 
 FORGED = {
     "noise": ("os.write(3, b'x' * 1000)", LimitExceeded, "a reply of"),
-    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of 10737418242 bytes"),
+    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of more than"),
     "half": ("os.write(3, struct.pack('<IQ', 20, 0) + b'{}')\ntime.sleep(60)", TimedOut, "no answer"),
     "no JSON": ("os.write(3, struct.pack('<IQ', 2, 0) + b'{x')\ntime.sleep(60)", ProtocolViolation, "a JSON header"),
     "nested": (
