@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import select
 import signal
 import time
@@ -34,6 +35,8 @@ from cs336_staff.sandbox.worker import Limits, Worker
 
 ATTEMPTS = 3
 EXAMINATION = Limits(call_seconds=2, seconds=10)
+# Processor time and private memory of this side for one submission, whose replies it reads and compares.
+TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
 IN_HIDDEN = "what you must write yourself, in a hidden test"
 CHUNK = 1 << 16
 HASHED = re.compile(r".*-[0-9a-f]{12}")
@@ -250,6 +253,8 @@ def _grade_and_exit(
     suite: GradedSuite, sandbox: Sandbox, submission: Submission, limits: Limits | None, pipe: int
 ) -> NoReturn:
     """In the fork: write a line for each result, and one with the notes."""
+    resource.setrlimit(resource.RLIMIT_CPU, (TRUSTED_SECONDS, TRUSTED_SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (TRUSTED_BYTES, TRUSTED_BYTES))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
     try:
         results: list[Result] = []

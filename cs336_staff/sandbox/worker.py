@@ -46,7 +46,7 @@ class Limits:
         patience: how many times its seconds a call may last on the clock; then the machine is too busy to grade.
         memory_bytes: resident memory of a worker; also the private memory that it may map beyond the zygote's.
         threads: of a worker.
-        reply_bytes: of the tensors in one reply.
+        reply_bytes: of the tensors in one reply, and less where the call has small arguments.
         output_bytes: kept of each of stdout and stderr; the rest is dropped.
     """
 

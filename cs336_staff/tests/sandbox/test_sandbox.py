@@ -286,7 +286,7 @@ def test_a_flood_of_output_is_cut(run: Run) -> None:
 
 
 def test_a_large_reply_is_refused(run: Run) -> None:
-    with pytest.raises(LimitExceeded, match="a reply of more than 1000000 bytes"):
+    with pytest.raises(LimitExceeded, match="a reply of more bytes than such a call can need"):
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
@@ -300,7 +300,7 @@ def test_a_dead_worker_is_no_answer(run: Run, end: str) -> None:
 
 FORGED = {
     "noise": ("os.write(3, b'x' * 1000)", LimitExceeded, "a reply of"),
-    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of more than"),
+    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of more bytes"),
     "half": ("os.write(3, struct.pack('<IQ', 20, 0) + b'{}')\ntime.sleep(60)", TimedOut, "no answer"),
     "no JSON": ("os.write(3, struct.pack('<IQ', 2, 0) + b'{x')\ntime.sleep(60)", ProtocolViolation, "a JSON header"),
     "nested": (
