@@ -322,7 +322,7 @@ def test_half_precision_must_come_back_in_its_own_dtype(graded):
 
 def test_a_hidden_failure_shows_shapes_and_no_values(graded):
     hidden = graded.outputs("wrong-dim", hidden=True)
-    assert "the case is softmax/1d:\n  in_features  (" in hidden
+    assert "the case is softmax/3d-middle-dim:\n  in_features  (" in hidden
     assert ": got " not in hidden
 
 
