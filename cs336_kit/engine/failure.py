@@ -60,14 +60,14 @@ class Failure:
         headline: why, in one sentence that quotes no input and no right answer.
         details: the numbers, or the student's own lines.
         raised: the type's name, if an exception of the student's code ended the test.
-        lines: the student's lines that it went through, as file and number, the innermost last.
+        functions: the student's functions that it went through, as file and name, the innermost last.
     """
 
     check: Check
     headline: str
     details: tuple[str, ...] = ()
     raised: str = ""
-    lines: tuple[tuple[str, int], ...] = ()
+    functions: tuple[tuple[str, str], ...] = ()
 
 
 def describe(error: BaseException, root: Path) -> Failure:
@@ -89,7 +89,7 @@ def describe(error: BaseException, root: Path) -> Failure:
     else:
         frames = list(_student_frames(error, root))
         kind, text = type(error).__name__, "".join(traceback.format_exception_only(error)).strip()
-    if isinstance(error, StudentRaised) and kind == "NotImplementedError" and not frames:  # the adapter is missing
+    if isinstance(error, StudentRaised) and kind == "NotWrittenError" and not frames:  # the adapter is missing
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error.message}")
     if _is_stub(kind, frames):
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: write {frames[-1].name} in {frames[-1].filename}")
@@ -104,8 +104,8 @@ def describe(error: BaseException, root: Path) -> Failure:
     calls = [[f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"] for frame in frames]
     if (left_out := len(calls) - 2 * FRAMES) > 0:
         calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
-    places = tuple((frame.filename, frame.lineno or 0) for frame in frames)
-    return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, places)
+    functions = tuple((frame.filename, frame.name) for frame in frames)
+    return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, functions)
 
 
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class Result:
         on_paper: the smallest wrong row, for when nothing better is known.
         inputs: what the case is.
         raised: the type's name, if an exception of the student's code ended the test.
-        lines: the student's lines that it went through, as file and number, the innermost last.
+        functions: the student's functions that it went through, as file and name, the innermost last.
         staff: what only staff may read.
         calls: how many calls of adapters it made.
         seconds: how long it took.
@@ -68,7 +68,7 @@ class Result:
     on_paper: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     raised: str = ""
-    lines: tuple[tuple[str, int], ...] = ()
+    functions: tuple[tuple[str, str], ...] = ()
     staff: str = ""
     calls: int = 0
     seconds: float = 0.0
@@ -126,6 +126,6 @@ def result_from_json(line: str | bytes) -> Result:
     fields: dict[str, Any] = json.loads(line)
     for name in ("details", "on_paper", "inputs"):
         fields[name] = tuple(fields[name])
-    fields["lines"] = tuple((file, number) for file, number in fields["lines"])
+    fields["functions"] = tuple((file, name) for file, name in fields["functions"])
     check = fields.pop("check")
     return Result(**fields | {"outcome": Outcome(fields["outcome"]), "check": check and Check(check)})

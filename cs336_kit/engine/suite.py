@@ -215,6 +215,8 @@ def run(
     if error is None:
         return result
     failure = describe(error, root)
+    told = on_paper(case, error) if case and not test.hidden else ()
+    error.with_traceback(None)  # its frames hold the tensors of the test, and each other, until garbage is collected
     ours = remote and not isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped)
     return replace(
         result,
@@ -222,10 +224,10 @@ def run(
         check=failure.check,
         headline=failure.headline,
         details=failure.details,
-        on_paper=on_paper(case, error) if case and not test.hidden else (),
+        on_paper=told,
         inputs=shapes(case, test.hidden) if case and failure.check is not Check.NOT_WRITTEN else (),
         raised=failure.raised,
-        lines=failure.lines,
+        functions=failure.functions,
     )
 
 

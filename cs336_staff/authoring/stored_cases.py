@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -30,18 +30,23 @@ def make_case(spec: CaseSpec, seed: int) -> Case:
     return Case(spec.name, spec.call, inputs, cotangent, expected, bounds_of(spec.call, inputs, expected, cotangent))
 
 
-def write_fixtures(folder: Path, specs: Sequence[CaseSpec], release_seed: int | None = None) -> None:
+def public_seed(name: str) -> int:
+    """The seed of a public case, which is no secret."""
+    return crc32(name.encode())
+
+
+def write_fixtures(folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed) -> None:
     """Draw the inputs of every case, compute the answers and store both; files of no case are removed.
 
     Args:
         folder: where the files go.
         specs: the cases.
-        release_seed: for hidden cases, the secret that their seeds come from.
+        seed_of: the seed of the case with a name.
     """
     for stray in set(case_names(folder, "**/*")) - {spec.name for spec in specs}:
         (folder / f"{stray}.safetensors").unlink()
     for spec in specs:
-        seed = crc32(spec.name.encode() if release_seed is None else f"{release_seed} {spec.name}".encode())
+        seed = seed_of(spec.name)
         case = make_case(spec, seed)
         # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
         tensors = {key: x.contiguous() for key, x in case.inputs.items() if isinstance(x, Tensor)}
@@ -65,7 +70,9 @@ def write_fixtures(folder: Path, specs: Sequence[CaseSpec], release_seed: int | 
         save_file(stored, path, {METADATA: json.dumps(metadata, sort_keys=True)})
 
 
-def check_fixtures(folder: Path, specs: Sequence[CaseSpec]) -> Iterator[str]:
+def check_fixtures(
+    folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed
+) -> Iterator[str]:
     """What is wrong with the stored cases, one line each; nothing when they are what the references give."""
     names = {spec.name for spec in specs}
     for stray in sorted(set(case_names(folder, "**/*")) - names):
@@ -74,6 +81,8 @@ def check_fixtures(folder: Path, specs: Sequence[CaseSpec]) -> Iterator[str]:
         try:
             case = load_case(folder, spec.name)
             metadata = load_metadata(folder, spec.name)
+            if metadata["seed"] != seed_of(spec.name):
+                yield f"{spec.name}: drawn from another seed; write it again"
             yield from (f"{spec.name}: {complaint}" for complaint in _complaints(spec, case, metadata))
         except CaseError as error:
             yield f"{spec.name}: {error}"

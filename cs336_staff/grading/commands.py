@@ -19,6 +19,7 @@ from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.report import write_reports
 from cs336_staff.grading.reproduce import reproduce_test
 from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.hidden.release import REHEARSAL
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
 from cs336_staff.sandbox.submission import Refused
 
@@ -63,6 +64,8 @@ def grade(
     try:
         course.check()
         suite = load_graded_suite(find_root(Path.cwd()))
+        if suite.rehearsal:
+            console.print(Text(REHEARSAL, "bold red"))
         with start(layer) as sandbox:
             _print_layer(console, sandbox)
             with show.progress_bar(console) as progress:

@@ -1,16 +1,33 @@
-"""What students may read of a hidden test that failed: no value of its inputs or answers.
+"""What students may read of a hidden test that failed: nothing that their submission chose while it ran.
 
-What a submission says while a hidden test runs may spell hidden inputs: the text and the type's name of its exceptions,
-names of its functions and of files that it did not hand in, what it writes into a reply. Students see none of it.
+A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers and shapes, in the lines
+that an exception goes through, in the case that is the smallest it fails on. So what failed is said in fixed sentences,
+with one name of a function that stood in the source before. Staff see the rest.
 """
 
-import builtins
+import re
 from dataclasses import replace
 
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.sandbox.submission import Submission
 
 MEDDLED = "the reply was not written by the code that should write it: what wrote to its channel?"
+RAISED = (
+    *("AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "MemoryError", "NameError"),
+    *("NotImplementedError", "RecursionError", "RuntimeError", "SyntaxError", "TypeError", "UnboundLocalError"),
+    *("ValueError", "ZeroDivisionError"),
+)
+# Headlines with something in them that the submission chose, and what is said in their place.
+SENTENCES = (
+    (r"(the [\w ]+) has shape .*", r"\1 has another shape than expected"),
+    (r"(the [\w ]+) has dtype .*", r"\1 has another dtype than the inputs"),
+    (r"(the [\w ]+) is NaN or infinite in .*", r"\1 is NaN or infinite"),
+    (r"(the [\w ]+) is wrong in .*", r"\1 is wrong"),
+    (r"the answer is .*, (expected a pair: .*)", r"the answer is something else than \1"),
+    (r"(the [\w ]+) is .*, expected a tensor.*", r"\1 is no tensor: is a `return` missing?"),
+    (r"the weights that are kept are multiplied by .*, expected", "the weights that are kept should be multiplied by"),
+    (r".* of the weights are dropped, expected (.*)", r"another share of the weights is dropped than \1"),
+)
 
 
 def for_student(result: Result, submission: Submission) -> Result:
@@ -22,22 +39,30 @@ def for_student(result: Result, submission: Submission) -> Result:
     """
     if result.passed:
         return result
+    stored = "[" in result.test  # of drawn cases, the submission chose the one that is told
+    inputs = result.inputs if stored else ()
+    headline = _headline(result) + _place(result, submission)
+    return replace(result, headline=headline, details=(), on_paper=(), inputs=inputs, staff=result.text)
+
+
+def _headline(result: Result) -> str:
     if result.outcome is Outcome.VIOLATION:
-        headline, details = MEDDLED, ()
-    elif result.check is Check.CALL and result.raised:
-        headline, details = _kind(result.raised), _own_lines(result, submission)
-    else:
-        headline, details = result.headline, ()
-    return replace(result, headline=headline, details=details, on_paper=(), staff=result.text)
+        return MEDDLED
+    if result.check is Check.NOT_WRITTEN:
+        return "not implemented yet"
+    if result.raised:
+        return result.raised if result.raised in RAISED else "an exception"
+    for pattern, sentence in SENTENCES:
+        if match := re.match(pattern, result.headline):
+            return match.expand(sentence) + result.headline[match.end() :]
+    return result.headline
 
 
-def _kind(raised: str) -> str:
-    return raised if isinstance(getattr(builtins, raised, None), type) else "an exception"
-
-
-def _own_lines(result: Result, submission: Submission) -> tuple[str, ...]:
-    shown = []
-    for file, number in result.lines:
-        if source := submission.line(file, number):
-            shown += [f"{file}:{number}", f"    {source}"]
-    return tuple(shown)
+def _place(result: Result, submission: Submission) -> str:
+    """The innermost function that an exception went through, if there is a `def` of it."""
+    for file, function in reversed(result.functions):
+        name = function.rpartition(".")[2]
+        source = submission.files.get(file, b"").decode(errors="replace")
+        if name.isidentifier() and re.search(rf"\bdef {name}\b", source):
+            return f" in {name} of {file}"
+    return ""

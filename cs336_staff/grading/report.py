@@ -51,7 +51,6 @@ def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]
     return {
         "score": round(grading.points, 6),
         "max_score": round(grading.maximum, 6),
-        "execution_time": round(grading.seconds, 3),
         "output": "\n\n".join((*_remarks(grading), *_explained(grading))),
         "output_format": "text",
         "tests": tests,

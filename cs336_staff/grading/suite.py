@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from cs336_kit.engine.assignment import Problem, load_problems
+from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
 from cs336_staff.grading.feedback import for_student
@@ -36,7 +37,8 @@ class GradedSuite:
         proxy: what the tests call.
         requests: what each test is expected to ask, by name.
         sha256: of everything that a verdict depends on besides the submission.
-        seed: of the release, where the hidden inputs come from.
+        seed: which tells one release from another, and nothing about its hidden inputs.
+        rehearsal: whether the hidden inputs come from a secret that is none.
     """
 
     suite: Suite
@@ -44,6 +46,7 @@ class GradedSuite:
     requests: Requests
     sha256: str
     seed: int
+    rehearsal: bool
 
     @property
     def problems(self) -> Mapping[str, Problem]:
@@ -76,7 +79,8 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
         proxy: what the tests call, if it is to be more than `Adapters`.
 
     Raises:
-        SuiteError: a suite cannot be loaded, or does not fit the weights in `assignment.toml` and `release.toml`.
+        SuiteError: a suite cannot be loaded, or does not fit the weights in `assignment.toml` and `release.toml`, or
+            the stored hidden cases are those of another release.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
@@ -86,7 +90,13 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
     check_weights(problems, [test.name for test in suite.tests])
     for test in suite.tests:
         test.cases()
-    return GradedSuite(suite, proxy, foresee(suite, proxy), _sha256(root, problems), release.seed)
+    for name in case_names(HIDDEN / "fixtures", "**/*"):
+        if load_metadata(HIDDEN / "fixtures", name)["seed"] != release.seed(name):
+            raise SuiteError(
+                f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
+            )
+    sha256 = _sha256(root, problems)
+    return GradedSuite(suite, proxy, foresee(suite, proxy), sha256, release.seed("release"), release.rehearsal)
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:

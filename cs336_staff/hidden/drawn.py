@@ -1,4 +1,4 @@
-"""Cases that hypothesis draws from the seed of the release, the same ones for every submission."""
+"""Cases that hypothesis draws from the secret of the release, the same ones for every submission."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from cs336_kit.engine.case import Case
 from cs336_staff.authoring.cases.spec import CaseSpec
 from cs336_staff.authoring.stored_cases import make_case
-from cs336_staff.hidden.release import load_release
+from cs336_staff.hidden.release import Release, load_release
 
 # With 25 the properties catch the same known mistakes in the same tests, and a submission takes 1.4 times as long.
 EXAMPLES = 12
@@ -23,11 +23,11 @@ EXAMPLES = 12
 class DrawnCases:
     """`EXAMPLES` cases of a strategy; they are drawn and answered once, before any submission is looked at."""
 
-    def __init__(self, specs: st.SearchStrategy[CaseSpec], release_seed: int) -> None:
+    def __init__(self, specs: st.SearchStrategy[CaseSpec], release: Release) -> None:
         self.strategy = st.builds(
-            lambda spec, number: make_case(spec, release_seed ^ number), specs, st.integers(0, 2**32 - 1)
+            lambda spec, number: make_case(spec, release.seed(f"drawn {number}")), specs, st.integers(0, 2**32 - 1)
         )
-        self.seed = release_seed
+        self.seed = release.seed("drawn")
 
     @functools.cache  # noqa: B019  (as long-lived as the suite)
     def examples(self) -> Sequence[Case]:
@@ -62,8 +62,8 @@ class DrawnCases:
 
 
 def drawn(specs: st.SearchStrategy[CaseSpec]) -> pytest.MarkDecorator:
-    """Run the test on cases of `specs`, drawn from the seed of the release."""
-    return pytest.mark.cases(DrawnCases(specs, load_release().seed))
+    """Run the test on cases of `specs`, drawn from the secret of the release."""
+    return pytest.mark.cases(DrawnCases(specs, load_release()))
 
 
 def _elements(case: Case) -> int:

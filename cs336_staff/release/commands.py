@@ -1,5 +1,6 @@
 """Before a release: `cs336 staff fixtures`, `verify`, `handout` and `gradescope`."""
 
+import secrets
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from cs336_staff.authoring.cases.hidden import HIDDEN
 from cs336_staff.authoring.cases.public import PUBLIC
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
-from cs336_staff.hidden.release import FOLDER, load_release
+from cs336_staff.hidden.release import FOLDER, REHEARSAL, SECRET, load_release
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
 from cs336_staff.release.mutants import equivalents, verify_mutants
@@ -25,12 +26,23 @@ from cs336_staff.release.verify import both_suites, verify_examination, verify_m
 
 @click.command()
 @click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
-def fixtures(check: bool) -> None:
-    """Write the stored cases."""
+@click.option("--new-secret", is_flag=True, help="First draw a secret for a new course, in a file that git ignores.")
+def fixtures(check: bool, new_secret: bool) -> None:
+    """Write the stored cases.
+
+    What is drawn from a secret must not be published either: keep cs336_staff/hidden/fixtures to yourself.
+    """
+    if check and new_secret:
+        raise click.UsageError("expected --check or --new-secret, got both")
     root = find_root(Path.cwd())
+    if new_secret:
+        SECRET.write_text(f"{secrets.token_hex(32)}\n", encoding="utf-8")
+        SECRET.chmod(0o600)
     if not check:
         write_fixtures(root / "fixtures", PUBLIC)
         write_fixtures(FOLDER / "fixtures", HIDDEN, load_release().seed)
+        if load_release().rehearsal:
+            click.secho(REHEARSAL, fg="yellow", err=True)
         click.echo(f"{len(PUBLIC)} public and {len(HIDDEN)} hidden cases written")
         return
     if complaints := _complaints(root):
@@ -89,6 +101,8 @@ def verify() -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("autograder.zip"))
 def gradescope(output: Path) -> None:
     """Write the autograder that Gradescope runs."""
+    if load_release().rehearsal:
+        click.secho(REHEARSAL, fg="red", err=True)
     write_autograder(find_root(Path.cwd()), output)
     click.echo(f"{output} written; its README says what the container needs")
 
@@ -114,4 +128,7 @@ def handout(out: Path, since: Path | None) -> None:
 
 
 def _complaints(root: Path) -> list[str]:
-    return [*check_fixtures(root / "fixtures", PUBLIC), *check_fixtures(FOLDER / "fixtures", HIDDEN)]
+    return [
+        *check_fixtures(root / "fixtures", PUBLIC),
+        *check_fixtures(FOLDER / "fixtures", HIDDEN, load_release().seed),
+    ]

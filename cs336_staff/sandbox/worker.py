@@ -4,7 +4,7 @@ import math
 import os
 import select
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +25,10 @@ from cs336_staff.sandbox.submission import Submission
 SAMPLE_SECONDS = 0.01
 AHEAD = 16  # requests that a worker has before it is asked for their replies
 DROPPED_SECONDS = 1.0  # that a worker may take for a reply that nobody needs
+TIMEOUTS = 2  # calls without an answer, after which a submission gets less time for each
+COMPUTING = "RD"  # the states of a thread that runs or waits for a processor or a disk
+# Of the time between two looks counts as sleep: more than that, and this side came late, and may have had to answer.
+MOST_ASLEEP = 2 * SAMPLE_SECONDS
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -33,19 +37,22 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 class Limits:
     """What a submission may use. The import counts as a call.
 
+    Seconds are the worker's own: those in which it computes, and those in which all its threads sleep. While it waits
+    for a processor it uses none, so that neither load nor another submission takes any of them.
+
     Attributes:
-        call_seconds, call_cpu_seconds: wall and processor time of one call.
-        seconds, cpu_seconds: of all calls of the submission together.
+        call_seconds: of one call.
+        seconds: of all calls of the submission together.
+        patience: how many times its seconds a call may last on the clock; then the machine is too busy to grade.
         memory_bytes: resident memory of a worker; also the private memory that it may map beyond the zygote's.
         threads: of a worker.
-        reply_bytes: of the tensors in one reply.
+        reply_bytes: of the tensors in one reply, and less where the call has small arguments.
         output_bytes: kept of each of stdout and stderr; the rest is dropped.
     """
 
     call_seconds: float = 10.0
-    call_cpu_seconds: float = 10.0
-    seconds: float = 120.0
-    cpu_seconds: float = 120.0
+    seconds: float = 300.0
+    patience: float = 20.0
     memory_bytes: int = 1 << 30  # a container of 3 GB holds the grader too, which takes less than 1.5 GiB
     threads: int = 32
     reply_bytes: int = 64 << 20
@@ -57,7 +64,7 @@ class WorkerStopped(Stopped):
 
 
 class TimedOut(WorkerStopped):
-    """A call, or the submission as a whole, took more wall or processor time than it may."""
+    """A call, or the submission as a whole, took more of its own time than it may."""
 
 
 class LimitExceeded(WorkerStopped):
@@ -72,6 +79,13 @@ class ProtocolViolation(WorkerStopped):
     """The worker wrote what no worker writes: the submission has meddled with the channel."""
 
     outcome = Outcome.VIOLATION
+
+
+class Starved(BaseException):
+    """A worker got so little of the machine that nothing can be said about it: our fault, and never a grade.
+
+    It is no Exception and no `Stopped`, since what a test or an examination makes of those goes into the grade.
+    """
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,7 @@ class _Conversation:
         self.process = process
         self.channel = Channel(process.channel, reply_bytes)
         self.sent: deque[_Sent] = deque()
-        self.cpu_seen = self.sampled = 0.0  # its processor time, and when that was last looked at from outside
+        self.computed = self.sampled = 0.0  # its processor time, and when that was last looked at from outside
         self.poll = select.poll()
         for descriptor in (process.channel.fileno(), process.stdout, process.stderr):
             self.poll.register(descriptor, select.POLLIN)
@@ -125,8 +139,8 @@ class Worker:
         self._conversation: _Conversation | None = None
         self._import_failure: StudentRaised | WorkerStopped | None = None
         self._sequence = 0
-        self._seconds = 0.0
-        self._cpu_seconds = 0.0  # of all processes so far
+        self._seconds = 0.0  # of all processes so far
+        self._timed_out: Counter[str] = Counter()
         self._output = {"stdout": bytearray(), "stderr": bytearray()}
         self._test = 1
         self._foreseen: deque[tuple[int, Request]] = deque()  # with the number of the test
@@ -159,10 +173,13 @@ class Worker:
             StudentRaised: the student's code raised, here or when it was imported.
             WorkerStopped: there is no usable reply.
             SandboxError: the sandbox has stopped working.
+            Starved: the machine is too busy.
         """
-        if self._seconds >= self.limits.seconds or self._cpu_seconds >= self.limits.cpu_seconds:
-            limits = f"{self.limits.seconds:.1f} s, or the {self.limits.cpu_seconds:.1f} s of processor time"
-            raise TimedOut(f"the submission has used its {limits}, for all calls together")
+        what = header["call"]
+        if self._timed_out[what] and self._timed_out.total() >= TIMEOUTS:
+            raise TimedOut(f"{what} is not called again, since it gave no answer in its time")
+        if self._seconds > self.limits.seconds:
+            raise TimedOut(f"the submission has used the {self.limits.seconds:g} s that all its calls may take")
         self._drop(before=self._test)
         first = self._first_foreseen()
         if first is not None and first.is_for(header, tensors):
@@ -205,7 +222,7 @@ class Worker:
     def _start(self) -> _Conversation:
         if self._import_failure is not None:
             raise self._import_failure.with_traceback(None)
-        process = self._sandbox.fork(math.ceil(self.limits.cpu_seconds), self._data_bytes)
+        process = self._sandbox.fork(math.ceil(2 * self.limits.seconds), self._data_bytes)
         self._conversation = conversation = _Conversation(process, self.limits.reply_bytes)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         header = {"files": sizes, "adapters": self.submission.adapters}
@@ -253,7 +270,7 @@ class Worker:
         while conversation is not None and conversation.sent and conversation.sent[0].test < before:
             self._ahead = 1
             try:
-                self._wait(conversation, min(self.limits.call_seconds, DROPPED_SECONDS))
+                self._wait(conversation, min(self._call_seconds, DROPPED_SECONDS))
             except (FrameError, WorkerStopped):
                 self.close()
                 return
@@ -277,7 +294,7 @@ class Worker:
         """The reply to the first of what was sent."""
         sent = conversation.sent[0]
         try:
-            self._wait(conversation, self.limits.call_seconds)
+            self._wait(conversation, self._call_seconds)
             conversation.sent.popleft()
             header, body = conversation.channel.replies.popleft()
             request = sent.request.header | {"sequence": sent.sequence}
@@ -287,6 +304,10 @@ class Worker:
         except FrameError as error:
             self.close()
             raise ProtocolViolation(f"{sent.what}: {printable(str(error))}") from None  # it quotes what came
+        except TimedOut:
+            self.close()
+            self._timed_out[sent.what] += 1
+            raise
         except WorkerDied:
             self.close()
             self._sandbox.check()  # if the whole sandbox has ended, that is not the submission's doing
@@ -307,28 +328,38 @@ class Worker:
     def _with_source(self, line: Line) -> Line:
         return replace(line, source=printable(self.submission.line(line.file, line.number)))
 
+    @property
+    def _call_seconds(self) -> float:
+        """What the next call may take: a fifth once the submission has stalled, so that it cannot do so for minutes."""
+        return self.limits.call_seconds / (5 if self._timed_out.total() >= TIMEOUTS else 1)
+
     def _wait(self, conversation: _Conversation, seconds: float) -> None:
         """Wait for a reply, while the worker is held to its limits."""
         channel, what = conversation.channel, conversation.sent[0].what
-        started = time.monotonic()
-        deadline = started + min(seconds, self.limits.seconds - self._seconds)
-        cpu_deadline = min(self._cpu_seconds + self.limits.call_cpu_seconds, self.limits.cpu_seconds)
+        started = conversation.sampled = time.monotonic()
         try:
             self._exchange(conversation, 0)
+            if not channel.replies:
+                self._sample(conversation, what, started)  # what it computed before is not charged to this call
+            before = self._seconds
             while not channel.replies:
-                now = time.monotonic()
-                if now > deadline:
-                    raise TimedOut(f"{what}: no answer within {deadline - started:.1f} s")
-                if now > conversation.sampled + SAMPLE_SECONDS:  # most calls are shorter than that
-                    conversation.sampled = now
-                    self._sample(conversation, what, cpu_deadline)
                 self._exchange(conversation, SAMPLE_SECONDS)
+                now = time.monotonic()
+                if now < conversation.sampled + SAMPLE_SECONDS:
+                    continue
+                self._sample(conversation, what, now)
+                if self._seconds - before > seconds:
+                    raise TimedOut(f"{what}: no answer within {seconds:g} s in which it computed or slept")
+                if self._seconds > self.limits.seconds:
+                    raise TimedOut(f"{what}: no answer within the {self.limits.seconds:g} s that all calls may take")
+                if now - started > seconds * self.limits.patience:
+                    own = f"of which it computed or slept for {self._seconds - before:.1f} s"
+                    message = f"no answer within {now - started:.0f} s on the clock, {own}"
+                    raise Starved(f"{what}: {message}; the machine is too busy to grade")
         except EOFError:
             raise WorkerDied(f"{what}: the process ended or closed its channel") from None
         except TooLongError as error:
             raise LimitExceeded(f"{what}: {error}") from None
-        finally:
-            self._seconds += time.monotonic() - started
 
     def _exchange(self, conversation: _Conversation, seconds: float) -> None:
         """Read and write what can be read and written, if there is a reply to wait for."""
@@ -371,20 +402,34 @@ class Worker:
         kept += data[: self.limits.output_bytes - len(kept)]
         return bool(data)
 
-    def _sample(self, conversation: _Conversation, what: str, cpu_deadline: float) -> None:
-        """Look at the worker from outside."""
-        with open(f"/proc/{conversation.process.pid}/stat") as stat:
-            fields = stat.read().rpartition(")")[2].split()  # from the third on: the second may hold anything
-        cpu = (int(fields[11]) + int(fields[12])) / TICKS
-        threads, resident = int(fields[17]), int(fields[21]) * PAGE
-        self._cpu_seconds += cpu - conversation.cpu_seen
-        conversation.cpu_seen = cpu
-        if self._cpu_seconds > cpu_deadline:
-            raise TimedOut(
-                f"{what}: no answer within {self.limits.call_cpu_seconds:.1f} s of processor time a call or "
-                f"{self.limits.cpu_seconds:.1f} s altogether"
-            )
+    def _sample(self, conversation: _Conversation, what: str, now: float) -> None:
+        """Look at the worker from outside, and charge it what it has used of its own since the last look."""
+        try:
+            fields = _stat(f"/proc/{conversation.process.pid}/stat")
+        except (FileNotFoundError, ProcessLookupError):
+            return  # it has just ended
+        threads = int(fields[17])
+        asleep = fields[0] not in COMPUTING if threads == 1 else _all_asleep(conversation.process.pid)
+        computed = (int(fields[11]) + int(fields[12])) / TICKS
+        self._seconds += computed - conversation.computed
+        if asleep:
+            self._seconds += min(now - conversation.sampled, MOST_ASLEEP)
+        conversation.computed, conversation.sampled = computed, now
         if threads > self.limits.threads:
-            raise LimitExceeded(f"{what}: {threads} threads, allowed are {self.limits.threads}")
-        if resident > self.limits.memory_bytes:
-            raise LimitExceeded(f"{what}: {resident >> 20} MiB of memory, allowed are {self.limits.memory_bytes >> 20}")
+            raise LimitExceeded(f"{what}: more than {self.limits.threads} threads")
+        if int(fields[21]) * PAGE > self.limits.memory_bytes:
+            raise LimitExceeded(f"{what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
+
+
+def _all_asleep(pid: int) -> bool:
+    """Whether no thread of the process computes; one that has just ended did."""
+    try:
+        return all(_stat(f"{task.path}/stat")[0] not in COMPUTING for task in os.scandir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _stat(path: str) -> list[str]:
+    """The fields of a process or thread from the third on: the second, its name, may hold anything."""
+    with open(path, encoding="utf-8", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()

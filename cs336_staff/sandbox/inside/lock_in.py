@@ -13,6 +13,9 @@ from errno import ENOSYS, EPERM
 
 libc = ctypes.CDLL(None, use_errno=True)
 
+# Address space beyond what is mapped now. Its tables are kernel memory that no other limit counts: 32 MiB at the most.
+ADDRESSES = 16 << 30
+ALL, DATA = 0, 5  # fields of /proc/self/statm
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 38
 
 
@@ -34,7 +37,8 @@ def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, seccomp: "Fi
     hide_memory()
     for limit, value in {
         resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_DATA: _mapped_data() + data_bytes,
+        resource.RLIMIT_DATA: _mapped(DATA) + data_bytes,
+        resource.RLIMIT_AS: _mapped(ALL) + ADDRESSES,
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
@@ -63,9 +67,9 @@ def _check(result: int, what: str) -> int:
     return result
 
 
-def _mapped_data() -> int:
+def _mapped(field: int) -> int:
     with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[5]) * resource.getpagesize()
+        return int(statm.read().split()[field]) * resource.getpagesize()
 
 
 def _drop_capabilities() -> None:

@@ -22,6 +22,10 @@ MAX_LINES = 30
 CHUNK = 1 << 16
 
 
+class NotWrittenError(Exception):
+    """An adapter does not exist. (torch raises a `NotImplementedError` for a dtype that it does not take.)"""
+
+
 def serve(channel: int, watch: Watch) -> None:
     """Answer the frames that arrive on the file descriptor `channel`; the first one brings the submission."""
     adapters: Any = None
@@ -101,7 +105,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
 
 def _adapter(adapters: Any, name: str) -> Any:
     if not hasattr(adapters, name):
-        raise NotImplementedError(f"write {name} in {adapters.__name__.replace('.', '/')}.py")
+        raise NotWrittenError(f"write {name} in {adapters.__name__.replace('.', '/')}.py")
     return getattr(adapters, name)
 
 

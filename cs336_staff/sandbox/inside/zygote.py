@@ -79,6 +79,7 @@ def _become_worker(
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()  # where Linux groups processes by session (autogroup), thirty threads get no more than one
         for number, descriptor in zip((CHANNEL, 1, 2), descriptors, strict=True):
             os.dup2(descriptor, number)
         os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))

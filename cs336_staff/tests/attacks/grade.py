@@ -28,7 +28,7 @@ TESTS = {
 }
 # Few seconds, since the attacks that hang use all of them, and memory for torch and a little more. Time on the clock is
 # longer than the processor's: other runs go on beside this one.
-LIMITS = Limits(call_seconds=6, call_cpu_seconds=3, seconds=12, cpu_seconds=6, memory_bytes=768 << 20)
+LIMITS = Limits(call_seconds=2, seconds=12, memory_bytes=768 << 20)
 
 
 def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:

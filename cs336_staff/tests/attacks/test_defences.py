@@ -20,12 +20,12 @@ import torch
 from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.report import _fenced, feedback, safe_name, write_reports
+from cs336_staff.sandbox import channel, replies, submission
 from cs336_staff.sandbox import confinement as sandbox
-from cs336_staff.sandbox import replies, submission
 from cs336_staff.sandbox import worker as client
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Refused, take_in
-from cs336_staff.sandbox.worker import ProtocolViolation, Worker
+from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, Worker
 from cs336_staff.tests.attacks import made
 from cs336_staff.tests.attacks.attack import ROOT, SUBMISSIONS, find_attacks
 from cs336_staff.tests.grading.test_gradebook import GRADING
@@ -162,6 +162,17 @@ def test_shadowed_libraries(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-c", "import struct"]
     finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert "ImportError: shadowed" in finished.stderr
+
+
+@pytest.mark.slow
+def test_large_replies(unconfined: sandbox.Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapters, worker = adapters_of(unconfined, "resources/large_replies.py")
+    with worker, pytest.raises(LimitExceeded, match="a reply of more bytes"):
+        adapters.run_softmax(X, 0)
+    monkeypatch.setattr(channel, "REPLY_BYTES", 64 << 20)
+    adapters, worker = adapters_of(unconfined, "resources/large_replies.py")
+    with worker:
+        assert adapters.run_softmax(X, 0).nbytes == 60 << 20
 
 
 @pytest.fixture(scope="module")

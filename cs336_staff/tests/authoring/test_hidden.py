@@ -136,7 +136,7 @@ def test_each_property_refuses_a_wrong_implementation(suite, name):
     "error",
     [
         StudentRaised("RuntimeError", "DefaultCPUAllocator: can't allocate memory: you tried to allocate 22 bytes", []),
-        LimitExceeded("run_blockwise_attention: 2100 MiB of memory, allowed are 2048"),
+        LimitExceeded("run_blockwise_attention: more than 2048 MiB of memory"),
     ],
     ids=["refused", "killed"],
 )
@@ -149,6 +149,15 @@ def test_a_matrix_that_is_held_is_said_in_words(suite, error):
         "4,200 queries and 4,180 keys take more memory than there is: is the matrix of all queries × keys held, or all "
         "of its blocks?"
     )
+
+
+def test_an_error_that_speaks_of_memory_is_told_as_it_is(suite):
+    def raising(**inputs):
+        raise StudentRaised("ValueError", "the memory format is not known", [])
+
+    adapters = {**RIGHT, "run_blockwise_attention": raising}
+    result = run(suite, "test_blockwise_attention_in_little_memory", adapters)
+    assert result.headline == "ValueError: the memory format is not known"
 
 
 def test_a_grader_without_memory_is_not_the_submissions_fault(suite):

@@ -6,7 +6,7 @@ import pytest
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import load_case
-from cs336_kit.engine.failure import Failure, describe, shapes
+from cs336_kit.engine.failure import Failure, StudentRaised, describe, shapes
 from cs336_kit.engine.result import Check
 from cs336_kit.plugin import Text
 
@@ -130,6 +130,21 @@ def test_what_torch_does_not_implement_is_not_a_stub(tmp_path):
     lines = report(tmp_path, LINEAR.format("raise NotImplementedError('no such kernel')"))
     assert lines[0] == "NotImplementedError: no such kernel"
     assert "  adapters.py:15, in run_linear" in lines
+
+
+def test_what_torch_says_of_a_boolean_mask_is_told(tmp_path):
+    told = " ".join(line.strip() for line in report(tmp_path, LINEAR.format("return 1 - (weights > 0)")))
+    assert told.startswith("NotImplementedError: Subtraction, the `-` operator, with a bool tensor is not supported.")
+    assert "use the `~` or `logical_not()` operator instead" in told
+
+
+def test_what_torch_does_not_implement_in_a_worker_is_not_a_stub():
+    raised = StudentRaised("NotImplementedError", "\"bmm\" not implemented for 'Bool'", ())  # in a backward pass
+    failure = describe(raised, Path())
+    assert (failure.check, failure.headline) == (
+        Check.CALL,
+        "NotImplementedError: \"bmm\" not implemented for 'Bool'",
+    )
 
 
 def test_no_frame_of_ours_and_no_line_too_long(tmp_path):

@@ -1,6 +1,8 @@
 """The suite as data: what a folder of tests becomes, and what running one gives."""
 
+import gc
 import shutil
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from cs336_kit.engine.assignment import Problem, find_root, load_problems
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import Stopped, StudentRaised
 from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
-from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite
+from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, run
 
 ROOT = find_root(Path(__file__).parent)
 TESTS = """
@@ -149,6 +151,23 @@ class Smaller:
 
     def search(self, attempt: Callable[[Case], None]) -> None:
         attempt(Case("x", "run_x", {"n": torch.ones(1)}, None, {"answer": torch.ones(())}, {}))
+
+
+def test_a_failure_keeps_no_tensor(folder):
+    kept = []
+
+    def failing():
+        tensor = torch.ones(3)
+        kept.append(weakref.ref(tensor))
+        raise ValueError
+
+    gc.disable()
+    try:
+        result = run(Test("test_x", failing, ("x.py", 1)), folder)
+    finally:
+        gc.enable()
+    assert result.outcome is Outcome.FAILED
+    assert kept[0]() is None
 
 
 def test_a_search_that_ends_the_students_process_keeps_the_first_failure(folder):

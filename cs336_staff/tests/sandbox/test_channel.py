@@ -57,6 +57,19 @@ def test_a_reply_too_many(ends: tuple[Channel, socket.socket]) -> None:
     assert str(channel.error) == "14 bytes after the reply"
 
 
+def test_a_reply_may_be_larger_where_the_request_is(ends: tuple[Channel, socket.socket]) -> None:
+    ours, theirs = ends[0]._connection, ends[1]
+    for size, refused in ((1000, True), (100_000, False)):
+        channel = Channel(ours, reply_bytes=64 << 20)
+        channel.put(frame(bytes(size)))
+        while channel.wants_to_write:
+            channel.write()
+            theirs.recv(1 << 20)
+        theirs.sendall(frame(bytes(2 << 20))[:100])
+        channel.read()
+        assert isinstance(channel.error, TooLongError) == refused
+
+
 def test_a_reply_too_long(ends: tuple[Channel, socket.socket]) -> None:
     channel, worker = ends
     channel.put(frame())
@@ -64,7 +77,7 @@ def test_a_reply_too_long(ends: tuple[Channel, socket.socket]) -> None:
     worker.sendall(struct.pack("<IQ", 2, (1 << 20) + 1))
     channel.read()
     assert isinstance(channel.error, TooLongError)
-    assert "a reply of 1048579 bytes" in str(channel.error)
+    assert "a reply of more bytes than such a call can need" in str(channel.error)
 
 
 def test_what_a_worker_wrote_before_it_ended_can_be_read(ends: tuple[Channel, socket.socket]) -> None:

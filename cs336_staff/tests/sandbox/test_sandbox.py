@@ -19,7 +19,8 @@ from cs336_staff.sandbox import worker as client
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
-from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, TimedOut, Worker, WorkerDied
+from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, Starved, TimedOut, Worker, WorkerDied
+from cs336_staff.tools.under_load import busy
 
 from .conftest import ROOT, Run, start
 
@@ -150,37 +151,82 @@ def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize(
     "loop",
-    ["while True: pass", "sum(range(10**12))", "time.sleep(60)", "signal.signal(15, signal.SIG_IGN); time.sleep(60)"],
+    [
+        "while True: pass",
+        "sum(range(10**12))",
+        "time.sleep(60)",
+        "signal.signal(15, signal.SIG_IGN); time.sleep(60)",
+        "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "while True: threading.Thread(target=time.sleep, args=(60,)).start(); time.sleep(0.05)",
+    ],
 )
 def test_loops_are_ended(run: Run, loop: str) -> None:
-    adapters = run(trying(loop), call_seconds=1.0)
-    started = time.monotonic()
-    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 1\.0 s"):
+    adapters = run(trying(loop), call_seconds=0.3)
+    with pytest.raises(TimedOut, match=r"run_softmax: no answer within 0\.3 s in which it computed or slept"):
         adapters.run_softmax(X, 0)
-    assert time.monotonic() - started < 5
 
 
 def test_a_loop_at_import_is_ended_once(run: Run) -> None:
     adapters = run("while True: pass", call_seconds=0.3)
-    started = time.monotonic()
+    worker = adapters.worker
+    assert isinstance(worker, Worker)
     for _ in range(5):
         with pytest.raises(TimedOut, match=r"the import: no answer within 0\.3 s"):
             adapters.run_softmax(X, 0)
-    assert time.monotonic() - started < 1.5
+    assert worker._seconds < 0.6
 
 
-def test_processor_time_is_limited(run: Run) -> None:
-    with pytest.raises(TimedOut, match=r"no answer within 0\.2 s of processor time a call"):
-        run(trying("while True: pass"), call_cpu_seconds=0.2).run_softmax(X, 0)
+def test_time_in_which_it_waits_for_a_core_is_not_its_own(run: Run) -> None:
+    adapters = run(trying("while time.process_time() < 0.6: pass"), call_seconds=0.9)
+    with busy(8):
+        assert adapters.run_softmax(X, 0) is True
+
+
+def test_a_machine_that_is_too_busy_is_not_the_submissions_fault(run: Run) -> None:
+    adapters = run(trying("while True: pass"), call_seconds=9.0, patience=0.05)
+    with pytest.raises(
+        Starved, match=r"no answer within \d+ s on the clock, of which it computed or slept for 0\.\d s"
+    ):
+        adapters.run_softmax(X, 0)
 
 
 def test_the_submission_as_a_whole_is_limited(run: Run) -> None:
-    adapters = run(trying("time.sleep(1.5)"), seconds=2.5)
+    adapters = run(trying("time.sleep(0.6)"), seconds=1.0)
     adapters.run_softmax(X, 0)
-    with pytest.raises(TimedOut, match="no answer within"):
+    with pytest.raises(TimedOut, match="no answer within the 1 s that all calls may take"):
         adapters.run_softmax(X, 0)
-    with pytest.raises(TimedOut, match=r"the submission has used its 2\.5 s"):
+    with pytest.raises(TimedOut, match="the submission has used the 1 s that all its calls may take"):
         adapters.run_softmax(X, 0)
+
+
+def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
+    adapters = run(
+        trying("while True: pass") + "run_linear = run_rope = lambda *_: run_softmax(0, 0)\n", call_seconds=0.5
+    )
+    worker = adapters.worker
+    assert isinstance(worker, Worker)
+    for expected in (
+        "no answer within 0.5 s",
+        "no answer within 0.5 s",
+        "run_softmax is not called again",
+        "is not called",
+    ):
+        with pytest.raises(TimedOut, match=expected):
+            adapters.run_softmax(X, 0)
+    for expected in ("no answer within 0.1 s", "run_linear is not called again"):
+        with pytest.raises(TimedOut, match=expected):
+            adapters.run_linear(1, 1, X, X)
+    assert worker._seconds < 1.5
+
+
+def test_a_worker_has_a_session_of_its_own(run: Run) -> None:
+    """Linux shares the processors fairly among sessions, however many threads one has."""
+    adapters = run(trying("pass"))
+    adapters.run_softmax(X, 0)
+    assert isinstance(adapters.worker, Worker)
+    assert adapters.worker._conversation is not None
+    pid = adapters.worker._conversation.process.pid
+    assert os.getsid(pid) == pid
 
 
 BOMBS = {
@@ -228,7 +274,7 @@ def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
 
 def test_threads_are_limited(run: Run) -> None:
     bomb = "threading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()"
-    with pytest.raises((LimitExceeded, StudentRaised), match=r"threads, allowed are 8|can't start new thread"):
+    with pytest.raises((LimitExceeded, StudentRaised), match=r"more than 8 threads|can't start new thread"):
         run(trying(bomb), threads=8).run_softmax(X, 0)
 
 
@@ -240,7 +286,7 @@ def test_a_flood_of_output_is_cut(run: Run) -> None:
 
 
 def test_a_large_reply_is_refused(run: Run) -> None:
-    with pytest.raises(LimitExceeded, match=r"a reply of 4\d{6} bytes, allowed are 1000000"):
+    with pytest.raises(LimitExceeded, match="a reply of more bytes than such a call can need"):
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
@@ -254,7 +300,7 @@ def test_a_dead_worker_is_no_answer(run: Run, end: str) -> None:
 
 FORGED = {
     "noise": ("os.write(3, b'x' * 1000)", LimitExceeded, "a reply of"),
-    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of 10737418242 bytes"),
+    "10 GB": ("os.write(3, struct.pack('<IQ', 2, 10 << 30) + b'{}')", LimitExceeded, "a reply of more bytes"),
     "half": ("os.write(3, struct.pack('<IQ', 20, 0) + b'{}')\ntime.sleep(60)", TimedOut, "no answer"),
     "no JSON": ("os.write(3, struct.pack('<IQ', 2, 0) + b'{x')\ntime.sleep(60)", ProtocolViolation, "a JSON header"),
     "nested": (
@@ -403,7 +449,7 @@ from cs336_staff.sandbox import worker as client, proxy, confinement as sandbox,
 adapters = proxy.Adapters(Path("adapters.py"))
 loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
 with sandbox.start(sys.argv[1]) as started:
-    adapters.worker = client.Worker(started, loop, client.Limits(call_seconds=60, call_cpu_seconds=60))
+    adapters.worker = client.Worker(started, loop, client.Limits(call_seconds=60))
     print(started._process.pid, flush=True)
     adapters.run_softmax(torch.ones(1), 0)
 """

@@ -1,7 +1,7 @@
 """Announce a reply of 10 GiB, for the other side to make room for.
 
 plain: refused
-report: a reply of 10737418242 bytes, allowed are
+report: a reply of more bytes
 """
 
 import os

@@ -1,0 +1,61 @@
+"""A verdict depends on the submission alone: not on the load of the machine, and not on the submission beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from cs336_staff.grading import batch
+from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.sandbox.worker import Limits
+from cs336_staff.tests.attacks.grade import only
+from cs336_staff.tests.sandbox.conftest import ROOT, start
+from cs336_staff.tools.under_load import busy, verdicts
+
+pytestmark = pytest.mark.slow
+
+BLIND = ROOT / "cs336_staff" / "tests" / "blind"
+TESTS = {
+    "test_softmax[1d]",
+    "test_softmax[3d-last-dim]",
+    "test_softmax_gradients[last-dim]",
+    "test_hidden_softmax[3d-first-dim]",
+    "test_softmax_sums_to_one",
+    "test_linear[2d]",
+    "test_linear_of_any_shape",
+    "test_rope[in-order]",
+    "test_hidden_rope[permuted]",
+}
+SOFTMAX = "def run_softmax(in_features, dim):\n    {}\n    e = in_features.exp()\n    return e / e.sum(dim, True)\n"
+# Each uses its time in a way of its own; a call may take a second.
+SLOW = {
+    "computes": "import time\n    while in_features.ndim == 1 and time.process_time() < 0.6: pass",
+    "sleeps": "import time; time.sleep(0.6 * (in_features.ndim == 1))",
+    "loops": "while in_features.ndim == 3: pass",
+    "waits": "import threading; threading.Event().wait(1e6 if in_features.ndim == 3 else 0)",
+    "locks": "import threading; lock = threading.Lock(); lock.acquire(); in_features.ndim == 3 and lock.acquire()",
+}
+
+
+def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path) -> None:
+    paths = [path for kind in ("softmax", "linear", "rope") for path in sorted(BLIND.glob(f"*/*{kind}-*.py"))[::5]]
+    for name, statement in SLOW.items():
+        paths.append(tmp_path / f"{name}.py")
+        paths[-1].write_text(SOFTMAX.format(statement))
+    assert len(paths) >= 18
+    suite = only(load_graded_suite(ROOT), TESTS)
+    with start("process") as sandbox:
+        quiet = verdicts(suite, sandbox, paths, limits=Limits(call_seconds=1))
+        with busy(8):
+            assert verdicts(suite, sandbox, paths, limits=Limits(call_seconds=1)) == quiet
+    assert "no answer within 1 s" in quiet["loops.py"]
+    assert "no answer within 1 s" in quiet["waits.py"]
+    assert "no answer within" not in quiet["computes.py"] + quiet["sleeps.py"]
+
+
+def test_what_this_side_may_use_for_a_submission_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "TRUSTED_SECONDS", 2)
+    monkeypatch.setattr(batch, "judge", lambda *_: any(iter(int, 1)))
+    suite = only(load_graded_suite(ROOT), {"test_softmax[1d]"})
+    with start("process") as sandbox:
+        done = batch.grade(suite, sandbox, [ROOT / "cs336_staff/tests/attacks/honest.py"], tmp_path)
+    assert [fault.reason for fault in done.faults] == ["the grading process ended with exit status -9"]
