@@ -13,7 +13,7 @@ from typing import Any
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 
 LAST = "id IN (SELECT max(id) FROM grading GROUP BY submission)"  # of every submission
-VERSION = 4
+VERSION = 5
 SCHEMA = """
 CREATE TABLE grading (
     id INTEGER PRIMARY KEY,
@@ -70,8 +70,7 @@ class Notes:
         refused: why the submission was not run, if it was not.
         stdout, stderr: what it wrote during the public tests.
         missing: packages that it imports and the grader lacks.
-        forbidden: for each problem, calls of what students must write themselves.
-        remarks: for staff.
+        forbidden: for each problem that pays for it, what ran of what students must write themselves.
         explanations: what the examinations found.
     """
 
@@ -80,7 +79,6 @@ class Notes:
     stderr: str = ""
     missing: tuple[str, ...] = ()
     forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
     explanations: tuple[Explanation, ...] = ()
 
     def as_json(self) -> str:
@@ -93,7 +91,7 @@ def notes_from_json(text: str) -> Notes:
     fields = json.loads(text)
     return Notes(
         **fields
-        | {name: tuple(fields[name]) for name in ("missing", "remarks")}
+        | {"missing": tuple(fields["missing"])}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
         | {"explanations": tuple(Explanation(e["problem"], e["id"], tuple(e["lines"])) for e in fields["explanations"])}
     )
