@@ -17,22 +17,22 @@ from torch.nn import functional
 CONTAINERS = ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Identity")
 ALLOWED = (*CONTAINERS, "Rearrange", "Reduce")
 
-# The problem in which a function does the work, by what is in its name; the first that fits. What else is forbidden
-# has no such problem.
+# The problem in which a function does the work, by what comes first in its name. What else is forbidden has none.
 HOMES = {
-    "multihead_self_attention": re.compile("multi_?head|transformer"),
-    "scaled_dot_product_attention": re.compile("attention|scaled_dot_product"),
-    "softmax": re.compile("softmax|softmin"),
-    "rope": re.compile("rotary"),
-    "linear": re.compile("linear|einmix"),
-    "attention_module": re.compile("dropout"),
+    "softmax": "softmax|softmin",
+    "scaled_dot_product_attention": "attention|scaled_dot_product",
+    "linear": "linear|einmix",
+    "rope": "rotary",
+    "multihead_self_attention": "multi_?head|transformer",
+    "attention_module": "dropout",
 }
+WORK = re.compile("|".join(f"(?P<{problem}>{names})" for problem, names in HOMES.items()))
 
 
 def home(function: str) -> str | None:
     """The problem in which a forbidden function does the work, if there is one."""
-    name = function.rpartition(".")[2].lower()
-    return next((problem for problem, pattern in HOMES.items() if pattern.search(name)), None)
+    found = WORK.search(function.rpartition(".")[2].lower())
+    return found.lastgroup if found else None
 
 
 def _layers(module: Any, prefix: str) -> dict[str, type[nn.Module]]:

@@ -17,7 +17,7 @@ from cs336_staff.sandbox.submission import take_in
 
 from .conftest import ROOT, Run
 
-PROBLEMS = tuple(load_problems(ROOT))
+PROBLEMS = load_problems(ROOT)
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 
 
@@ -233,4 +233,5 @@ def test_the_handout_says_what_the_list_says() -> None:
     for name in ALLOWED:
         assert re.search(rf"`(nn\.)?{name}`", rule), name
     for home in HOMES:
-        assert f"`{home}`" in rule
+        points = f"{PROBLEMS[home].points:g}" + " (bonus)" * PROBLEMS[home].bonus
+        assert f"| `{home}` | {points} |" in rule
