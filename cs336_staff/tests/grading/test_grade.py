@@ -212,7 +212,8 @@ def violations(graded: Graded, name: str) -> set[str]:
 
 def test_a_line_that_several_problems_run_is_charged_once(graded):
     assert violations(graded, "shared") == {"softmax"}
-    assert graded.results("shared")["score"] == 13 + BONUS
+    assert graded.points("shared", "softmax") == 0
+    assert graded.points("shared", "scaled_dot_product_attention") > 4.5
     line = "torch.softmax in adapters.py:"
     assert f"softmax: write this yourself, without:\n{line}" in graded.feedback("shared")
     assert f"VIOLATION: shared, softmax: {line}" in graded.printed
