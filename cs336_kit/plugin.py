@@ -1,17 +1,24 @@
-"""The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong."""
+"""The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong.
+
+Below the failures it tells what of the code that passes is not the student's own work, and what that costs.
+"""
 
 import textwrap
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 
-from cs336_kit.engine.assignment import AssignmentError, load_problems
+from cs336_kit.checking.own_work import not_own_work, watch_students_code
+from cs336_kit.engine.assignment import AssignmentError, Problem, load_problems
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Explanation, Result
 from cs336_kit.engine.suite import Calls, Suite, SuiteError, Test, expand, run, with_points
 from cs336_kit.examination.problems import explain
+from cs336_kit.rules.watch import Use, Watch
 
 WIDTH = 78
 TEST = pytest.StashKey[Test]()
@@ -47,6 +54,14 @@ class EngineRuns:
         self.tests: list[Test] = []
         self.results: list[Result] = []
         self.explanations: list[Explanation] = []
+        self.problems: dict[str, Problem] = {}
+        self.watch: Watch | None = None
+        self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
+
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> None:
+        """Watch before the first module of tests imports the student's files."""
+        if self.watch is None and _is_in_suite(module_path, parent.config):
+            self.watch = watch_students_code(parent.config.rootpath)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if not _is_ours(metafunc.definition):
@@ -65,10 +80,10 @@ class EngineRuns:
             return
         found = [self._test(item) for item in ours]
         try:
-            problems = load_problems(config.rootpath)
+            self.problems = load_problems(config.rootpath)
         except AssignmentError as error:
             raise pytest.UsageError(str(error)) from None
-        self.tests = with_points(found, problems)
+        self.tests = with_points(found, self.problems)
         by_name = {test.name: test for test in self.tests}
         for item in ours:
             item.stash[TEST] = by_name[item.name]
@@ -81,7 +96,10 @@ class EngineRuns:
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         if TEST not in pyfuncitem.stash:
             return None
-        result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
+        assert self.watch is not None
+        with self.watch.watching():
+            result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
+        self.seen[result.problem] |= self.watch.uses
         pyfuncitem.stash[RESULT] = result
         self.results.append(result)
         if not result.passed:
@@ -115,7 +133,7 @@ class EngineRuns:
         if not all(result.passed for result in self.results):
             import adapters  # the tests have imported it
 
-            suite = Suite(session.config.rootpath, load_problems(session.config.rootpath), self.tests, Calls(adapters))
+            suite = Suite(session.config.rootpath, self.problems, self.tests, Calls(adapters))
             self.explanations += explain(suite, self.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -128,6 +146,10 @@ class EngineRuns:
                     terminalreporter.line("")
                 for line in _wrapped(line for line in explanation.lines if line.strip() not in shown):
                     terminalreporter.line(line, bold=True)
+        if told := not_own_work(terminalreporter.config.rootpath, self.problems, self.seen):
+            terminalreporter.section(told[0], yellow=True)
+            for line in _wrapped(told[1:]):
+                terminalreporter.line(line)
 
 
 class Text(TerminalRepr):
@@ -166,7 +188,11 @@ class ResultText(Text):
 
 
 def _is_ours(item: pytest.Item | pytest.FixtureRequest) -> bool:
-    return any(item.path.is_relative_to(suite) for suite in item.config.getini("suites"))
+    return _is_in_suite(item.path, item.config)
+
+
+def _is_in_suite(path: Path, config: pytest.Config) -> bool:
+    return any(path.is_relative_to(suite) for suite in config.getini("suites"))
 
 
 def _wrapped(lines: Iterable[str], margin: str = "") -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The board: what each problem has earned so far and what to do next."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -59,8 +59,14 @@ def score(
     ]
 
 
-def render(scores: list[Score], everything: bool = False) -> Group:
-    """The board as rich prints it, with all the explanations below it or, usually, the first."""
+def render(scores: list[Score], not_own_work: Sequence[str], everything: bool = False) -> Group:
+    """The board as rich prints it, with all the explanations below it or, usually, the first.
+
+    Args:
+        scores: a row for each.
+        not_own_work: what the student uses and must write: a title and lines of text, which come last.
+        everything: whether to show all the explanations.
+    """
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     table.add_column("Problem")
     table.add_column("State")
@@ -74,7 +80,13 @@ def render(scores: list[Score], everything: bool = False) -> Group:
             f"{result.passed}/{len(result.results)}",
             f"{result.points:.1f}/{result.problem.points:g}",
         )
-    return Group(table, Text(_summary(scores)), *_next_step(scores), *(_explained(scores) if everything else ()))
+    return Group(
+        table,
+        Text(_summary(scores)),
+        *_next_step(scores),
+        *(_explained(scores) if everything else ()),
+        *_told(not_own_work),
+    )
 
 
 def _summary(scores: list[Score]) -> str:
@@ -95,6 +107,12 @@ def _next_step(scores: list[Score]) -> Iterable[RenderableType]:
                 yield Padding(Text("\n".join(lines), style), (0, 0, 0, 4), expand=False)
             yield Text(f"  uv run pytest -x -k {failure.function}", "cyan")
             return
+
+
+def _told(lines: Sequence[str]) -> Iterable[RenderableType]:
+    if lines:
+        yield Text(f"\n{lines[0]}", "yellow")
+        yield Padding(Text("\n".join(lines[1:])), (0, 0, 0, 2), expand=False)
 
 
 def _explained(scores: list[Score]) -> Iterable[RenderableType]:

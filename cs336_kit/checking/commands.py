@@ -42,7 +42,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, s
     with console.status("Importing torch and running the public tests"):
         run = run_once(root, [each.id for each in chosen], ALL if everything else 1)
     scores = score(chosen, run.results_or_error(), run.explanations)
-    console.print(render(scores, everything))
+    console.print(render(scores, run.not_own_work, everything))
     sys.exit(any(each.first_failure for each in scores if problem or not each.problem.bonus))
 
 

@@ -7,8 +7,8 @@ A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...]
 order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
 thing more: `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be
 imported; `result`, for each test as it ends; `explanation`, for each thing that the examination of a problem found;
-`decided`, a problem of which all is said; `ended`, the exit status of the run. A line that comes early kills the run.
-The end of the input ends everything.
+`decided`, a problem of which all is said; `not_own_work`, what they use and must write themselves; `ended`, the exit
+status of the run. A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
 would wait for threads that it did not inherit.
@@ -33,12 +33,14 @@ import einops  # noqa: F401
 import torch
 from jaxtyping import install_import_hook
 
+from cs336_kit.checking.own_work import not_own_work, watch_students_code
 from cs336_kit.engine.assignment import find_root, load_problems
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, SuiteError, load_suite, not_run
 from cs336_kit.examination.problems import explain
+from cs336_kit.rules.watch import Use, Watch
 
 
 class Reply:
@@ -52,7 +54,7 @@ class Reply:
         self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
 
 
-def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply) -> None:
+def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, watch: Watch) -> None:
     """Import the student's files and run the tests of some problems, one problem after the other."""
     tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in problems}
     try:
@@ -64,14 +66,18 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply) ->
         reply.say(broken="\n".join((failure.headline, *failure.details)))
         return
     reply.say(planned=[not_run(test, "did not run").as_json() for problem in problems for test in tests[problem]])
+    seen: dict[str, set[Use]] = {problem: set() for problem in problems}
     for problem in problems:
         results: list[Result] = []
         for test in tests[problem]:
-            results.append(suite.run(test))
+            with watch.watching():
+                results.append(suite.run(test))
+            seen[problem] |= watch.uses
             reply.say(result=results[-1].as_json())
         for explanation in explain(suite, results, most):
             reply.say(explanation=explanation.as_json())
         reply.say(decided=problem)
+    reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
 
 
 def forks(commands: BinaryIO, replies: BinaryIO) -> Iterator[bytes]:
@@ -117,6 +123,7 @@ def main() -> None:
         os.dup2(nothing, stream)
     root = find_root(Path.cwd())
     sys.path.insert(0, str(root))
+    watch = watch_students_code(root)
     try:
         suite, broken = load_suite(root, [root / "tests"], load_problems(root)), ""
         for test in suite.tests:
@@ -130,7 +137,7 @@ def main() -> None:
         if suite is None:
             reply.say(broken=broken)
         else:
-            run_tests(suite, command["problems"], command["most"], reply)
+            run_tests(suite, command["problems"], command["most"], reply, watch)
         os._exit(0)  # torch would take its time to go
 
 

@@ -30,6 +30,7 @@ class Run:
         results: by test; of those that have not ended yet, too.
         explanations: what the examinations found.
         decided: the problems of which all is said.
+        not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
         broken: why the student's files cannot be imported, if they cannot.
         status: the exit status, once it has ended.
     """
@@ -38,6 +39,7 @@ class Run:
     results: dict[str, Result] = field(default_factory=dict)
     explanations: list[Explanation] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)
+    not_own_work: list[str] = field(default_factory=list)
     broken: str = ""
     status: int | None = None
 
@@ -53,6 +55,8 @@ class Run:
                 self.explanations.append(explanation_from_json(text))
             case {"decided": problem}:
                 self.decided.add(problem)
+            case {"not_own_work": lines}:
+                self.not_own_work = lines
             case {"broken": text}:
                 self.broken = text
             case {"ended": status}:

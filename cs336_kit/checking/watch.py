@@ -186,7 +186,7 @@ class WatchedBoard:
             if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were
                 new = {id: each if id in run.decided else self.scores.get(id, each) for id, each in new.items()}
             self.scores |= new
-            self.body = render(list(new.values()))
+            self.body = render(list(new.values()), run.not_own_work)
         elif run.status is None:
             self.body = (
                 f"Importing torch and your files, {self._seconds():.0f} s so far.\n"

@@ -41,7 +41,7 @@ def submit(archive: Path | None) -> None:
     if run.status is None:
         raise click.Abort
     scores = score(problems.values(), run.results_or_error(), run.explanations)
-    console.print(render(scores))
+    console.print(render(scores, run.not_own_work))
     write_submission(root / FILE_NAME, files, scores)
     click.echo(f"\n{root / FILE_NAME} is written: hand it in")
 

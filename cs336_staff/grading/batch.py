@@ -14,7 +14,7 @@ import resource
 import select
 import signal
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,13 +24,13 @@ from typing import NoReturn
 
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result, result_from_json
 from cs336_kit.examination.problems import explain
+from cs336_kit.rules.watch import Use
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
 from cs336_staff.grading.identity import METADATA, check_claims
 from cs336_staff.grading.report import safe_name, write_reports
-from cs336_staff.grading.rules import judge, shown
+from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
-from cs336_staff.sandbox.replies import Line
 from cs336_staff.sandbox.submission import Refused, Submission, take_in
 from cs336_staff.sandbox.worker import Limits, Worker
 
@@ -38,7 +38,6 @@ ATTEMPTS = 3
 EXAMINATION = Limits(call_seconds=2, seconds=10)
 # Processor time and private memory of this side for one submission, whose replies it reads and compares.
 TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
-IN_HIDDEN = "what you must write yourself, in a hidden test"
 CHUNK = 1 << 16
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
@@ -261,29 +260,24 @@ def _grade_and_exit(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
     try:
         results: list[Result] = []
-        seen: defaultdict[str, set[Line]] = defaultdict(set)
-        in_hidden: defaultdict[str, set[Line]] = defaultdict(set)
-        called: defaultdict[str, set[str]] = defaultdict(set)
+        public: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
+        hidden: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
         notes = Notes(taken_in=submission.remarks)
         with Worker(sandbox, submission, limits) as worker:
-            for hidden in (False, True):
-                for result in suite.run(worker, [test for test in suite.suite.tests if test.hidden == hidden]):
+            for seen in (public, hidden):
+                for result in suite.run(
+                    worker, [test for test in suite.suite.tests if test.hidden == (seen is hidden)]
+                ):
                     _say(pipe, result=result.as_json())
                     if result.outcome is Outcome.ERROR:  # all of it is graded again
                         os._exit(0)
                     results.append(result)
-                    (in_hidden if hidden else seen)[result.problem] |= worker.forbidden
-                    called[result.problem] |= suite.suite.calls.made.keys()
-                if not hidden:  # what it prints from here on may spell hidden inputs
+                    seen[result.problem] |= worker.forbidden
+                if seen is public:  # what it prints from here on may spell hidden inputs
                     missing = tuple(sorted(worker.missing))
                     notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-        forbidden, remarks = judge(submission, seen, called)
-        for problem, lines in in_hidden.items():
-            if places := shown(lines):  # for staff alone, since it chose which of its lines
-                forbidden.setdefault(problem, (IN_HIDDEN,))
-                remarks += tuple(f"{problem}, in a hidden test: {place}" for place in places)
         explanations = _explanations(suite, sandbox, submission, results)
-        _say(pipe, notes=replace(notes, forbidden=forbidden, remarks=remarks, explanations=explanations).as_json())
+        _say(pipe, notes=replace(notes, forbidden=judge(public, hidden), explanations=explanations).as_json())
     except BaseException as error:
         _say(pipe, fault=f"{type(error).__name__}: {error}")
     finally:

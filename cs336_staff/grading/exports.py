@@ -44,7 +44,7 @@ def write_grades(path: Path, found: Iterable[Grade], problems: Sequence[str], du
     """One row for each student: what was handed in and when, the points of each problem, and the sum.
 
     `days_late` is empty when the time is not known; `late` is then what Canvas says. `violations` counts tests, `notes`
-    are for staff: what was overruled, and what the rules found and did not charge.
+    are for staff: what was overruled.
     """
     columns = ["student", "name", "email", "submission", "attempt", "group", "late", "days_late", *problems]
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -149,7 +149,7 @@ def _best(grade: Grade) -> tuple[object, ...]:
 
 def _notes(grading: Grading) -> list[str]:
     overruled = [f"{problem} overruled: {because}" for problem, because in grading.overruled.items()]
-    return [*overruled, *grading.notes.taken_in, *grading.notes.remarks]
+    return [*overruled, *grading.notes.taken_in]
 
 
 def _number(points: float) -> str:

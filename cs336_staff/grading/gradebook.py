@@ -13,7 +13,7 @@ from typing import Any
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 
 LAST = "id IN (SELECT max(id) FROM grading GROUP BY submission)"  # of every submission
-VERSION = 4
+VERSION = 5
 SCHEMA = """
 CREATE TABLE grading (
     id INTEGER PRIMARY KEY,
@@ -71,8 +71,7 @@ class Notes:
         stdout, stderr: what it wrote during the public tests.
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
-        forbidden: for each problem, calls of what students must write themselves.
-        remarks: for staff.
+        forbidden: for each problem that pays for it, what ran of what students must write themselves.
         explanations: what the examinations found.
     """
 
@@ -82,7 +81,6 @@ class Notes:
     missing: tuple[str, ...] = ()
     taken_in: tuple[str, ...] = ()
     forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
     explanations: tuple[Explanation, ...] = ()
 
     def as_json(self) -> str:
@@ -95,7 +93,7 @@ def notes_from_json(text: str) -> Notes:
     fields = json.loads(text)
     return Notes(
         **fields
-        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "remarks")}
+        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
         | {"explanations": tuple(Explanation(e["problem"], e["id"], tuple(e["lines"])) for e in fields["explanations"])}
     )

@@ -68,7 +68,7 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
 
 
 def findings(gradings: Iterable[Grading]) -> Iterator[str]:
-    """What staff should look at: new names, what the rules forbid, and what is only suspicious."""
+    """What staff should look at: new names, and what the rules forbid."""
     for grading in gradings:
         name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):
@@ -76,7 +76,7 @@ def findings(gradings: Iterable[Grading]) -> Iterator[str]:
         for problem, calls in notes.forbidden.items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
-        for remark in (*notes.taken_in, *notes.remarks):
+        for remark in notes.taken_in:
             yield f"remark: {name}: {remark}"
 
 

@@ -55,7 +55,7 @@ class GradedSuite:
     def run(self, worker: Worker, tests: Iterable[Test]) -> Iterator[Result]:
         """The result of each of `tests`, which are some of the suite's; their inputs are sent as soon as it runs.
 
-        At each result `suite.calls.made` and `worker.forbidden` are those of this test alone.
+        At each result `worker.forbidden` is what this test alone has run.
         """
         self.proxy.worker = worker
         tests = list(tests)
@@ -138,7 +138,14 @@ def _sha256(root: Path, problems: Mapping[str, Problem]) -> str:
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
     code = [STAFF / "authoring" / f"{name}.py" for name in ("references", "error_bounds", "stored_cases")]
-    for folder in (root / "tests", root / "cs336_kit/engine", HIDDEN, STAFF / "authoring/cases", STAFF / "sandbox"):
+    for folder in (
+        root / "tests",
+        root / "cs336_kit/engine",
+        root / "cs336_kit/rules",
+        HIDDEN,
+        STAFF / "authoring/cases",
+        STAFF / "sandbox",
+    ):
         code += sorted(folder.rglob("*.py"))
     for path in code:
         if path.name not in WORDS:

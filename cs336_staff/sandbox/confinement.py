@@ -298,10 +298,11 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
 
 def _copy_worker(folder: Path) -> None:
     """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
-    package = folder / "cs336_staff" / "sandbox" / "inside"
-    package.mkdir(parents=True)
-    for source in (STAFF / "sandbox" / "inside").glob("*.py"):
-        shutil.copyfile(source, package / source.name)
+    for package in (STAFF / "sandbox" / "inside", STAFF.with_name("cs336_kit") / "rules"):
+        copy = folder / package.relative_to(STAFF.parent)
+        copy.mkdir(parents=True)
+        for source in package.glob("*.py"):
+            shutil.copyfile(source, copy / source.name)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from cs336_kit.rules.watch import Use
 from cs336_staff.sandbox.inside.frames import FrameError, decode, expect, unpack
 
 MAX_TEXT = 4_000
@@ -19,7 +20,6 @@ class Line:
     file: str
     number: int
     function: str
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Reply:
         gradients: for each tensor that was sent and required one, its gradient or None.
         failure: the exception, when the call raised one.
         missing: packages that the submission imported and the sandbox lacks.
-        forbidden: calls of functions that students must write themselves, as the line that made them.
+        forbidden: what the call ran of what students must write themselves.
     """
 
     value: Any
@@ -53,7 +53,7 @@ class Reply:
     gradients: list[Tensor | None]
     failure: Failure | None
     missing: tuple[str, ...]
-    forbidden: tuple[Line, ...]
+    forbidden: tuple[Use, ...]
 
 
 def check(header: dict[str, Any], body: bytes | bytearray, request: dict[str, Any], sent: list[Tensor]) -> Reply:
@@ -104,10 +104,10 @@ def _line(line: object) -> Line:
     raise FrameError(f"expected [file, line, function], got {str(line)[:100]}")
 
 
-def _forbidden(call: object) -> Line:
+def _forbidden(call: object) -> Use:
     match call:
         case [name, file, int(number)]:
-            return Line(_name(file), number, _name(name))
+            return Use(_name(file), number, _name(name))
     raise FrameError(f"expected [name, file, line], got {str(call)[:100]}")
 
 

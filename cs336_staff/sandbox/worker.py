@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cs336_kit.engine.failure import Stopped, StudentRaised
 from cs336_kit.engine.result import Outcome
+from cs336_kit.rules.watch import Use
 from cs336_staff.sandbox.channel import CHUNK, Channel, TooLongError
 from cs336_staff.sandbox.confinement import Process, Sandbox
 from cs336_staff.sandbox.inside.frames import FrameError, parse_header
@@ -126,14 +127,14 @@ class Worker:
 
     Attributes:
         missing: packages that it imported and the sandbox lacks.
-        forbidden: lines that called what students must write themselves; `Line.function` is what they called.
+        forbidden: what it has run of what students must write themselves.
     """
 
     def __init__(self, sandbox: Sandbox, submission: Submission, limits: Limits | None = None) -> None:
         self.submission = submission
         self.limits = limits or Limits()
         self.missing: set[str] = set()
-        self.forbidden: set[Line] = set()
+        self.forbidden: set[Use] = set()
         self._sandbox = sandbox
         self._data_bytes = self.limits.memory_bytes
         self._conversation: _Conversation | None = None
@@ -318,15 +319,15 @@ class Worker:
         if len(self.missing) < MAX_ITEMS:  # a hostile worker has others at each call
             self.missing.update(reply.missing)
         if len(self.forbidden) < MAX_ITEMS:
-            self.forbidden.update(self._with_source(line) for line in reply.forbidden)
+            self.forbidden.update(replace(use, source=self._source(use)) for use in reply.forbidden)
         if reply.failure is None:
             return reply
-        lines = map(self._with_source, reply.failure.lines)
-        frames = [FrameSummary(line.file, line.number, line.function, line=line.source) for line in lines]
+        lines = reply.failure.lines
+        frames = [FrameSummary(line.file, line.number, line.function, line=self._source(line)) for line in lines]
         raise StudentRaised(reply.failure.type, reply.failure.message, frames)
 
-    def _with_source(self, line: Line) -> Line:
-        return replace(line, source=printable(self.submission.line(line.file, line.number)))
+    def _source(self, place: Line | Use) -> str:
+        return printable(self.submission.line(place.file, place.number))
 
     @property
     def _call_seconds(self) -> float:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames, importing
-from cs336_staff.sandbox.inside.forbidden import Watch
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
@@ -152,7 +152,7 @@ def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, 
 
 
 def _annotated(reply: dict[str, Any], header: dict[str, Any], watch: Watch) -> dict[str, Any]:
-    forbidden = [[name, _below_root(file), line] for name, (file, line) in watch.calls.items()]
+    forbidden = [[use.function, _below_root(use.file), use.number] for use in watch.uses]
     return reply | {"sequence": header["sequence"], "missing": sorted(importing.missing), "forbidden": forbidden}
 
 

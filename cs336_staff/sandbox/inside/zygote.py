@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
+from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames
-from cs336_staff.sandbox.inside.forbidden import Watch
+from cs336_staff.sandbox.inside.importing import is_submitted
 from cs336_staff.sandbox.inside.lock_in import Filter, hide_memory, lock_in
 from cs336_staff.sandbox.inside.serve import send, serve
 
@@ -40,8 +41,10 @@ def main(control: int, settings: dict[str, Any]) -> None:
     if settings["confined"]:
         hide_memory()
     seccomp = Filter() if settings["confined"] else None
-    watch = Watch()
-    library = watch.install()  # noqa: F841  (what it installed lives as long as it does)
+    watch = Watch(is_submitted)
+    watch.install()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
+        del sys.modules[name]  # a submission that imports more of it finds it missing
     _warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])

@@ -210,28 +210,23 @@ def violations(graded: Graded, name: str) -> set[str]:
     return {test["tags"][0] for test in tests if test["extra_data"]["outcome"] == "violation"}
 
 
-def test_a_violation_is_charged_to_every_problem_that_reaches_it(graded):
-    assert violations(graded, "shared") == {"softmax", "scaled_dot_product_attention"}
+def test_a_line_that_several_problems_run_is_charged_once(graded):
+    assert violations(graded, "shared") == {"softmax"}
+    assert graded.points("shared", "softmax") == 0
+    assert graded.points("shared", "scaled_dot_product_attention") > 4.5
     line = "torch.softmax in adapters.py:"
     assert f"softmax: write this yourself, without:\n{line}" in graded.feedback("shared")
-    assert f"scaled_dot_product_attention: write this yourself, without:\n{line}" in graded.feedback("shared")
-    assert "VIOLATION: shared, scaled_dot_product_attention: torch.softmax in adapters.py:" in graded.printed
+    assert f"VIOLATION: shared, softmax: {line}" in graded.printed
 
 
 def test_what_only_later_calls_do_is_seen(graded):
     assert violations(graded, "behaves-at-first") == {"scaled_dot_product_attention"}
 
 
-def test_what_is_only_read_in_the_source_of_a_graded_function_counts(graded):
-    assert violations(graded, "unseen") == {"softmax"}
-
-
-def test_a_forbidden_function_that_no_graded_call_reaches_is_a_remark_for_staff(graded):
-    assert graded.results("training")["score"] == 15 + BONUS
-    remark = "no graded call reaches torch.softmax in adapters.py:"
-    assert f"remark: training: {remark}" in graded.printed
-    assert remark in graded.grades()["training"]["notes"]
-    assert "torch.softmax" not in graded.feedback("training")
+@pytest.mark.parametrize("name", ["unseen", "training"])
+def test_what_no_graded_call_runs_costs_nothing(graded, name):
+    assert graded.results(name)["score"] == 15 + BONUS
+    assert "torch.softmax" not in graded.feedback(name) + graded.grades()[name]["notes"]
 
 
 def overrule(*arguments: object) -> Result:

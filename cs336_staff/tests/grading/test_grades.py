@@ -111,7 +111,7 @@ def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
 
 @pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n=", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
 def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path, start):
-    grading = replace(GRADING, notes=Notes(remarks=(f"{start}HYPERLINK(1)",)), path=f"/in/{start}HYPERLINK(1).zip")
+    grading = replace(GRADING, notes=Notes(taken_in=(f"{start}HYPERLINK(1)",)), path=f"/in/{start}HYPERLINK(1).zip")
     with gradebook_with(tmp_path) as gradebook:
         gradebook.add(grading)
         write_grades(tmp_path / "grades.csv", grades(gradebook), ["softmax"])

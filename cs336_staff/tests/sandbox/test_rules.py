@@ -1,180 +1,237 @@
-"""Forbidden functions are found in the source, however they were imported."""
+"""What students must write themselves is seen when it runs, whatever way it is called, and charged once."""
 
-import time
+import re
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
 
-from cs336_staff.grading.rules import MAX_BYTES, Source, shown
-from cs336_staff.sandbox.replies import Line
-from cs336_staff.sandbox.submission import Submission, take_in
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.rules.forbidden import ALLOWED, CONTAINERS, FORBIDDEN, HOMES
+from cs336_kit.rules.price import charged
+from cs336_kit.rules.watch import MAX_USES, Use
+from cs336_staff.grading.rules import MAX_SHOWN, judge
+from cs336_staff.sandbox.submission import take_in
 
-from .conftest import ROOT
+from .conftest import ROOT, Run
 
-
-def read(**files: str) -> Source:
-    """A file for each keyword; `__` in it stands for a slash."""
-    sources = {f"{path.replace('__', '/')}.py": source.encode() for path, source in files.items()}
-    return Source(Submission("x", sources, "adapters"))
-
-
-def found(**files: str) -> list[tuple[str, int, str]]:
-    return [(line.file, line.number, line.function) for line in read(**files).forbidden()]
-
-
-def reached(**files: str) -> list[tuple[str, int]]:
-    """What `run_x` of the adapters reaches."""
-    return [(line.file, line.number) for line in read(**files).reached(["run_x"])]
+PROBLEMS = load_problems(ROOT)
+HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("import torch\ntorch.softmax(x, 0)", "torch.softmax"),
-        ("import torch as t\nt.nn.functional.softmax(x)", "torch.nn.functional.softmax"),
-        ("import torch.nn.functional as F\nf = F.softmax", "torch.nn.functional.softmax"),
-        ("from torch.nn import functional\nfunctional.softmax(x)", "torch.nn.functional.softmax"),
-        ("from torch.nn.functional import softmax as s\ns(x)", "torch.nn.functional.softmax"),
-        ("from torch.nn.functional import *\nsoftmax(x)", "torch.nn.functional.softmax"),
-        ("from torch import nn\nnn.Linear(2, 3)", "torch.nn.Linear"),
-        ("from torch import nn\nclass A(nn.MultiheadAttention): ...", "torch.nn.MultiheadAttention"),
-        ("import torch\ngetattr(torch, 'softmax')(x)", "torch.softmax"),
-        ("y = x\ny.softmax(-1)", "torch.Tensor.softmax"),
-        ("y = x\n(y @ y).softmax(-1)", "torch.Tensor.softmax"),
-    ],
-)
-def test_uses_are_found(source: str, name: str) -> None:
-    assert found(adapters=source) == [("adapters.py", 2, name)]
+def seen(run: Run, source: str, gradient: bool = False) -> set[Use]:
+    """What a call of `run_softmax` runs, and the backward pass after it."""
+    adapters: Any = run(source)
+    x = torch.rand(2, 2, 4, 4, requires_grad=gradient)
+    answer = adapters.run_softmax(x, -1)
+    if gradient:
+        torch.autograd.grad(answer.sum(), x)
+    return adapters.worker.forbidden
+
+
+def returning(expression: str, top: str = "") -> str:
+    imports = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+    return f"{imports}{top}\ndef run_softmax(x, dim):\n    return {expression}\n"
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("expression", "function"),
     [
-        "from cs336_basics.nn import functional\nfunctional.softmax(x)",
-        "from torch.nn.functional import softmax",
-        "from torch.nn.functional import softmax\ndef softmax(x): ...\nsoftmax(x)",
-        "class A:\n  def f(self): return self.softmax(1)",
-        "import torch\ntorch.nn.Parameter(x)",
-        "x = = 1",
-        "'\\d'",
+        ("torch.softmax(x, dim)", "torch.softmax"),
+        ("x.softmax(dim)", "torch.Tensor.softmax"),
+        ("getattr(torch, 'soft' + 'max')(x, dim)", "torch.softmax"),
+        ("F.softmin(-x, dim)", "torch.nn.functional.softmin"),
+        ("nn.LogSoftmax(dim)(x).exp()", "torch.nn.LogSoftmax"),
+        ("torch._softmax(x, dim, False)", "torch._softmax"),
+        ("torch._C.TensorBase.softmax(x, dim)", "torch.ops.aten._softmax"),
+        ("torch.ops.aten._softmax(x, dim, False)", "torch.ops.aten._softmax"),
+        ("torch.ops.aten._softmax.default(x, dim, False)", "torch.ops.aten._softmax"),
+        ("torch.ops.aten.linear(x, torch.ones(4, 4))", "torch.ops.aten.linear"),
+        ("torch.vmap(lambda y: torch.softmax(y, 0))(x)", "torch.softmax"),
+        ("eval('torch.softmax(x, dim)', globals(), dict(x=x, dim=dim))", "torch.softmax"),
+        ("F.linear(x, torch.ones(4, 4))", "torch.nn.functional.linear"),
+        ("nn.Linear(4, 4)(x)", "torch.nn.Linear"),
+        ("nn.Sequential(nn.Identity(), nn.Tanh())(x)", "torch.nn.Tanh"),
+        ("nn.LSTM(4, 4)(x[0])[0]", "torch.nn.LSTM"),
+        ("nn.Conv1d(4, 4, 1)(x[0])", "torch.nn.Conv1d"),
+        ("F.conv1d(x[0], torch.ones(4, 4, 1))", "torch.nn.functional.conv1d"),
+        ("F.bilinear(x, x, torch.ones(4, 4, 4))", "torch.nn.functional.bilinear"),
+        ("F.normalize(x.exp(), p=1.0, dim=dim)", "torch.nn.functional.normalize"),
+        ("F.pad(x, (1, 1))", "torch.nn.functional.pad"),
+        ("F.cross_entropy(x[0, 0], x[0, 0])", "torch.nn.functional.cross_entropy"),
+        ("nn.Dropout(0.5)(x)", "torch.nn.Dropout"),
+        ("F.relu(x, inplace=True)", "torch.nn.functional.relu"),  # it hands back its argument, but not as it was
+        ("F.scaled_dot_product_attention(x, x, x)", "torch.nn.functional.scaled_dot_product_attention"),
+        ("nn.MultiheadAttention(4, 2)(x[0], x[0], x[0])[0]", "torch.nn.MultiheadAttention"),
+        ("__import__('torch.onnx.ops').onnx.ops.attention(x, x, x)[0]", "torch.ops.onnx.Attention"),
+        (
+            "__import__('torch.onnx.ops').onnx.ops.rotary_embedding(x, torch.ones(2, 4, 2), torch.ones(2, 4, 2))",
+            "torch.ops.onnx.RotaryEmbedding",
+        ),
+        (
+            "__import__('einops.layers.torch').layers.torch.EinMix('... a -> ... b', 'b a', a=4, b=4)(x)",
+            "einops.layers.torch.EinMix",
+        ),
+        ("ThreadPoolExecutor(1).submit(torch.softmax, x, dim).result()", "torch.softmax"),
+        ("ThreadPoolExecutor(1).submit(lambda: torch.softmax(x, dim)).result()", "torch.softmax"),
     ],
 )
-def test_nothing_is_found_where_nothing_is(source: str) -> None:
-    assert found(adapters=source) == []
+def test_a_call_is_seen_by_whatever_name_it_is_made(run: Run, expression: str, function: str) -> None:
+    source = returning(expression, "from concurrent.futures import ThreadPoolExecutor")
+    assert seen(run, source) == {Use("adapters.py", 6, function, f"return {expression}")}
 
 
-def test_only_files_that_the_adapters_reach_count() -> None:
-    bad = "import torch\ntorch.softmax(x, 0)"
-    assert found(adapters="import model", model="from a.b import c", a__b="", train=bad) == []
-    assert found(adapters="import model", model="from a import b", a__b=bad) == [("a/b.py", 2, "torch.softmax")]
-    assert found(adapters="from a import b", a__b="from . import c", a__c=bad) == [("a/c.py", 2, "torch.softmax")]
-
-
-BAD = "import torch.nn.functional as F\n"
-USE = "    return F.softmax(x, 0)\n"
+OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
 
 
 @pytest.mark.parametrize(
-    "files",
+    ("expression", "top"),
     [
-        {"adapters": f"{BAD}def run_x(x):\n{USE}"},
-        {"adapters": f"{BAD}def run_x(x): return help(x)\ndef help(x):\n{USE}"},
-        {"adapters": f"{BAD}run_x = lambda x: x\nif True:\n    run_x = F.softmax"},
-        {"adapters": "import m\ndef run_x(x): return m.f(x)", "m": f"{BAD}def f(x):\n{USE}"},
-        {"adapters": "def run_x(x):\n    import a.m\n    return a.m.f(x)", "a__m": f"{BAD}def f(x):\n{USE}"},
-        {"adapters": "from a import f as g\ndef run_x(x): return g(x)", "a": f"{BAD}def f(x):\n{USE}"},
-        {"adapters": "from a.b import *\ndef run_x(x): return f(x)", "a__b": f"{BAD}def f(x):\n{USE}"},
-        {
-            "adapters": "from a.b import M\ndef run_x(x): return M()(x)",
-            "a__b": "from .m import Base\nclass M(Base): pass",
-            "a__m": f"{BAD}class Base:\n  def forward(self, x):\n{USE}",
-        },
-        {"adapters": "from a import s\ndef run_x(x): return s(x)", "a": f"{BAD}s = F.softmax"},
+        ("Ops().softmax(x, dim)", OPS),
+        ("Mine()(x, dim)", OPS + "class Mine(Ops):\n    def __call__(self, x, dim): return super().softmax(x, dim)"),
+        (
+            "softmax(x, dim)",
+            "try:\n    softmax = lambda x, dim: x.exp()\nexcept ImportError:\n    from torch import softmax",
+        ),
+        ("torch.softmax(x, dim) if dim > 90 else x", ""),
+        ("x", "def train(x):\n    return F.cross_entropy(nn.Linear(4, 4)(x), x)"),
+        ("x", "torch.softmax(torch.ones(3), 0)"),  # when it is imported
+        ("x if isinstance(x, nn.Linear) else x", ""),
+        ("x @ nn.Linear(4, 4).weight.T", ""),  # which holds a weight
+        ("Own(4, 4)(x)", "class Own(nn.Linear):\n    def forward(self, x): return x @ self.weight.T"),
+        ("nn.Dropout(0.0)(x) + nn.Dropout(0.5).eval()(x)", ""),
+        ("nn.Sequential(nn.Identity(), nn.ModuleList([nn.Identity()])[0])(x)", ""),
+        ("nn.init.trunc_normal_(nn.Parameter(torch.empty(2, 2))) + x[0, 0, 0, 0]", ""),
+        ("torch.exp(x - torch.logsumexp(x, dim, keepdim=True))", ""),
+        ("torch.tanh(x) + x.sigmoid() + torch.relu(x)", ""),
+        ("torch.einsum('bhqd,bhkd->bhqk', x, x) + (x @ x.mT).cumsum(dim)", ""),
+        (
+            "__import__('einops.layers.torch').layers.torch.Rearrange('b h q d -> b q h d')(x)",
+            "",
+        ),
     ],
-    ids=lambda files: " ".join(files),
 )
-def test_what_a_graded_function_reaches_by_name_counts(files: dict[str, str]) -> None:
-    assert reached(**files)
+def test_honest_code_is_not(run: Run, expression: str, top: str) -> None:
+    assert seen(run, returning(expression, top), gradient=True) == set()
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"adapters": f"{BAD}def run_x(x): return x\ndef run_y(x):\n{USE}"},
-        {"adapters": "import train\ndef run_x(x): return x", "train": f"{BAD}def loss(x):\n{USE}"},
-        {"adapters": "from m import f\ndef run_x(x): return f(x)", "m": f"{BAD}def f(x): pass\ndef check(x):\n{USE}"},
-    ],
-    ids=["another function", "a training script", "a check of one's own"],
+def test_the_gradient_of_logsumexp_may_be_used(run: Run) -> None:
+    gradient = "torch.autograd.grad(torch.logsumexp(x.requires_grad_(), dim).sum(), x)[0]"
+    assert seen(run, returning(gradient)) == set()
+
+
+def test_what_the_backward_pass_runs_is_seen(run: Run) -> None:
+    source = """import torch
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 1
+    @staticmethod
+    def backward(ctx, g): return torch.softmax(g, 0)
+def run_softmax(x, dim): return Own.apply(x)
+"""
+    assert {use.number for use in seen(run, source, gradient=True)} == {6}
+
+
+def test_it_is_seen_in_a_late_call_too(run: Run) -> None:
+    calls = "calls = iter(range(99))\n"
+    adapters: Any = run(returning("torch.softmax(x, dim) if next(calls) == 20 else x", calls))
+    for _ in range(20):
+        adapters.run_softmax(torch.ones(2), 0)
+    assert not adapters.worker.forbidden
+    adapters.run_softmax(torch.ones(2), 0)
+    assert [use.function for use in adapters.worker.forbidden] == ["torch.softmax"]
+
+
+def test_many_uses_of_one_kind_do_not_crowd_out_another(run: Run) -> None:
+    many = "".join(f"    torch.softmax(x, {n % 2})\n" for n in range(50))
+    source = f"import torch\ndef run_softmax(x, dim):\n{many}    return torch.nn.functional.linear(x, x[0, 0])\n"
+    found = [use.function for use in seen(run, source)]
+    assert found.count("torch.softmax") == MAX_USES
+    assert "torch.nn.functional.linear" in found
+
+
+def test_the_solution_calls_nothing_forbidden(run: Run) -> None:
+    adapters: Any = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
+    adapters.run_multihead_self_attention(4, 2, *(torch.ones(4, 4) for _ in range(4)), torch.ones(3, 4))
+    assert adapters.worker.forbidden == set()
+
+
+def use(function: str, number: int = 1, source: str = "source") -> Use:
+    return Use("adapters.py", number, function, source)
+
+
+def paying(**uses: set[Use]) -> dict[str, list[Use]]:
+    return charged({problem: uses.get(problem, set()) for problem in PROBLEMS})
+
+
+SOFTMAX, SDPA, LINEAR = (
+    use("torch.softmax"),
+    use("torch.nn.functional.scaled_dot_product_attention"),
+    use("torch.nn.Linear"),
 )
-def test_what_no_graded_function_reaches_does_not_count(files: dict[str, str]) -> None:
-    assert not reached(**files)
-    assert found(**files)
 
 
-def test_the_solution_has_none() -> None:
-    source = Source(take_in(ROOT))
-    assert source.forbidden() == []
-    assert source.unread == []
+def test_the_problem_in_which_a_function_does_the_work_pays_and_those_that_call_it_do_not() -> None:
+    everywhere = {problem: {SOFTMAX} for problem in PROBLEMS}
+    assert paying(**everywhere) == {"softmax": [SOFTMAX]}
+    assert paying(linear={LINEAR}, multihead_self_attention={LINEAR}) == {"linear": [LINEAR]}
 
 
-@pytest.mark.parametrize("text", ["x" + ".a" * 100_000, "(" * 10_000, "x = = 1", "#" * MAX_BYTES + "\n"])
-def test_a_source_that_cannot_be_read_is_named(text: str) -> None:
-    source = read(adapters="import model", model=text)
-    assert source.unread == ["model.py"]
-    assert source.forbidden() == []
+def test_a_problem_pays_for_what_it_uses_by_itself() -> None:
+    assert paying(multihead_self_attention={LINEAR}) == {"multihead_self_attention": [LINEAR]}
+    again = use("torch.softmax", number=2)
+    both = paying(softmax={SOFTMAX}, scaled_dot_product_attention={again}, multihead_self_attention={again})
+    assert both == {"softmax": [SOFTMAX], "scaled_dot_product_attention": [again]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["x" + ".a" * 900 + "\n", "f(a)(b);"])
-def test_a_long_source_takes_seconds(text: str) -> None:
-    started = time.process_time()
-    read(adapters=text * ((MAX_BYTES - 1) // len(text))).forbidden()
-    assert time.process_time() - started < 20
+def test_a_cheap_problem_does_not_buy_a_dear_one() -> None:
+    uses = paying(softmax={SDPA}, scaled_dot_product_attention={SDPA}, multihead_self_attention={SDPA})
+    assert uses == {"softmax": [SDPA], "scaled_dot_product_attention": [SDPA]}
 
 
-BAD_LINE = f"{BAD}def f(x):\n{USE}"
-HOSTILE = {
-    "one statement, many names": {"adapters": "a=" * 100_000 + "0"},
-    "many names for one statement": {
-        "adapters": BAD_LINE + "=".join(f"a{i}" for i in range(30_000)) + "=f\ndef run_x(x): return a0(x)"
-    },
-    "a module of many parts": {
-        "adapters": f"{BAD_LINE}import {'a.' * 50_000}b as c\ndef run_x(x): f\n" + "    c\n" * 9_000
-    },
-    "many stars": {
-        "adapters": BAD_LINE
-        + "".join(f"from m{i} import *\n" for i in range(900))
-        + "def run_x(x):\n    f(x)\n"
-        + "".join(f"    n{i}\n" for i in range(15_000)),
-        **{f"m{i}": "" for i in range(900)},
-    },
-}
+def test_what_does_the_work_of_no_problem_is_paid_for_where_it_comes_first() -> None:
+    pad = use("torch.nn.functional.pad")
+    assert paying(linear={pad}, blockwise_attention={pad}) == {"linear": [pad]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("files", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_source_takes_seconds(files: dict[str, str]) -> None:
-    started = time.process_time()
-    source = read(**files)
-    source.reached(["run_x"])
-    source.forbidden()
-    assert time.process_time() - started < 20
+def judged(public: set[Use], hidden: set[Use]) -> dict[str, tuple[str, ...]]:
+    return judge({"softmax": public, "linear": set()}, {"softmax": hidden, "linear": set()})
 
 
-def test_a_form_feed_ends_no_line() -> None:
-    files = {"adapters": f"# \f\f\x1c\u2028\n{BAD}def run_x(x):\n{USE}"}
-    (line,) = read(**files).reached(["run_x"])
-    assert (line.number, line.source) == (4, "return F.softmax(x, 0)")
+def test_few_lines_are_shown_and_no_more_than_one_that_only_hidden_inputs_made_run() -> None:
+    many = {use("torch.softmax", number) for number in range(1, 9)}
+    shown = tuple(f"torch.softmax in adapters.py:{number}: source" for number in range(1, 9))
+    assert judged(many, set()) == {"softmax": shown[:MAX_SHOWN]}
+    assert judged(set(), many) == {"softmax": shown[:1]}
+    assert judged({use("torch.softmax", 7)}, many) == {"softmax": shown[6:7]}
 
 
-def test_a_line_is_shown_once_by_the_name_in_python() -> None:
-    lines = [
-        Line("m.py", 3, "aten._softmax.default", "y = F.softmax(x)"),
-        Line("m.py", 3, "torch.nn.functional.softmax", "y = F.softmax(x)"),
-        Line("m.py", 4, "aten._scaled_dot_product_flash_attention_for_cpu.default", "z = sdpa(x)"),
-        Line("m.py", 5, "secret 0.123", "what no watch reports"),
+def test_a_worker_can_report_no_function_and_no_line_of_its_own() -> None:
+    assert judged({use("secret 0.123")}, set()) == {}
+    nowhere = {"softmax": ("torch.softmax in code that is in none of your files",)}
+    assert judged({use("torch.softmax", 123, source="")}, set()) == nowhere
+
+
+def test_the_list_follows_the_namespaces_of_torch() -> None:
+    functions = [name for name in dir(functional) if isinstance(getattr(functional, name), type(functional.relu))]
+    helpers = {"boolean_dispatch", "handle_torch_function", "assert_int_or_pair"}
+    public = {name for name in functions if not name.startswith("_")} - helpers
+    assert {f"torch.nn.functional.{name}" for name in public} <= FORBIDDEN
+    layers = [
+        name for name in dir(nn) if isinstance(getattr(nn, name), type) and issubclass(getattr(nn, name), nn.Module)
     ]
-    assert shown(lines) == [
-        "torch.nn.functional.softmax in m.py:3: y = F.softmax(x)",
-        "aten._scaled_dot_product in m.py:4: z = sdpa(x)",
-    ]
-    assert len(shown(Line("m.py", n, "torch.softmax", "x") for n in range(99))) == 3
+    assert {name for name in layers if f"torch.nn.{name}" not in FORBIDDEN} == set(CONTAINERS)
+    assert {"torch.exp", "torch.einsum", "torch.logsumexp", "torch.tanh", "torch.ops.aten.exp"}.isdisjoint(FORBIDDEN)
+
+
+def test_the_handout_says_what_the_list_says() -> None:
+    rule = HANDOUT.partition("What does the work must be yours")[2].partition("### How you work")[0]
+    for name in ("torch.nn.functional", "torch.onnx.ops", "EinMix", "nn.Dropout"):
+        assert f"`{name}`" in rule
+    for name in ALLOWED:
+        assert re.search(rf"`(nn\.)?{name}`", rule), name
+    for home in HOMES:
+        points = f"{PROBLEMS[home].points:g}" + " (bonus)" * PROBLEMS[home].bonus
+        assert f"| `{home}` | {points} |" in rule

@@ -8,7 +8,6 @@ import torch
 
 from cs336_kit.engine.failure import StudentRaised, describe
 from cs336_kit.engine.result import Check
-from cs336_staff.grading.rules import shown
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import take_in
 from cs336_staff.sandbox.worker import Worker
@@ -16,14 +15,6 @@ from cs336_staff.sandbox.worker import Worker
 from .conftest import ROOT, Run
 
 SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    return e / e.sum(dim, keepdim=True)\n"
-
-LATE = """import torch
-calls = 0
-def run_softmax(x, dim):
-    global calls
-    calls += 1
-    return forbidden if calls > 20 else x
-"""
 
 
 def returning(expression: str) -> str:
@@ -298,50 +289,6 @@ def test_printed_text_is_kept_and_cleaned(run: Run) -> None:
     assert isinstance(adapters.worker, Worker)
     assert adapters.worker.stdout == "\ufffd[2Jhello\n"
     assert adapters.worker.stderr == "oh\n"
-
-
-@pytest.mark.parametrize(
-    ("expression", "name"),
-    [
-        ("torch.softmax(x, dim)", "torch.softmax"),
-        ("__import__('torch.nn.functional').nn.functional.softmax(x, dim)", "torch.nn.functional.softmax"),
-        ("torch.nn.Linear(2, 2)(x)", "torch.nn.functional.linear"),
-        ("torch.ops.aten._softmax(x, dim, False)", "aten._softmax.default"),
-    ],
-)
-def test_forbidden_calls_are_seen_as_they_happen(run: Run, expression: str, name: str) -> None:
-    adapters = run(returning(expression))
-    adapters.run_softmax(torch.ones(2), 0)
-    assert isinstance(adapters.worker, Worker)
-    seen = {line.function: (line.file, line.number, line.source) for line in adapters.worker.forbidden}
-    assert seen[name] == ("adapters.py", 3, f"return {expression}")
-
-
-@pytest.mark.parametrize(
-    ("expression", "name"),
-    [
-        ("torch.softmax(x, dim)", "torch.softmax"),
-        ("torch._softmax(x, dim, False)", "torch._softmax"),
-        ("torch.nn.functional.softmin(-x, dim)", "torch.nn.functional.softmin"),
-        ("torch.ops.aten._softmax(x, dim, False)", "aten._softmax"),
-        ("torch.ops.aten._softmax.default(x, dim, False)", "aten._softmax"),
-        ("torch.nn.functional.cross_entropy(x, x)", "aten._log_softmax"),  # which torch's own C++ calls
-    ],
-)
-def test_it_is_seen_in_a_late_call_too(run: Run, expression: str, name: str) -> None:
-    adapters = run(LATE.replace("forbidden", expression))
-    for _ in range(20):
-        adapters.run_softmax(torch.ones(2), 0)
-    assert isinstance(adapters.worker, Worker)
-    assert not adapters.worker.forbidden
-    adapters.run_softmax(torch.ones(2), 0)
-    assert any(f" {expression}" in line and line.startswith(name) for line in shown(adapters.worker.forbidden))
-
-
-def test_the_solution_calls_nothing_forbidden(run: Run) -> None:
-    adapters: Any = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
-    adapters.run_multihead_self_attention(4, 2, *(torch.ones(4, 4) for _ in range(4)), torch.ones(3, 4))
-    assert adapters.worker.forbidden == set()
 
 
 def test_what_is_forbidden_still_computes(run: Run) -> None:

@@ -1,0 +1,94 @@
+"""The functions of torch and einops that students must write themselves.
+
+The handout, the students' own check and the grader go by this list. It is read off the namespaces of the torch that is
+installed. Written down is only what of them may be used after all, and in which problem which functions do the work.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import einops.layers.torch
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+# Modules that hold others or do nothing, and einops' own functions as modules. nn.Parameter and nn.init are no layers.
+CONTAINERS = ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Identity")
+ALLOWED = (*CONTAINERS, "Rearrange", "Reduce")
+
+# The problem in which a function does the work, by what comes first in its name. What else is forbidden has none.
+HOMES = {
+    "softmax": "softmax|softmin",
+    "scaled_dot_product_attention": "attention|scaled_dot_product",
+    "linear": "linear|einmix",
+    "rope": "rotary",
+    "multihead_self_attention": "multi_?head|transformer",
+    "attention_module": "dropout",
+}
+WORK = re.compile("|".join(f"(?P<{problem}>{names})" for problem, names in HOMES.items()))
+
+
+def home(function: str) -> str | None:
+    """The problem in which a forbidden function does the work, if there is one."""
+    found = WORK.search(function.rpartition(".")[2].lower())
+    return found.lastgroup if found else None
+
+
+def _layers(module: Any, prefix: str) -> dict[str, type[nn.Module]]:
+    found = {name: getattr(module, name) for name in dir(module) if name not in ALLOWED}
+    return {
+        prefix + name: layer
+        for name, layer in found.items()
+        if isinstance(layer, type) and issubclass(layer, nn.Module)
+    }
+
+
+def _functions(module: Any, prefix: str, is_forbidden: Callable[[str], bool]) -> dict[str, Callable[..., Any]]:
+    found = {name: getattr(module, name) for name in dir(module) if is_forbidden(name)}
+    return {
+        prefix + name: function
+        for name, function in found.items()
+        if callable(function) and not isinstance(function, type)
+    }
+
+
+def _is_functional(name: str) -> bool:
+    """Whether it is a function of torch.nn.functional, and none that is only imported there."""
+    owners = (functional.__name__, "torch", "torch._C._nn")
+    return not name.startswith("_") and getattr(getattr(functional, name, None), "__module__", None) in owners
+
+
+def _is_forbidden(name: str) -> bool:
+    """Whether torch may not be asked for it, in whichever of its namespaces.
+
+    It is a function of torch.nn.functional and no plain function of a tensor, as torch.tanh, which is a method, too.
+    Or it has the name of what is a problem's work. Backward passes have none of their own.
+    """
+    plain = hasattr(functional, name) and _is_functional(name) and not hasattr(Tensor, name)
+    return plain or (home(name) is not None and "backward" not in name)
+
+
+def operator_name(name: str) -> str:
+    """An operator as it is written, "torch.ops.aten.linear", from the names that torch has for it and its overloads."""
+    return "torch.ops." + ".".join(name.replace("::", ".").split(".")[:2])
+
+
+def _operators() -> frozenset[str]:
+    names = set(map(operator_name, torch._C._dispatch_get_all_op_names()))
+    # Those of torch.onnx.ops and flex_attention are registered when somebody imports them.
+    names |= {"torch.ops.onnx.Attention", "torch.ops.onnx.RotaryEmbedding", "torch.ops.flex_attention"}
+    return frozenset(name for name in names if _is_forbidden(name.rpartition(".")[2]))
+
+
+LAYERS = _layers(nn, "torch.nn.") | _layers(einops.layers.torch, "einops.layers.torch.")
+FUNCTIONS = {
+    **_functions(torch, "torch.", _is_forbidden),
+    **_functions(Tensor, "torch.Tensor.", lambda name: home(name) is not None),
+    **_functions(torch.special, "torch.special.", _is_forbidden),
+    **_functions(torch.sparse, "torch.sparse.", _is_forbidden),
+    **_functions(torch.masked, "torch.masked.", _is_forbidden),
+    **_functions(functional, "torch.nn.functional.", _is_functional),  # the last name of a function is the one shown
+}
+OPERATORS = _operators()
+FORBIDDEN = frozenset((*LAYERS, *FUNCTIONS, *OPERATORS))

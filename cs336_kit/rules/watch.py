@@ -1,0 +1,163 @@
+"""A watch for calls of what students must write themselves.
+
+What is forbidden gets another function in its place, which goes on to the right one and notes the call: each function
+wherever torch keeps it, the `forward` of each layer, the operators in `torch.ops`, and in torch's dispatcher those that
+softmax and attention end in. So a call is seen however it is reached, and code without one runs as before.
+
+Best effort: code that runs in the same process can hide from it.
+"""
+
+import functools
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from cs336_kit.rules.forbidden import FUNCTIONS, LAYERS, OPERATORS, home, operator_name
+
+MAX_USES = 10  # of functions with the same home, in one call
+
+
+@dataclass(frozen=True, order=True)
+class Use:
+    """A forbidden function that ran, and the student's line that ran it."""
+
+    file: str
+    number: int
+    function: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        if not self.source:
+            return f"{self.function} in code that is in none of your files"
+        return f"{self.function} in {self.file}:{self.number}: {self.source}"
+
+
+class Watch:
+    """Sees which forbidden functions a student's code runs, once it is installed.
+
+    Args:
+        is_students: whether a file, as it is named in a code object, is the student's.
+
+    Attributes:
+        uses: what the last call that was watched has run, without the source.
+    """
+
+    def __init__(self, is_students: Callable[[str], bool]) -> None:
+        self.is_students = is_students
+        self.uses: set[Use] = set()
+        self._thread: int | None = None  # that makes the call that is watched
+        self._torch = threading.local()  # `runs`: whether the thread is inside of a forbidden function
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch a call, and the threads that it starts."""
+        self.uses.clear()
+        self._thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._thread = None
+
+    def install(self) -> None:
+        """Put functions that tell this watch in the place of all that is forbidden, for as long as the process runs."""
+        watched = {id(function): self._watched(function, name) for name, function in FUNCTIONS.items()}
+        torch_modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"]
+        for module in torch_modules:
+            for name, value in list(vars(module).items()):
+                if id(value) in watched:
+                    setattr(module, name, watched[id(value)])
+        for name, function in FUNCTIONS.items():
+            if name.startswith("torch.Tensor."):
+                setattr(Tensor, function.__name__, watched[id(function)])
+        forwards = [(layer, self._watched(layer.forward, name)) for name, layer in LAYERS.items()]
+        for layer, forward in forwards:
+            layer.forward = forward
+        for kind in (OpOverload, OpOverloadPacket, HigherOrderOperator):
+            kind.__call__ = self._watched_operator(kind.__call__)  # type: ignore[method-assign]
+        self._watch_dispatcher()
+
+    def _watch_dispatcher(self) -> None:
+        """Watch what softmax and attention end in, also where only torch's own C++ asks for it."""
+        self._library = torch.library.Library("aten", "IMPL")  # what is put into it lives as long as it does
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there was a kernel before
+            for operator in torch._C._dispatch_get_all_op_names():
+                namespace, _, name = operator.partition("::")
+                written = operator_name(operator)
+                if (
+                    namespace == "aten"
+                    and written in OPERATORS
+                    and home(written) in ("softmax", "scaled_dot_product_attention", "multihead_self_attention")
+                    and torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CPU")
+                ):
+                    kernel = self._watched_kernel(torch.library.get_kernel(operator, "CPU"), written)
+                    self._library.impl(name, kernel, "CPU", with_keyset=True, allow_override=True)
+
+    def _watched(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if self._is_idle():
+                return function(*args, **kwargs)
+            return self._run(name, function, args, kwargs)
+
+        del watched.__wrapped__
+        return watched
+
+    def _watched_operator(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def watched(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if self._is_idle():
+                return call(operator, *args, **kwargs)
+            name = operator_name(str(operator))
+            if name not in OPERATORS:
+                return call(operator, *args, **kwargs)
+            return self._run(name, call, (operator, *args), kwargs)
+
+        return watched
+
+    def _watched_kernel(self, kernel: Any, name: str) -> Callable[..., Any]:
+        def watched(keys: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._is_idle():
+                self._note(name)
+            return kernel.call_boxed(keys, *args, **kwargs)
+
+        return watched
+
+    def _is_idle(self) -> bool:
+        """Whether no call is watched, or this one is made by a function of torch that is noted already."""
+        return self._thread is None or getattr(self._torch, "runs", False)
+
+    def _run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a forbidden function, and note it unless it hands back an argument as it was: dropout that is off."""
+        given = [(x, x._version) for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and not x.is_inference()]
+        self._torch.runs = True
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self._torch.runs = False
+        if not any(result is x and x._version == version for x, version in given):
+            self._note(name)
+        return result
+
+    def _note(self, name: str) -> None:
+        place = self._students_line(sys._getframe(1))
+        if place is None and threading.get_ident() != self._thread:
+            # A thread that was given torch's own function: whoever waits for it is to blame.
+            place = self._students_line(sys._current_frames().get(self._thread or 0))
+        if place is not None and Counter(home(use.function) for use in self.uses)[home(name)] < MAX_USES:
+            self.uses.add(Use(*place, name))
+
+    def _students_line(self, frame: FrameType | None) -> tuple[str, int] | None:
+        while frame is not None and not self.is_students(frame.f_code.co_filename):
+            frame = frame.f_back
+        return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
