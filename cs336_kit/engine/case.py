@@ -19,7 +19,7 @@ from cs336_kit.engine.result import Check
 METADATA = "case"
 # What is expected beside the answer of an adapter that gives an output and the weights it was made with.
 WEIGHTS = "matrix of weights"
-# Three digits: how far off an answer may be, in terms of the largest number in it, unless its last digits are asked for.
+# Three digits: how far off an answer may be where its last digits are not asked for, in terms of its largest number.
 TOLERANCE = 1e-3
 
 

@@ -73,6 +73,7 @@ HIDDEN: list[CaseSpec] = [
             "4d-random-mask": attention(3, 2, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
             "4d-mask-per-head": attention(3, 5, queries=2, keys=11, mask="full"),
             "4d-padding": attention(5, 2, queries=3, keys=11, mask="padding"),
+            "4d-one-key-value-head": attention(3, 5, kv_batch=(3, 1), queries=3, mask="random"),
             "4d-square": attention(6, 6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
             "other-no-batch": attention(queries=11, keys=3, mask="random"),
             "other-five-batch-dims": attention(1, 3, 2, 1, 2, queries=3, keys=5, mask="random"),
