@@ -180,7 +180,7 @@ def expand(call: Callable[..., None], root: Path, hidden: bool = False) -> list[
 def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
     """The tests in the order of their problems, public ones first, each with its points.
 
-    The points of a problem are shared by its test functions by weight, those of a function evenly by its cases or kinds.
+    Its test functions share the points of a problem by weight, and their cases or kinds those of a function evenly.
     """
     cases = Counter(test.function for test in tests)
     order = {name: number for number, problem in enumerate(problems.values()) for name in problem.tests}

@@ -71,7 +71,7 @@ PUBLIC: list[CaseSpec] = [
             "3d-large-logits": attention(2, mask="random", scale=1e4),
             "3d-queries-far-apart": attention(2, mask="random", shift=1e4, dtype=torch.float64),
             "3d-queries-very-far-apart": attention(2, mask="random", shift=1e10, dtype=torch.float64),
-            "3d-one-token": attention(2, queries=1, keys=1),
+            "3d-one-token": attention(2, queries=1, keys=1, mask="random"),
             "4d-no-mask": attention(2, 3),
             "4d-causal": attention(2, 3, queries=7, mask="causal"),
             "4d-random-mask": attention(2, 3, queries=7, mask="random"),

@@ -37,7 +37,7 @@ def test_the_handout_states_the_prices(suite: Suite) -> None:
         ("NaN for a query that may attend to nothing", "nothing_to_attend_to"),
         ("Q changed in place", "alone|side_effects|gradients"),  # autograd refuses it, where gradients are asked for
         ("attention detached from autograd", "gradients"),
-        ("crash without a mask", "no-mask|without_a_mask"),
+        ("crash without a mask", "no-mask|without_a_mask|by-hand"),
         ("multi-head needs exactly three dimensions", "no-batch|two-batch-dims"),
         ("multi-head needs an even d_head, without RoPE too", "heads-of-one"),
     ],
