@@ -4,7 +4,7 @@ A property is asked of several kinds of input, each by itself: a program that is
 functions in the plural give the kinds by name, those in the singular draw one case.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from cs336_staff.authoring.cases import draws
 from cs336_staff.authoring.cases.spec import CaseSpec, Inputs
 
 Kinds = Mapping[str, st.SearchStrategy[CaseSpec]]
-Batch = st.SearchStrategy[list[int]]
+Batch = st.SearchStrategy[Sequence[int]]
 
 # The simplest is 2: a softmax over one key hides most mistakes.
 sizes = st.sampled_from((2, 3, 4, 5, 1))

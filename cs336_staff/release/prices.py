@@ -22,6 +22,7 @@ from cs336_staff.authoring.misconceptions.entry import Misconception, in_attenti
 from cs336_staff.authoring.misconceptions.softmax import exponentials, normalised
 from cs336_staff.authoring.parts import Adapter, attention, softmax, split, widened
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.release.price_list import in_points, row
 from cs336_staff.release.verify import both_suites, run_suite
 
@@ -152,8 +153,9 @@ def earned(suite: Suite, program: Program) -> dict[str, float]:
     """The points of a program in each problem that is no bonus."""
     required = replace(suite, tests=[test for test in suite.tests if not test.bonus])
     points = {test.problem: 0.0 for test in required.tests}
-    for result in run_suite(required, program):
-        points[result.problem] += result.points
+    carried = CarriedForward(required)
+    for test, result in zip(required.tests, run_suite(required, program), strict=True):
+        points[test.problem] += (result if result.passed else carried.judge(test, result)).points
     return points
 
 
