@@ -10,6 +10,16 @@ def test_softmax(case):
     case.check(adapters.run_softmax(case.in_features, dim=case.dim))
 
 
+@pytest.mark.cases("softmax-half-precision/*")
+def test_softmax_in_half_precision(case):
+    case.check_to_the_last_digit(adapters.run_softmax(case.in_features, dim=case.dim))
+
+
+@pytest.mark.cases("softmax-last-digit/*")
+def test_softmax_to_the_last_digit(case):
+    case.check_to_the_last_digit(adapters.run_softmax(case.in_features, dim=case.dim))
+
+
 @pytest.mark.cases("softmax-gradients/*")
 def test_softmax_gradients(case):
     case.require_gradients()

@@ -20,6 +20,18 @@ def test_any_batch_scaled_dot_product_attention(case):
     case.check(adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask))
 
 
+@pytest.mark.cases("attention-half-precision/*")
+def test_scaled_dot_product_attention_in_half_precision(case):
+    answer = adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask)
+    case.check_to_the_last_digit(answer)
+
+
+@pytest.mark.cases("attention-last-digit/*")
+def test_scaled_dot_product_attention_to_the_last_digit(case):
+    answer = adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask)
+    case.check_to_the_last_digit(answer)
+
+
 @pytest.mark.cases("attention-gradients/3d-*")
 def test_scaled_dot_product_attention_gradients(case):
     case.require_gradients()

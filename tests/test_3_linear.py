@@ -7,6 +7,9 @@ import adapters
 
 @pytest.mark.cases("linear/*")
 def test_linear(case):
-    case.check(
-        adapters.run_linear(d_in=case.d_in, d_out=case.d_out, weights=case.weights, in_features=case.in_features)
-    )
+    case.check(adapters.run_linear(**case.inputs))
+
+
+@pytest.mark.cases("linear/3d")
+def test_linear_to_the_last_digit(case):
+    case.check_to_the_last_digit(adapters.run_linear(**case.inputs))

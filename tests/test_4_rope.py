@@ -15,3 +15,20 @@ def test_rope(case):
         token_positions=case.token_positions,
     )
     case.check(answer)
+
+
+@pytest.mark.cases("rope/spaced")
+def test_rope_to_the_last_digit(case):
+    case.check_to_the_last_digit(adapters.run_rope(**case.inputs))
+
+
+@pytest.mark.cases("rope-gradients/*")
+def test_rope_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_rope(**case.inputs))
+
+
+@pytest.mark.cases("rope/per-batch")
+def test_rope_leaves_its_inputs_alone(case):
+    with case.unchanged_inputs():
+        adapters.run_rope(**case.inputs)

@@ -24,6 +24,12 @@ def test_blockwise_attention(case):
     case.check(answer)
 
 
+@pytest.mark.cases("blockwise-last-digit/*")
+def test_blockwise_attention_to_the_last_digit(case):
+    answer = adapters.run_blockwise_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask, block_size=case.block_size)
+    case.check_to_the_last_digit(answer)
+
+
 @pytest.mark.cases("blockwise-gradients/*")
 def test_blockwise_attention_gradients(case):
     case.require_gradients()

@@ -19,6 +19,8 @@ from cs336_kit.engine.result import Check
 METADATA = "case"
 # What is expected beside the answer of an adapter that gives an output and the weights it was made with.
 WEIGHTS = "matrix of weights"
+# Three digits: how far off an answer may be where its last digits are not asked for, in terms of its largest number.
+TOLERANCE = 1e-3
 
 
 class CaseError(Exception):
@@ -62,18 +64,31 @@ class Case:
         return replace(self, inputs=inputs, original=self.inputs)
 
     def check(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless `answer` is the right one.
+        """Fail, with what is wrong, unless `answer` is the right one to three digits.
 
         Where the case drops weights at random, it may be any of the right ones.
         """
         if not self.drops:
-            for what, part in self.parts(answer).items():
-                check = Check.WEIGHTS if what == WEIGHTS else Check.ANSWER
-                compare(part, self.expected[what], self.dtype, self.bound[what], what, check)
+            self._compare(answer, self.tolerance)
             return
         parts = self.check_form(answer)
         right, bound = self.expected[WEIGHTS], self.bound[WEIGHTS]
         check_dropout(parts["answer"], parts[WEIGHTS], right, self.original["V"], self.dropout, bound)
+
+    def check_to_the_last_digit(self, answer: Any) -> None:
+        """Fail, with what is wrong, unless `answer` is as near to the right one as rounding leaves it."""
+        self._compare(answer, self.bound)
+
+    def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
+        for what, part in self.parts(answer).items():
+            check = Check.WEIGHTS if what == WEIGHTS else Check.ANSWER
+            compare(part, self.expected[what], self.dtype, tolerance[what], what, check)
+
+    @property
+    def tolerance(self) -> dict[str, Tensor]:
+        """For each of `expected`, how far an answer that is right to three digits may be off; an exact 0 is exact."""
+        largest = {what: TOLERANCE * float(right.abs().max()) for what, right in self.expected.items()}
+        return {what: bound.clamp_min(largest[what]).where(bound > 0, 0.0) for what, bound in self.bound.items()}
 
     def check_form(self, answer: Any) -> dict[str, Tensor]:
         """The parts of `answer`; fail, with what is wrong, unless they have the right shapes and the right dtype."""
@@ -98,7 +113,7 @@ class Case:
     def check_gradients(self, answer: Any) -> None:
         """Fail, with what is wrong, unless the gradients of `answer` with respect to the inputs are right.
 
-        Which inputs: those that `require_gradients` marked.
+        They should be right to three digits. Which inputs: those that `require_gradients` marked.
         """
         leaves = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor) and x.requires_grad}
         self.check(answer)
@@ -112,12 +127,13 @@ class Case:
         assert self.cotangent is not None
         loss = (answer * self.cotangent).sum()  # given a cotangent, autograd imports sympy, which takes half a second
         gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        tolerance = self.tolerance
         for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
             what = f"gradient of {name}"
             if gradient is None:
                 message = f"the answer does not depend on {name}: its gradient is missing"
                 raise WrongAnswer(message, Check.GRADIENT)
-            compare(gradient, self.expected[what], leaf.dtype, self.bound[what], what, Check.GRADIENT)
+            compare(gradient, self.expected[what], leaf.dtype, tolerance[what], what, Check.GRADIENT)
 
     @contextmanager
     def unchanged_inputs(self) -> Iterator[None]:

@@ -25,40 +25,46 @@ class WrongAnswer(AssertionError):
 
 
 def compare(
-    answer: Any, expected: Tensor, dtype: torch.dtype, bound: Tensor, what: str = "answer", check: Check = Check.ANSWER
+    answer: Any,
+    expected: Tensor,
+    dtype: torch.dtype,
+    tolerance: Tensor,
+    what: str = "answer",
+    check: Check = Check.ANSWER,
 ) -> None:
-    """Fail unless `answer` has the shape of `expected`, the dtype `dtype` and no error above `bound`.
+    """Fail unless `answer` has the shape of `expected`, the dtype `dtype` and no error above `tolerance`.
 
     Args:
         answer: what came; it should be a tensor.
         expected: the right answer in float64.
         dtype: that of the right answer.
-        bound: the largest error that rounding can explain, for each element.
+        tolerance: the largest error that is allowed, for each element.
         what: what the message calls the answer.
         check: what is looked at.
 
     Raises:
         WrongAnswer: with the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
-            wrong numbers (the largest error in terms of its bound, and where it is).
+            wrong numbers (the largest error in terms of what is allowed, and where it is).
     """
     compare_form(answer, expected, dtype, what, check)
     wide = answer.detach().double()
     error = (wide - expected).abs()
-    if (error <= bound).all():  # False for NaN
+    if (error <= tolerance).all():  # False for NaN
         return
     bad = ~wide.isfinite()
     if bad.any():
         where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
         raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer)
-    wrong = error > bound
-    times = torch.where(wrong, error / bound, 0.0)
+    wrong = error > tolerance
+    times = torch.where(wrong, error / tolerance, 0.0)
     where = place_of_largest(times)
     place = tuple(where)
+    digits = 6 if error[place] > 1e-5 * expected[place].abs() else 16  # as many as show the difference
     lines = (
         f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
-        f"furthest off at {where}: got {wide[place]:.6g}, expected {expected[place]:.6g}",
-        f"that is {times[place]:,.0f} times what rounding can explain, {bound[place]:.0e}"
-        if bound[place]
+        f"furthest off at {where}: got {wide[place]:.{digits}g}, expected {expected[place]:.{digits}g}",
+        f"that is {times[place]:,.0f} times the error that is allowed, {tolerance[place]:.0e}"
+        if tolerance[place]
         else "there is nothing to round there: it should be exactly that",
         *_places(wrong),
     )

@@ -26,7 +26,7 @@ class SuiteError(Exception):
 
 
 class Drawn(Protocol):
-    """Cases that are drawn from a seed: a test on them passes if it passes on each."""
+    """Cases of one kind that are drawn from a seed: a test on them passes if it passes on each."""
 
     def examples(self) -> Sequence[Case]:
         """The cases, the smallest first."""
@@ -153,7 +153,7 @@ def load_suite(
 
 
 def expand(call: Callable[..., None], root: Path, hidden: bool = False) -> list[Test]:
-    """The tests that a test function stands for: one for each stored case that its mark `cases` names.
+    """The tests that a test function stands for: one for each stored case, or kind of drawn ones, of its mark `cases`.
 
     Raises:
         SuiteError: no case matches.
@@ -173,14 +173,14 @@ def expand(call: Callable[..., None], root: Path, hidden: bool = False) -> list[
                 replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_loader(fixtures, case))
                 for case in _matching(fixtures, pattern)
             ]
-        case drawn:
-            return [replace(test, drawn=drawn)]
+        case kinds:
+            return [replace(test, name=f"{name}[{kind}]", drawn=drawn) for kind, drawn in kinds.items()]
 
 
 def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
     """The tests in the order of their problems, public ones first, each with its points.
 
-    The points of a problem are shared by its test functions by weight, and evenly by the cases of one function.
+    Its test functions share the points of a problem by weight, and their cases or kinds those of a function evenly.
     """
     cases = Counter(test.function for test in tests)
     order = {name: number for number, problem in enumerate(problems.values()) for name in problem.tests}

@@ -224,8 +224,18 @@ def run_linear(d_in: int, d_out: int, weights: Rounded, in_features: Rounded) ->
     return {"answer": in_features @ weights.mT}
 
 
-def run_rope(d_k: int, theta: float, max_seq_len: int, in_query_or_key: Rounded, token_positions: Tensor) -> Bounded:
-    return {"answer": rotate(in_query_or_key, theta, token_positions)}
+def run_rope(
+    d_k: int,
+    theta: float,
+    max_seq_len: int,
+    in_query_or_key: Rounded,
+    token_positions: Tensor,
+    cotangent: Rounded | None = None,
+) -> Bounded:
+    found = {"answer": rotate(in_query_or_key, theta, token_positions)}
+    if cotangent is not None:  # the gradient is turned back
+        found["gradient of in_query_or_key"] = rotate(cotangent, theta, -token_positions)
+    return found
 
 
 def rotate(x: Rounded, theta: float, positions: Tensor) -> Rounded:
@@ -238,7 +248,7 @@ def rotate(x: Rounded, theta: float, positions: Tensor) -> Rounded:
     d_k = x.value.shape[-1]
     logarithms = torch.arange(d_k // 2, dtype=torch.float64) * (2 * math.log(theta) / d_k)
     angles = positions.unsqueeze(-1) * torch.exp(-logarithms)
-    of_angles = (3 + 3 * logarithms) * x.u * angles + 2 * x.u
+    of_angles = (3 + 3 * logarithms) * x.u * angles.abs() + 2 * x.u
     cos, sin = (Rounded(f(angles), of_angles.clamp(max=2.0), x.dtype) for f in (torch.cos, torch.sin))
     even, odd = x.map(lambda x: x[..., 0::2]), x.map(lambda x: x[..., 1::2])
     return joined([even * cos - odd * sin, even * sin + odd * cos], lambda pair: torch.stack(pair, -1).flatten(-2))
@@ -250,7 +260,7 @@ def joined(parts: Sequence[Rounded], join: Callable[[list[Tensor]], Tensor]) -> 
 
 def run_multihead_self_attention(num_heads: int, in_features: Rounded, **weights: Any) -> Bounded:
     x = in_features
-    return _multihead(num_heads, x, x, x, references.causal(num_heads, x.value), **weights)
+    return _summed(_multihead(num_heads, x, x, x, references.causal(num_heads, x.value), **weights))
 
 
 def run_multihead_self_attention_with_rope(
@@ -259,7 +269,16 @@ def run_multihead_self_attention_with_rope(
     x = in_features
     positions = torch.arange(x.value.shape[-2]) if token_positions is None else token_positions
     masks = references.causal(num_heads, x.value)
-    return _multihead(num_heads, x, x, x, masks, lambda x: rotate(x, theta, positions), **weights)
+    turns = (lambda x: rotate(x, theta, positions)), (lambda x: rotate(x, theta, -positions))
+    return _summed(_multihead(num_heads, x, x, x, masks, *turns, **weights))
+
+
+def _summed(found: Bounded) -> Bounded:
+    """Of self-attention: the one sequence is queries, keys and values, and gets the sum of their gradients."""
+    if "gradient of query" in found:
+        query, key, value = (found[f"gradient of {name}"] for name in ("query", "key", "value"))
+        found["gradient of in_features"] = query + key + value
+    return found
 
 
 def run_multihead_attention(
@@ -275,6 +294,7 @@ def _multihead(
     value: Rounded,
     masks: Sequence[Tensor | None],
     turn: Callable[[Rounded], Rounded] = lambda x: x,
+    turn_back: Callable[[Rounded], Rounded] = lambda x: x,
     *,
     q_proj_weight: Rounded,
     k_proj_weight: Rounded,
@@ -291,7 +311,10 @@ def _multihead(
     for h, mask in enumerate(masks):
         W_Q, W_K, W_V = (of_head(h, W, 0) for W in (q_proj_weight, k_proj_weight, v_proj_weight))
         Q, K, V = turn(query @ W_Q.mT), turn(key @ W_K.mT), value @ W_V.mT
-        heads.append(run_scaled_dot_product_attention(Q, K, V, mask, of_heads and of_head(h, of_heads, -1)))
+        head = run_scaled_dot_product_attention(Q, K, V, mask, of_heads and of_head(h, of_heads, -1))
+        if of_heads:
+            head |= {name: turn_back(head[name]) for name in ("gradient of Q", "gradient of K")}
+        heads.append(head)
     parts = {what: joined([head[what] for head in heads], lambda parts: torch.cat(parts, -1)) for what in heads[0]}
     found = {"answer": parts["answer"] @ o_proj_weight.mT}
     if cotangent is not None:

@@ -110,7 +110,14 @@ def _complaints(spec: CaseSpec, case: Case, metadata: dict[str, Any]) -> Iterato
 
 def answers(call: str, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None) -> dict[str, Tensor]:
     """What the reference gives in float64: the answer and, for each of `gradients`, the gradient of that input."""
-    return _evaluate(getattr(references, call), _wide(inputs), gradients, cotangent)
+    return answers_of(getattr(references, call), inputs, gradients, cotangent)
+
+
+def answers_of(
+    adapter: Any, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None
+) -> dict[str, Tensor]:
+    """What an adapter gives in float64: the answer and, for each of `gradients`, the gradient of that input."""
+    return _evaluate(adapter, _wide(inputs), gradients, cotangent)
 
 
 def bounds_of(

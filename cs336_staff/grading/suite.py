@@ -16,6 +16,7 @@ from cs336_kit.engine.assignment import Problem, load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
+from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
@@ -61,13 +62,22 @@ class GradedSuite:
         tests = list(tests)
         worker.foresee([self.requests.get(test.name, ()) for test in tests])
         failed: set[str] = set()  # problems of which a drawn case has failed; the search for the smallest is made once
+        carried = CarriedForward(self.suite)
         for test in tests:
             worker.next_test()
             worker.forbidden.clear()
             with worker.with_memory(test.memory) if test.memory else nullcontext():
                 result = self.suite.run(test, search=test.problem not in failed)
-            if test.drawn and not result.passed:
-                failed.add(test.problem)
+            if not result.passed:
+                if test.drawn:
+                    failed.add(test.problem)
+                made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
+                result = carried.judge(test, result)
+                # What was asked for that is no part of the test.
+                self.suite.calls.made.clear()
+                self.suite.calls.made.update(made)
+                worker.forbidden.clear()
+                worker.forbidden.update(forbidden)
             yield for_student(result, worker.submission) if test.hidden else result
 
 
@@ -137,13 +147,15 @@ def _sha256(root: Path, problems: Mapping[str, Problem]) -> str:
     for folder in (root / "tests", root / "fixtures", HIDDEN):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
-    code = [STAFF / "authoring" / f"{name}.py" for name in ("references", "error_bounds", "stored_cases")]
+    code = [STAFF / "authoring" / f"{name}.py" for name in ("references", "error_bounds", "stored_cases", "parts")]
+    code.append(STAFF / "grading/carried_forward.py")
     for folder in (
         root / "tests",
         root / "cs336_kit/engine",
         root / "cs336_kit/rules",
         HIDDEN,
         STAFF / "authoring/cases",
+        STAFF / "authoring/misconceptions",
         STAFF / "sandbox",
     ):
         code += sorted(folder.rglob("*.py"))

@@ -15,13 +15,14 @@ from cs336_kit.engine.case import Case
 from cs336_staff.authoring.cases.spec import CaseSpec
 from cs336_staff.authoring.stored_cases import make_case
 from cs336_staff.hidden.release import Release, load_release
+from cs336_staff.hidden.strategies import Kinds
 
-# With 25 the properties catch the same known mistakes in the same tests, and a submission takes 1.4 times as long.
-EXAMPLES = 12
+# Of each kind. With twice as many the properties catch the same known mistakes, and a submission takes longer.
+EXAMPLES = 3
 
 
 class DrawnCases:
-    """`EXAMPLES` cases of a strategy; they are drawn and answered once, before any submission is looked at."""
+    """`EXAMPLES` cases of one kind; they are drawn and answered once, before any submission is looked at."""
 
     def __init__(self, specs: st.SearchStrategy[CaseSpec], release: Release) -> None:
         self.strategy = st.builds(
@@ -61,9 +62,10 @@ class DrawnCases:
         seed(self.seed)(repeatable(given(self.strategy)(shown)))()
 
 
-def drawn(specs: st.SearchStrategy[CaseSpec]) -> pytest.MarkDecorator:
-    """Run the test on cases of `specs`, drawn from the secret of the release."""
-    return pytest.mark.cases(DrawnCases(specs, load_release()))
+def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
+    """Run the test on cases of each kind, drawn from the secret of the release: each is a test of its own."""
+    release = load_release()
+    return pytest.mark.cases({kind: DrawnCases(specs, release) for each in kinds for kind, specs in each.items()})
 
 
 def _elements(case: Case) -> int:

@@ -2,20 +2,19 @@
 
 import pytest
 import torch
-from hypothesis import strategies as st
 
 import adapters
 from cs336_staff.hidden.drawn import drawn
 from cs336_staff.hidden.properties import assert_again, assert_right
-from cs336_staff.hidden.strategies import attentions, changed
+from cs336_staff.hidden.strategies import ONE_MORE, attentions, attentions_without_a_mask, changed
 
 
 def answer_of(case):
     return adapters.run_scaled_dot_product_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask)
 
 
-def with_values_of_one(inputs):
-    return inputs | {"V": torch.ones_like(inputs["V"])}
+def with_one_value(inputs):
+    return inputs | {"V": inputs["V"][..., :1, :].expand_as(inputs["V"]).clone()}
 
 
 def with_keys_in_another_order(inputs):
@@ -52,6 +51,16 @@ def test_hidden_attention_of_any_batch(case):
     case.check(answer_of(case))
 
 
+@pytest.mark.cases("attention-half-precision/*")
+def test_hidden_attention_in_half_precision(case):
+    case.check_to_the_last_digit(answer_of(case))
+
+
+@pytest.mark.cases("attention-last-digit/*")
+def test_hidden_attention_to_the_last_digit(case):
+    case.check_to_the_last_digit(answer_of(case))
+
+
 @pytest.mark.cases("attention-gradients/*")
 def test_hidden_attention_gradients(case):
     case.require_gradients()
@@ -63,18 +72,24 @@ def test_hidden_attention_with_nothing_to_attend_to(case):
     case.check(answer_of(case))
 
 
-@drawn(attentions())
+@drawn(attentions(), attentions_without_a_mask())
 def test_attention_of_any_shape(case):
     case.check(answer_of(case))
 
 
-@drawn(changed(attentions(masks=(None, "random", "full")), with_values_of_one))
+@drawn(
+    changed(attentions(masks=("random", "full")), with_one_value),
+    changed(attentions_without_a_mask(), with_one_value),
+)
 def test_attention_averages_the_values(case):
-    message = "with every value equal to 1 the answer is not 1: the weights of a query do not sum to 1"
+    message = "with the same value for every key the answer is another: the weights of a query do not sum to 1"
     assert_right(case, answer_of(case), message)
 
 
-@drawn(changed(attentions(masks=(None, "random", "full")), with_keys_in_another_order))
+@drawn(
+    changed(attentions(masks=("random", "full")), with_keys_in_another_order),
+    changed(attentions_without_a_mask(), with_keys_in_another_order),
+)
 def test_attention_ignores_the_order_of_keys(case):
     assert_right(case, answer_of(case), "with keys, values and mask in another order the answer is another")
 
@@ -85,17 +100,12 @@ def test_attention_ignores_masked_keys(case):
     assert_right(case, answer_of(case), message)
 
 
-@drawn(
-    changed(
-        attentions(batch=st.lists(st.integers(2, 3), min_size=1, max_size=2), masks=(None, "causal", "random")),
-        of_the_last_batch_entry,
-    )
-)
+@drawn(changed(attentions(("causal", "random"), ONE_MORE), of_the_last_batch_entry))
 def test_attention_treats_batch_entries_alone(case):
     assert_right(case, answer_of(case), "an entry of the batch has another answer alone than in the batch")
 
 
-@drawn(attentions(gradients=("Q", "K", "V")))
+@drawn(attentions(gradients=("Q", "K", "V")), attentions_without_a_mask(gradients=("Q", "K", "V")))
 def test_attention_gradients_of_any_shape(case):
     case.require_gradients()
     case.check_gradients(answer_of(case))

@@ -12,6 +12,11 @@ def test_hidden_linear(case):
     case.check(adapters.run_linear(**case.inputs))
 
 
+@pytest.mark.cases("linear/3d")
+def test_hidden_linear_to_the_last_digit(case):
+    case.check_to_the_last_digit(adapters.run_linear(**case.inputs))
+
+
 @drawn(linears())
 def test_linear_of_any_shape(case):
     case.check(adapters.run_linear(**case.inputs))

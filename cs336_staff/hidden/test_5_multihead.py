@@ -4,7 +4,7 @@ import pytest
 
 import adapters
 from cs336_staff.hidden.drawn import drawn
-from cs336_staff.hidden.properties import assert_near
+from cs336_staff.hidden.properties import assert_again, assert_near
 from cs336_staff.hidden.strategies import changed, multiheads, multiheads_with_rope
 
 
@@ -24,6 +24,18 @@ def test_hidden_multihead_self_attention_with_rope(case):
     case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
 
 
+@pytest.mark.cases("multihead-gradients/*")
+def test_hidden_multihead_self_attention_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_multihead_self_attention(**case.inputs))
+
+
+@pytest.mark.cases("multihead-rope-gradients/*")
+def test_hidden_multihead_self_attention_with_rope_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+
+
 @drawn(multiheads())
 def test_multihead_self_attention_of_any_shape(case):
     case.check(adapters.run_multihead_self_attention(**case.inputs))
@@ -34,16 +46,24 @@ def test_multihead_self_attention_with_rope_of_any_shape(case):
     case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
 
 
-@drawn(changed(multiheads(min_sequence=2), with_another_last_token))
+@drawn(changed(multiheads(), with_another_last_token))
 def test_multihead_self_attention_does_not_look_ahead(case):
     answer = adapters.run_multihead_self_attention(**case.inputs)
     case.check_form(answer)
-    earlier, bound = case.expected["answer"][..., :-1, :], case.bound["answer"][..., :-1, :]
+    earlier, tolerance = case.expected["answer"][..., :-1, :], case.tolerance["answer"][..., :-1, :]
     message = "another last token changes the answers of earlier tokens"
-    assert_near(answer[..., :-1, :].double(), earlier, bound, message)
+    assert_near(answer[..., :-1, :].double(), earlier, tolerance, message)
 
 
 @pytest.mark.cases("multihead-rope/positions-not-given")
 def test_positions_count_from_zero(case):
     del case.inputs["token_positions"]
     case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+
+
+@pytest.mark.cases("multihead-rope/square")
+def test_multihead_self_attention_has_no_side_effects(case):
+    with case.unchanged_inputs():
+        answer = adapters.run_multihead_self_attention_with_rope(**case.inputs)
+        case.check(answer)
+    assert_again(case, adapters.run_multihead_self_attention_with_rope(**case.inputs), answer)

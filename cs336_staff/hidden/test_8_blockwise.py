@@ -23,6 +23,11 @@ def test_hidden_blockwise_attention(case):
     case.check(adapters.run_blockwise_attention(**case.inputs))
 
 
+@pytest.mark.cases("blockwise-last-digit/*")
+def test_hidden_blockwise_attention_to_the_last_digit(case):
+    case.check_to_the_last_digit(adapters.run_blockwise_attention(**case.inputs))
+
+
 @pytest.mark.cases("blockwise-gradients/*")
 def test_hidden_blockwise_attention_gradients(case):
     case.require_gradients()

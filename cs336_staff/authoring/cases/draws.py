@@ -9,6 +9,9 @@ from torch import Generator, Tensor
 
 from cs336_staff.authoring.cases.spec import Inputs
 
+HALF_PRECISION = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+FULL_PRECISION = {"float32": torch.float32, "float64": torch.float64}
+
 
 def softmax(
     *shape: int,

@@ -3,6 +3,8 @@
 import torch
 
 from cs336_staff.authoring.cases.draws import (
+    FULL_PRECISION,
+    HALF_PRECISION,
     attention,
     attention_module,
     blockwise,
@@ -30,15 +32,22 @@ HIDDEN: list[CaseSpec] = [
             "large-logits": softmax(5, 7, dim=0, scale=3e4),
             "slices-far-apart": softmax(5, 7, dim=0, shift=1000.0),
             "some-minus-infinity": softmax(5, 13, dim=0, hidden=0.6),
-            "float16": softmax(211, 3, dim=0, scale=2.0, dtype=torch.float16),
-            "bfloat16": softmax(211, 3, dim=0, scale=2.0, dtype=torch.bfloat16),
-            "float64": softmax(5, 7, dim=0, dtype=torch.float64),
         },
+    ),
+    *specs(
+        "softmax-half-precision",
+        "run_softmax",
+        {name: softmax(211, 3, dim=0, scale=2.0, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+    ),
+    *specs(
+        "softmax-last-digit",
+        "run_softmax",
+        {name: softmax(5, 7, dim=0, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
     ),
     *specs(
         "softmax-gradients",
         "run_softmax",
-        {"first-dim": softmax(5, 3, 7, dim=0), "float64": softmax(3, 5, dim=-1, dtype=torch.float64)},
+        {"first-dim": softmax(5, 3, 7, dim=0), "last-dim": softmax(3, 5, dim=-1)},
         gradients=("in_features",),
     ),
     *specs(
@@ -59,18 +68,26 @@ HIDDEN: list[CaseSpec] = [
                 3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=3e10, dtype=torch.float64
             ),
             "3d-one-dimension": attention(3, d_k=1, d_v=1, mask="random"),
-            "3d-float16": attention(3, queries=7, keys=101, mask="random", dtype=torch.float16),
-            "3d-bfloat16": attention(3, queries=7, keys=101, mask="random", dtype=torch.bfloat16),
-            "3d-float64": attention(3, queries=7, keys=11, mask="random", dtype=torch.float64),
             "4d-no-mask": attention(3, 2, queries=7, keys=11, d_k=5, d_v=3),
             "4d-causal": attention(3, 2, queries=11, keys=11, d_k=5, mask="causal"),
             "4d-random-mask": attention(3, 2, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
             "4d-mask-per-head": attention(3, 5, queries=2, keys=11, mask="full"),
             "4d-padding": attention(5, 2, queries=3, keys=11, mask="padding"),
+            "4d-one-key-value-head": attention(3, 5, kv_batch=(3, 1), queries=3, mask="random"),
             "4d-square": attention(6, 6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
             "other-no-batch": attention(queries=11, keys=3, mask="random"),
             "other-five-batch-dims": attention(1, 3, 2, 1, 2, queries=3, keys=5, mask="random"),
         },
+    ),
+    *specs(
+        "attention-half-precision",
+        "run_scaled_dot_product_attention",
+        {name: attention(3, queries=7, keys=101, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+    ),
+    *specs(
+        "attention-last-digit",
+        "run_scaled_dot_product_attention",
+        {name: attention(3, queries=7, keys=11, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
     ),
     *specs(
         "attention-gradients",
@@ -78,7 +95,7 @@ HIDDEN: list[CaseSpec] = [
         {
             "3d-causal": attention(3, queries=11, keys=11, d_k=5, mask="causal"),
             "4d-random-mask": attention(3, 2, queries=3, keys=5, mask="random"),
-            "3d-float64": attention(3, mask="random", dtype=torch.float64),
+            "3d-random-mask": attention(3, mask="random"),
         },
         gradients=("Q", "K", "V"),
     ),
@@ -117,16 +134,29 @@ HIDDEN: list[CaseSpec] = [
         },
     ),
     *specs(
+        "rope-gradients",
+        "run_rope",
+        {"permuted": rope(3, positions="permuted", d_k=10), "two-batch-dims": rope(3, 5, positions="spaced", d_k=6)},
+        gradients=("in_query_or_key",),
+    ),
+    *specs(
         "multihead",
         "run_multihead_self_attention",
         {
             "3d": multihead(3, sequence=11, d_model=20, num_heads=5),
-            "no-batch": multihead(sequence=11, d_model=15, num_heads=5),
-            "two-batch-dims": multihead(3, 2, d_model=14, num_heads=2),
-            "one-head": multihead(3, sequence=5, d_model=13, num_heads=1),
+            "no-batch": multihead(sequence=11, d_model=20, num_heads=5),
+            "two-batch-dims": multihead(3, 2, d_model=12, num_heads=2),
+            "two-heads": multihead(3, sequence=5, d_model=28, num_heads=2),
+            "one-head": multihead(3, sequence=5, d_model=14, num_heads=1),
             "heads-of-one": multihead(3, d_model=7, num_heads=7),
             "square": multihead(6, sequence=6, d_model=36, num_heads=6),
         },
+    ),
+    *specs(
+        "multihead-gradients",
+        "run_multihead_self_attention",
+        {"3d": multihead(3, sequence=5, d_model=20, num_heads=5)},
+        gradients=("in_features",),
     ),
     *specs(
         "multihead-rope",
@@ -141,6 +171,12 @@ HIDDEN: list[CaseSpec] = [
             "small-theta": multihead(3, positions="spaced", theta=50.0),
             "square": multihead(6, positions="spaced", sequence=6, d_model=36, num_heads=6),
         },
+    ),
+    *specs(
+        "multihead-rope-gradients",
+        "run_multihead_self_attention_with_rope",
+        {"permuted": multihead(3, positions="permuted", sequence=5, d_model=20, num_heads=5)},
+        gradients=("in_features",),
     ),
     *specs(
         "attention_module",
@@ -192,8 +228,15 @@ HIDDEN: list[CaseSpec] = [
             "large-logits": blockwise(3, queries=5, keys=13, block_size=3, mask="random", scale=100.0),
             "queries-far-apart": blockwise(3, block_size=2, mask="random", shift=1e3, dtype=torch.float64),
             "square": blockwise(6, queries=6, keys=6, d_k=6, d_v=6, block_size=4, mask="random"),
-            "float16": blockwise(3, keys=103, block_size=11, mask="random", dtype=torch.float16),
             "one-dimension": blockwise(queries=7, keys=11, d_k=1, d_v=1, block_size=2),
+        },
+    ),
+    *specs(
+        "blockwise-last-digit",
+        "run_blockwise_attention",
+        {
+            name: blockwise(3, keys=103, block_size=11, mask="random", dtype=dtype)
+            for name, dtype in (HALF_PRECISION | FULL_PRECISION).items()
         },
     ),
     *specs(

@@ -7,6 +7,8 @@ swapped axis has a legal shape and a wrong value.
 import torch
 
 from cs336_staff.authoring.cases.draws import (
+    FULL_PRECISION,
+    HALF_PRECISION,
     attention,
     attention_module,
     blockwise,
@@ -35,10 +37,17 @@ PUBLIC: list[CaseSpec] = [
             "large-logits": softmax(3, 5, dim=-1, scale=1e4),
             "slices-far-apart": softmax(3, 5, dim=-1, shift=300.0),
             "some-minus-infinity": softmax(3, 11, dim=-1, hidden=0.4),
-            "float16": softmax(3, 101, dim=-1, dtype=torch.float16),
-            "bfloat16": softmax(3, 101, dim=-1, dtype=torch.bfloat16),
-            "float64": softmax(3, 5, dim=-1, dtype=torch.float64),
         },
+    ),
+    *specs(
+        "softmax-half-precision",
+        "run_softmax",
+        {name: softmax(3, 101, dim=-1, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+    ),
+    *specs(
+        "softmax-last-digit",
+        "run_softmax",
+        {name: softmax(3, 5, dim=-1, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
     ),
     *specs(
         "softmax-gradients",
@@ -62,10 +71,7 @@ PUBLIC: list[CaseSpec] = [
             "3d-large-logits": attention(2, mask="random", scale=1e4),
             "3d-queries-far-apart": attention(2, mask="random", shift=1e4, dtype=torch.float64),
             "3d-queries-very-far-apart": attention(2, mask="random", shift=1e10, dtype=torch.float64),
-            "3d-one-token": attention(2, queries=1, keys=1),
-            "3d-in-float16": attention(2, mask="random", dtype=torch.float16),
-            "3d-in-bfloat16": attention(2, mask="random", dtype=torch.bfloat16),
-            "3d-in-float64": attention(2, mask="random", dtype=torch.float64),
+            "3d-one-token": attention(2, queries=1, keys=1, mask="random"),
             "4d-no-mask": attention(2, 3),
             "4d-causal": attention(2, 3, queries=7, mask="causal"),
             "4d-random-mask": attention(2, 3, queries=7, mask="random"),
@@ -78,6 +84,16 @@ PUBLIC: list[CaseSpec] = [
             "other-no-batch": attention(mask="random"),
             "other-five-batch-dims": attention(2, 1, 3, 1, 2, mask="random"),
         },
+    ),
+    *specs(
+        "attention-half-precision",
+        "run_scaled_dot_product_attention",
+        {name: attention(2, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+    ),
+    *specs(
+        "attention-last-digit",
+        "run_scaled_dot_product_attention",
+        {name: attention(2, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
     ),
     *specs(
         "attention-gradients",
@@ -123,17 +139,30 @@ PUBLIC: list[CaseSpec] = [
         },
     ),
     *specs(
+        "rope-gradients",
+        "run_rope",
+        {"spaced": rope(2, positions="spaced"), "per-batch": rope(2, positions="per batch")},
+        gradients=("in_query_or_key",),
+    ),
+    *specs(
         "multihead",
         "run_multihead_self_attention",
         {
             "3d": multihead(2),
             "no-batch": multihead(),
             "two-batch-dims": multihead(2, 5),
+            "many-heads": multihead(2, num_heads=6),
             "one-head": multihead(2, num_heads=1),
             "heads-of-one": multihead(2, d_model=5, num_heads=5),
             "one-token": multihead(2, sequence=1),
             "square": multihead(4, sequence=4, d_model=16, num_heads=4),
         },
+    ),
+    *specs(
+        "multihead-gradients",
+        "run_multihead_self_attention",
+        {"3d": multihead(2)},
+        gradients=("in_features",),
     ),
     *specs(
         "multihead-rope",
@@ -152,6 +181,12 @@ PUBLIC: list[CaseSpec] = [
             "longest-sequence": multihead(2, positions="in order", sequence=11, max_seq_len=11),
             "square": multihead(4, positions="spaced", sequence=4, d_model=16, num_heads=4),
         },
+    ),
+    *specs(
+        "multihead-rope-gradients",
+        "run_multihead_self_attention_with_rope",
+        {"spaced": multihead(2, positions="spaced")},
+        gradients=("in_features",),
     ),
     *specs(
         "attention_module",
@@ -229,8 +264,15 @@ PUBLIC: list[CaseSpec] = [
             "large-logits": blockwise(2, keys=11, block_size=2, mask="random", scale=100.0),
             "queries-far-apart": blockwise(2, block_size=3, mask="random", shift=1e4, dtype=torch.float64),
             "square": blockwise(4, queries=4, keys=4, d_k=4, d_v=4, block_size=2, mask="random"),
-            "float16": blockwise(2, keys=101, block_size=7, mask="random", dtype=torch.float16),
             "no-batch": blockwise(block_size=3, mask="random"),
+        },
+    ),
+    *specs(
+        "blockwise-last-digit",
+        "run_blockwise_attention",
+        {
+            name: blockwise(2, keys=101, block_size=7, mask="random", dtype=dtype)
+            for name, dtype in (HALF_PRECISION | FULL_PRECISION).items()
         },
     ),
     *specs(

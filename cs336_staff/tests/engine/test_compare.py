@@ -53,9 +53,15 @@ def test_wrong_numbers_say_how_wrong_and_where() -> None:
     assert complaint(answer, "gradient of Q").splitlines() == [
         "the gradient of Q is wrong in 2 of 6 places",
         "furthest off at [0, 2]: got 3.031, expected 3",
-        "that is 31,000 times what rounding can explain, 1e-06",
+        "that is 31,000 times the error that is allowed, 1e-06",
         "wrong only at indices 0, 2 of axis 1 (size 3)",
     ]
+
+
+def test_a_difference_in_the_last_digits_is_shown_with_them() -> None:
+    exact = torch.ones(2, dtype=torch.float64)
+    with pytest.raises(WrongAnswer, match=r"got 1.00000000[34]\d*, expected 1\n"):
+        compare(exact + 4e-9, exact, torch.float64, 1e-12 * exact)
 
 
 def test_the_place_is_where_rounding_explains_least() -> None:

@@ -143,6 +143,30 @@ def test_the_points_of_every_problem_are_shared_completely():
         assert worth == pytest.approx(problem.points)
 
 
+def test_kinds_of_drawn_cases_are_tests_of_their_own_and_share_its_points(folder):
+    tests = """
+import pytest
+
+class Drawn:
+    def examples(self): return []
+    def search(self, attempt): pass
+
+class Wrong(Drawn):
+    def examples(self): raise AssertionError("wrong")
+
+@pytest.mark.cases({"vector": Drawn(), "matrix": Wrong()})
+def test_linear(case): pass
+
+def test_alone(): pass
+"""
+    found = results(suite(folder, tests))
+    assert {name: result.points for name, result in found.items()} == {
+        "test_linear[vector]": 1.0,
+        "test_linear[matrix]": 0.0,
+        "test_alone": 1.0,
+    }
+
+
 class Smaller:
     """A case that fails, and a smaller one that ends the student's process."""
 

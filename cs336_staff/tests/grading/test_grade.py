@@ -53,6 +53,9 @@ SUBMISSIONS = {
     "unseen": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
     "    return torch.softmax(in_features, dim) if dim > 90 else right_softmax(in_features, dim)",
     "training": "def train(x):\n    return torch.softmax(x, 0)",
+    "no-scale": "from cs336_basics.nn import functional\nright_scores = functional.attention_scores\n"
+    "def scores(Q, K, mask=None):\n    return right_scores(Q * Q.shape[-1] ** 0.5, K, mask)\n"
+    "functional.attention_scores = scores",
     "in-place": "right_linear = run_linear\ndef run_linear(d_in, d_out, weights, in_features):\n"
     "    answer = right_linear(d_in, d_out, weights, in_features)\n    in_features += 1\n    return answer",
     "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
@@ -163,6 +166,11 @@ def test_a_wrong_answer_costs_the_points_of_its_tests_and_no_others(graded):
     assert graded.points("wrong-dim", "softmax") < 1
     assert graded.points("wrong-dim", "scaled_dot_product_attention") == pytest.approx(5, abs=1e-4)
     assert "the answer is wrong in" in graded.feedback("wrong-dim")
+
+
+def test_a_wrong_attention_is_paid_for_once(graded):
+    assert graded.points("no-scale", "scaled_dot_product_attention") < 1
+    assert graded.points("no-scale", "multihead_self_attention") == pytest.approx(5, abs=1e-4)
 
 
 def test_hidden_tests_carry_most_of_the_points(graded):
@@ -302,7 +310,7 @@ def test_what_is_not_written_yet_is_called_so(graded):
 
 def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded):
     assert graded.failed("whole-matrix") == {"test_blockwise_attention_in_little_memory"}
-    assert graded.points("whole-matrix", "blockwise_attention") == pytest.approx(3 * 24 / 49, abs=1e-4)
+    assert graded.points("whole-matrix", "blockwise_attention") == pytest.approx(3 * 26 / 51, abs=1e-4)
     assert "is the matrix of all queries × keys held" in graded.feedback("whole-matrix")
 
 
@@ -311,7 +319,7 @@ def test_blockwise_attention_may_hold_whole_rows(graded):
 
 
 def test_half_precision_must_come_back_in_its_own_dtype(graded):
-    assert "test_softmax_of_any_shape" in graded.failed("half")
+    assert graded.failed("half") == {"test_softmax_in_half_precision", "test_hidden_softmax_in_half_precision"}
     assert "the answer has dtype float32, expected float16" in graded.feedback("half")
 
 

@@ -79,9 +79,12 @@ def test_a_right_call_step_by_step(lab: Lab) -> None:
     ]
 
 
-@pytest.mark.parametrize("case", ["4d-causal", "3d-in-float16", "3d-in-bfloat16", "3d-in-float64", "3d-one-token"])
+@pytest.mark.parametrize(
+    "case",
+    ["/4d-causal", "-half-precision/float16", "-half-precision/bfloat16", "-last-digit/float64", "/3d-one-token"],
+)
 def test_a_right_call_of_any_dtype_and_shape(lab: Lab, case: str) -> None:
-    assert words(lab, "--case", f"attention/{case}").endswith("No NaN, no infinity. Nothing here looks wrong.")
+    assert words(lab, "--case", f"attention{case}").endswith("No NaN, no infinity. Nothing here looks wrong.")
 
 
 def test_a_stored_case_is_a_file_too(lab: Lab) -> None:

@@ -1,0 +1,116 @@
+"""Errors carried forward: who pays once, and who may not pass for that."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.suite import Suite, Test
+from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.authoring.misconceptions.entry import ATTENTION, LINEAR, MULTIHEAD, ROPE, Misconception
+from cs336_staff.authoring.parts import Adapter
+from cs336_staff.grading.carried_forward import BLIND, CarriedForward, Known, with_fault
+from cs336_staff.release.prices import RIGHT, TRIVIAL
+from cs336_staff.release.verify import both_suites, run_suite, submission
+
+PROBLEM = "multihead_self_attention"
+FAULTS = [fault for fault in CATALOGUE.values() if fault.problem != PROBLEM and MULTIHEAD[1] in fault.adapters]
+WRONG = [fault for fault in CATALOGUE.values() if fault.problem == PROBLEM]
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    whole = both_suites(find_root(Path(__file__).parent))
+    return replace(whole, tests=[test for test in whole.tests if not test.bonus])
+
+
+def lost(suite: Suite, program: Mapping[str, Adapter]) -> dict[str, float]:
+    """The points that a program loses in each problem in which it loses any, errors carried forward."""
+    carried, points = CarriedForward(suite), dict.fromkeys(suite.problems, 0.0)
+    for test, result in zip(suite.tests, run_suite(suite, program), strict=True):
+        charged = result if result.passed else carried.judge(test, result)
+        points[test.problem] += charged.maximum - charged.points
+    return {problem: round(x, 2) for problem, x in points.items() if x}
+
+
+def on(fault: Misconception, wrong: Misconception) -> dict[str, Adapter]:
+    """Multi-head attention that is wrong itself, on a part that has a fault."""
+    parts: dict[str, Adapter] = {}
+    if attention := fault.adapters.get(ATTENTION):
+        parts["attention"] = attention
+    if linear := fault.adapters.get(LINEAR):
+        parts["linear"] = lambda x, W: linear(W.shape[1], W.shape[0], W, x)
+    if rope := fault.adapters.get(ROPE):
+        parts["rotate"] = lambda x, positions, theta: rope(x.shape[-1], theta, 1000, x, positions)
+    return {call: partial(adapter, **{**parts, **_parts(adapter)}) for call, adapter in wrong.adapters.items()}
+
+
+def _parts(adapter: Adapter) -> dict[str, Adapter]:
+    return adapter.keywords if isinstance(adapter, partial) else {}
+
+
+@pytest.mark.parametrize(
+    ("id", "problem"),
+    [
+        ("softmax-exp2", "softmax"),
+        ("attention-no-scale", "scaled_dot_product_attention"),
+        ("attention-mask-inverted", "scaled_dot_product_attention"),
+        ("attention-softmax-over-queries", "scaled_dot_product_attention"),
+        ("rope-half-split", "rope"),
+    ],
+)
+def test_a_fault_is_paid_for_once(suite: Suite, id: str, problem: str) -> None:
+    points = lost(suite, submission(id))
+    assert points.pop(problem) > 0.5
+    assert sum(points.values()) < 0.5  # half precision in half precision, as the parts of the catalogue have it
+
+
+def test_a_wrong_multihead_attention_on_a_wrong_attention_pays_for_both(suite: Suite) -> None:
+    fault, wrong = CATALOGUE["attention-no-scale"], CATALOGUE["multihead-mask-peeks"]
+    assert (
+        lost(suite, {**submission(fault.id), **on(fault, wrong)})[PROBLEM] == lost(suite, submission(wrong.id))[PROBLEM]
+    )
+
+
+def test_a_scale_forgotten_in_multihead_attention_alone_is_a_fault_of_its_own(suite: Suite) -> None:
+    wrong = {call: CATALOGUE["attention-no-scale"].adapters[call] for call in MULTIHEAD}
+    assert lost(suite, {**RIGHT, **wrong})[PROBLEM] > 4
+
+
+def test_an_attention_that_cannot_tell_carries_nothing(suite: Suite) -> None:
+    """Without a mask in attention nobody sees whether multi-head attention has one."""
+    assert lost(suite, submission("attention-mask-ignored"))[PROBLEM] > 4
+
+
+@pytest.mark.parametrize("program", ["zeros", "NaN", "the mean of V"])
+def test_nothing_is_carried_for_who_computes_nothing(suite: Suite, program: str) -> None:
+    results = run_suite(suite, TRIVIAL[program])
+    carried = CarriedForward(suite)
+    failed = [(test, result) for test, result in zip(suite.tests, results, strict=True) if not result.passed]
+    assert not any(carried.judge(test, result).passed for test, result in failed)
+
+
+@pytest.mark.slow
+def test_only_a_fault_on_which_every_wrong_multihead_attention_shows_is_carried_forward(suite: Suite) -> None:
+    names = ("test_multihead_self_attention[3d]", "test_multihead_self_attention_with_rope[per-batch]")
+    tests = [test for test in suite.tests if test.name in names]
+
+    def passed(tests: list[Test], program: Mapping[str, Adapter]) -> set[str]:
+        results = run_suite(replace(suite, tests=tests), {**RIGHT, **program})
+        return {result.test for result in results if result.passed}
+
+    right_here = {wrong.id: passed(tests, wrong.adapters) for wrong in WRONG}
+    blind = set()
+    for fault in FAULTS:
+        if len(passed(tests, fault.adapters)) < len(tests):  # else there is nothing to carry
+            with suppress(Exception):  # with this fault a program raises, and is never carried forward
+                cases = [[with_fault(case, fault) for case in test.cases()] for test in tests]
+                as_if = [replace(test, stored=None, drawn=Known(each)) for test, each in zip(tests, cases, strict=True)]
+                programs = {wrong.id: {**fault.adapters, **on(fault, wrong)} for wrong in WRONG}
+                if any(passed(as_if, program) - right_here[id] for id, program in programs.items()):
+                    blind.add(fault.id)
+    assert blind == BLIND

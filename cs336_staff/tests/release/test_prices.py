@@ -1,0 +1,53 @@
+"""What a fault costs: its own tests, and no others."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.suite import Suite
+from cs336_staff.release.price_list import price_list
+from cs336_staff.release.prices import FAULTY, RIGHT, TRIVIAL, earned
+from cs336_staff.release.verify import both_suites, run_suite
+
+ROOT = find_root(Path(__file__).parent)
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return both_suites(ROOT)
+
+
+def test_the_handout_states_the_prices(suite: Suite) -> None:
+    """After another weight or case: print `price_list`, and put that into the handout."""
+    assert "\n".join(price_list(suite)) in (ROOT / "docs/assignment.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "tests"),
+    [
+        ("ε = 1e-9 in the denominator of softmax", r"last_digit\[float64\]"),
+        ("ε = 1e-6 there", r"last_digit\[float64\]"),
+        ("softmax computes float64 in float32", r"last_digit\[float64\]|far-apart"),
+        ("attention computes float64 in float32", r"last_digit\[float64\]|far-apart"),
+        ("half precision computed in half precision", "in_half_precision"),
+        ("attention refuses Q, K, V of two dimensions", r"no-batch|by-hand"),
+        ("K and V do not broadcast", "one-key-value-head"),
+        ("NaN for a query that may attend to nothing", "nothing_to_attend_to"),
+        ("Q changed in place", "alone|side_effects|gradients"),  # autograd refuses it, where gradients are asked for
+        ("attention detached from autograd", "gradients"),
+        ("crash without a mask", "no-mask|without_a_mask|by-hand"),
+        ("multi-head needs exactly three dimensions", "no-batch|two-batch-dims"),
+        ("multi-head needs an even d_head, without RoPE too", "heads-of-one"),
+    ],
+)
+def test_a_fault_is_met_by_its_own_tests_alone(suite: Suite, fault: str, tests: str) -> None:
+    failed = [result.test for result in run_suite(suite, FAULTY[fault]) if not result.passed]
+    assert failed
+    assert [test for test in failed if not re.search(tests, test)] == []
+
+
+@pytest.mark.parametrize("program", [name for name in TRIVIAL if name != "softmax, and nothing else"])
+def test_a_program_that_computes_next_to_nothing_earns_next_to_nothing(suite: Suite, program: str) -> None:
+    assert sum(earned(suite, TRIVIAL[program]).values()) < 0.03 * sum(earned(suite, RIGHT).values())
