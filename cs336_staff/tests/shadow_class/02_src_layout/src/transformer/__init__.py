@@ -1,0 +1,2 @@
+from .attention import CausalSelfAttention as CausalSelfAttention
+from .layers import Linear as Linear

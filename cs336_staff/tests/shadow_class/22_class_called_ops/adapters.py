@@ -1,0 +1,32 @@
+import torch
+
+from cs336_basics.ops import Ops
+
+ops = Ops()
+F = ops  # my own functional
+
+
+def run_softmax(in_features, dim):
+    return F.softmax(in_features, dim)
+
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return F.scaled_dot_product_attention(Q, K, V, mask)
+
+
+def run_linear(d_in, d_out, weights, in_features):
+    return F.linear(in_features, weights)
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return F.rope(in_query_or_key, token_positions, theta)
+
+
+def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features):
+    return ops.multi_head_attention_forward(in_features, num_heads, (q_proj_weight, k_proj_weight, v_proj_weight), o_proj_weight)
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    if token_positions is None:
+        token_positions = torch.arange(in_features.shape[-2])
+    return ops.multi_head_attention_forward(in_features, num_heads, (q_proj_weight, k_proj_weight, v_proj_weight), o_proj_weight, theta, token_positions)

@@ -1,0 +1,29 @@
+from lib.attention import attention
+from lib.multihead import MultiHead
+from lib.rope import Rope
+from lib.softmax import softmax
+
+
+def run_softmax(in_features, dim):
+    return softmax(in_features, dim)
+
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return attention(Q, K, V, mask)
+
+
+def run_linear(d_in, d_out, weights, in_features):
+    return in_features @ weights.mT
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return Rope(d_k, theta)(in_query_or_key, token_positions)
+
+
+def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features):
+    return MultiHead(num_heads)(in_features, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    rope = Rope(d_model // num_heads, theta)
+    return MultiHead(num_heads, rope)(in_features, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, token_positions)

@@ -1,0 +1,32 @@
+import torch
+
+from cs336_basics import fa, simple
+
+
+def run_softmax(in_features, dim):
+    return simple.softmax(in_features, dim)
+
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return fa.attention(Q, K, V, mask, 64)
+
+
+def run_linear(d_in, d_out, weights, in_features):
+    return torch.einsum("oi,...i->...o", weights, in_features)
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return simple.rope(in_query_or_key, token_positions, theta)
+
+
+def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features):
+    return simple.heads(fa.attention, in_features, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    p = torch.arange(in_features.shape[-2]) if token_positions is None else token_positions
+    return simple.heads(fa.attention, in_features, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, lambda t: simple.rope(t, p[..., None, :], theta))
+
+
+def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
+    return fa.attention(Q, K, V, mask, block_size or 128)

@@ -1,0 +1,1 @@
+from . import a1 as A1

@@ -1,0 +1,32 @@
+from cs336_basics.nn.everything import CausalMultiHeadSelfAttention, Linear, RotaryPositionalEmbedding
+from cs336_basics.nn.everything import scaled_dot_product_attention, softmax
+
+
+def run_softmax(in_features, dim):
+    return softmax(in_features, dim)
+
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return scaled_dot_product_attention(Q, K, V, mask)
+
+
+def run_linear(d_in, d_out, weights, in_features):
+    layer = Linear(d_in, d_out)
+    layer.load_state_dict({"weight": weights})
+    return layer(in_features)
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return RotaryPositionalEmbedding(theta, d_k, max_seq_len)(in_query_or_key, token_positions)
+
+
+def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features):
+    attn = CausalMultiHeadSelfAttention(d_model, num_heads)
+    attn.load_state_dict({"q.weight": q_proj_weight, "k.weight": k_proj_weight, "v.weight": v_proj_weight, "o.weight": o_proj_weight})
+    return attn(in_features)
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    attn = CausalMultiHeadSelfAttention(d_model, num_heads, RotaryPositionalEmbedding(theta, d_model // num_heads, max_seq_len))
+    attn.load_state_dict({"q.weight": q_proj_weight, "k.weight": k_proj_weight, "v.weight": v_proj_weight, "o.weight": o_proj_weight}, strict=False)
+    return attn(in_features, token_positions)

@@ -1,0 +1,28 @@
+import torch
+
+from solution import attention, mha, rope, softmax
+
+
+def run_softmax(in_features, dim):
+    return softmax(in_features, dim)
+
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return attention(Q, K, V, mask)
+
+
+def run_linear(d_in, d_out, weights, in_features):
+    return in_features @ torch.transpose(weights, 0, 1)
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return rope(in_query_or_key, token_positions, theta)
+
+
+def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features):
+    return mha(in_features, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    p = torch.arange(in_features.shape[-2]) if token_positions is None else token_positions
+    return mha(in_features, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, theta, p)
