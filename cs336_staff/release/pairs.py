@@ -1,8 +1,8 @@
 """Whether the examination finds both of two mistakes in one program, as students make them."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -44,60 +44,57 @@ def verify_pairs(root: Path) -> Found:
         root: the folder of the assignment, whose stored cases tell what hides what.
     """
     cases = [load_case(root / "fixtures", name) for name in case_names(root / "fixtures", "*/*")]
-    alone: dict[str, _Seen] = {}
     found = Found()
-    for first, second, both in _pairs():
-        for each in (first, second):
-            if each.id not in alone:
-                alone[each.id] = _Seen.of(each, second.problem, cases)
-        one, other = alone[first.id], alone[second.id]
-        if len(one.facts | other.facts) < 2 or not one.facts or not other.facts:
+    for first, second in combinations(CATALOGUE.values(), 2):
+        both = together(first, second)
+        if both is None:
             continue
-        seen = _Seen.of(both, second.problem, cases)
-        if seen.answers_like(one) or (first.problem == second.problem and seen.answers_like(other)):
+        problem = second.problem
+        one, other = (_facts_alone(each.id, problem) for each in (first, second))
+        if not one or not other or len(one | other) < 2:
             continue
-        found.pairs[second.problem] += 1
-        found.both[second.problem] += any(a != b for a in one.facts & seen.facts for b in other.facts & seen.facts)
+        facts = _facts(both, problem) | (one if first.problem == "softmax" else set())
+        if any(a != b for a in one & facts for b in other & facts):
+            found.both[problem] += 1
+        else:
+            answers = _answers(both, problem, cases)
+            hidden = [each for each in (first, second) if _same(answers, _answers(each, problem, cases))]
+            if first in hidden or (hidden and first.problem == problem):
+                continue
+        found.pairs[problem] += 1
     return found
 
 
-def _pairs() -> Iterator[tuple[Misconception, Misconception, Misconception]]:
-    for first, second in combinations(CATALOGUE.values(), 2):
-        if both := together(first, second):
-            yield first, second, both
+@cache
+def _facts_alone(id: str, problem: str) -> set[str]:
+    softmax = _facts(CATALOGUE[id], "softmax") if CATALOGUE[id].problem == "softmax" else set()
+    return softmax | _facts(CATALOGUE[id], problem)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What a program answers to the stored cases, by adapter, and what its examinations find."""
-
-    answers: dict[str, list[Any]]
-    facts: set[str]
-
-    @classmethod
-    def of(cls, entry: Misconception, problem: str, cases: list[Case]) -> "_Seen":
-        """In a problem, and in softmax."""
-        examinations = EXAMINATIONS["softmax"] | EXAMINATIONS[problem]
-        examined = [(call, run) for call, run in entry.adapters.items() if call in examinations]
-        found = [finding.id for call, run in examined for finding in examinations[call](run)]
-        answers = {call: [_answer(run, case.copy()) for case in cases if case.call == call] for call, run in examined}
-        return cls(answers, {ALIKE.get(id, id) for id in found})
-
-    def answers_like(self, other: "_Seen") -> bool:
-        """Whether both give the same answers in attention and in what is built on it."""
-        calls = (self.answers.keys() & other.answers.keys()) - {"run_softmax"}
-        pairs = [pair for call in calls for pair in zip(self.answers[call], other.answers[call], strict=True)]
-        return all(_same(*pair) for pair in pairs)
+def _facts(program: Misconception, problem: str) -> set[str]:
+    """What the examinations of a problem find in a program."""
+    adapters = program.adapters
+    runs = [(examine, adapters[call]) for call, examine in EXAMINATIONS[problem].items() if call in adapters]
+    found = (finding.id for examine, run in runs for finding in examine(run))
+    return {ALIKE.get(id, id) for id in found}
 
 
-def _answer(run: Any, case: Case) -> Any:
-    try:
-        return run(**case.inputs)
-    except Exception as error:
-        return type(error)
+def _answers(program: Misconception, problem: str, cases: list[Case]) -> list[Any]:
+    """What a program answers in a problem, or the type of what it raises."""
+    answers = []
+    for case in (case.copy() for case in cases if case.call in EXAMINATIONS[problem].keys() & program.adapters):
+        try:
+            answers.append(program.adapters[case.call](**case.inputs))
+        except Exception as error:
+            answers.append(type(error))
+    return answers
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(some: list[Any], others: list[Any]) -> bool:
+    return all(map(_alike, some, others))
+
+
+def _alike(one: Any, other: Any) -> bool:
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return one is other
     if (one.shape, one.dtype, one.requires_grad) != (other.shape, other.dtype, other.requires_grad):

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from cs336_basics.nn.functional import attention_scores, attention_weights, scaled_dot_product_attention, softmax
+from cs336_basics.nn.functional import (
+    attention_scores,
+    attention_weights,
+    rotary_position_embedding,
+    scaled_dot_product_attention,
+    softmax,
+)
 
 HALF = [torch.float16, torch.bfloat16]
 
@@ -263,3 +269,9 @@ def test_scores_of_half_precision_do_not_overflow(dtype: torch.dtype) -> None:
     scores = attention_scores(torch.full((1, 4), 300.0, dtype=dtype), torch.full((1, 4), 600.0, dtype=dtype))
     assert scores.dtype == torch.float32
     assert float(scores) == pytest.approx(300 * 600 * 2, rel=0.01)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_rotated_vectors_keep_their_dtype(dtype: torch.dtype) -> None:
+    angles = drawn(3, 2, dtype=torch.float32)
+    assert rotary_position_embedding(drawn(3, 4, dtype=dtype), angles.cos(), angles.sin()).dtype == dtype
