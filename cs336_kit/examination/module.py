@@ -158,12 +158,12 @@ def _amount(share: float, factor: float, counts: Tensor, zeros: Tensor, measured
     if often and near(factor, 1 / (1 - P)):
         if not _same_in_all_queries(zeros):
             return None
-        question = "Which shape have the random numbers that you draw?"
+        question = "What shape do the random numbers that you draw have?"
         return what("module-dropout-shared", "For every query the same keys are dropped.", "", question)
     if often and near(factor, 1.0):
         return what("module-dropout-not-rescaled", measured, "", question)
     if near(factor, 1 / P):
-        return what("module-dropout-divides-by-p", measured, "You take p for the probability to be kept.", question)
+        return what("module-dropout-divides-by-p", measured, "You use p as the probability to keep.", question)
     if near(factor, 1 / (1 - P)):
         means = "Weights are kept with probability p." if abs(share - (1 - P)) < 0.1 else ""
         return what("module-dropout-share", measured, means, "Which side of your comparison should be kept?")
