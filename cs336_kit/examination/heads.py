@@ -271,7 +271,7 @@ def mask(heads: Heads) -> Finds:
         return heads.finding(
             "mask-by-position",
             f"With token_positions that are all 0, token {t} of {TOKENS} sees {_tokens(sees[t])}; with positions 0, 1, "
-            f"2, …, no token sees the last one but itself.",
+            f"2, …, no token but the last one sees the last one.",
             "The causal mask compares token_positions; it should compare places in the sequence.",
             "Which tokens come before the second one when positions repeat, or go back?",
             has_tokens,

@@ -139,7 +139,7 @@ def order(rotation: Rotation) -> Finds:
     rotation.blocks = blocks.flip(-2) if swapped else blocks
     if rotation.places == pairs:
         return None
-    id, means = "order", "The rotated components are put back in another order."
+    id, means = "order", "The rotated components are put back in a different order."
     if swapped:
         id, means = "swapped", "You swap the two components of every pair."
     elif outs == [[i, i + rotation.d_k // 2] for i in range(rotation.d_k // 2)]:

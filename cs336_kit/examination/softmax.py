@@ -189,7 +189,7 @@ def sums(student: Softmax) -> Finding | None:
         sigmoid = near(answer, torch.sigmoid(x))
         measured += " With one logit larger by 1, the probabilities of the others stay as they are."
         means = "Your answer is the sigmoid of each logit." if sigmoid else "You treat every logit by itself."
-        question = "What do the probabilities of a slice share among them?"
+        question = "What do the probabilities of a slice share among themselves?"
         return finding("softmax-sigmoid" if sigmoid else "softmax-elementwise", measured, means, question)
     if not near(reversed_answer.sum(-1), answer.sum(-1)):
         measured += f" The same slices in reverse order sum to {span(reversed_answer.sum(-1))}."

@@ -210,7 +210,7 @@ def test_few_lines_are_shown_and_no_more_than_one_that_only_hidden_inputs_made_r
 
 def test_a_worker_can_report_no_function_and_no_line_of_its_own() -> None:
     assert judged({use("secret 0.123")}, set()) == {}
-    nowhere = {"softmax": ("torch.softmax in code that is in none of your files",)}
+    nowhere = {"softmax": ("torch.softmax in code outside your files",)}
     assert judged({use("torch.softmax", 123, source="")}, set()) == nowhere
 
 
