@@ -66,9 +66,7 @@ def test_a_submission(student: Student) -> None:
 
 def test_a_file_that_is_missing(student: Student) -> None:
     (student.folder / ROPE).unlink()
-    assert refusal(student) == (
-        f"Error: nothing was written: {ROPE} is missing; put it back, even if it is empty\n"
-    )
+    assert refusal(student) == f"Error: nothing was written: {ROPE} is missing; put it back, even if it is empty\n"
 
 
 def test_a_file_that_does_not_parse(student: Student) -> None:
