@@ -13,6 +13,8 @@ from rich.text import Text
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 
+SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is stopped when it is graded
+
 
 @dataclass(frozen=True)
 class Score:
@@ -84,6 +86,7 @@ def render(scores: list[Score], not_own_work: Sequence[str], everything: bool = 
         table,
         Text(_summary(scores)),
         *_next_step(scores),
+        *_slow(scores),
         *(_explained(scores) if everything else ()),
         *_told(not_own_work),
     )
@@ -107,6 +110,15 @@ def _next_step(scores: list[Score]) -> Iterable[RenderableType]:
                 yield Padding(Text("\n".join(lines), style), (0, 0, 0, 4), expand=False)
             yield Text(f"  uv run pytest -x -k {failure.function}", "cyan")
             return
+
+
+def _slow(scores: list[Score]) -> Iterable[RenderableType]:
+    slowest = max(
+        (result for each in scores for result in each.results), key=lambda result: result.seconds, default=None
+    )
+    if slowest and slowest.seconds > SLOW:
+        what = f"\nSlow: {slowest.test} took {slowest.seconds:.0f} s of processor time."
+        yield Text(f"{what} A call that takes more than 10 s is stopped when it is graded.", "yellow")
 
 
 def _told(lines: Sequence[str]) -> Iterable[RenderableType]:

@@ -53,7 +53,7 @@ class Result:
         functions: the student's functions that it went through, as file and name, the innermost last.
         staff: what only staff may read.
         calls: how many calls of adapters it made.
-        seconds: how long it took.
+        seconds: of processor time.
     """
 
     test: str

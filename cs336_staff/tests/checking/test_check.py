@@ -39,14 +39,14 @@ def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
 
 
 def test_partial_credit(student: Student) -> None:
-    """An input changed in place costs the gradients and the test of that: three of nine parts of two points."""
+    """An input changed in place costs the gradients and the test of that: three of eleven parts of two points."""
     student.replace(FUNCTIONAL, "maximum = logits.detach()", "logits += 1\n    maximum = logits.detach()")
     process = student.run("cs336_kit", "check", "softmax")
     assert process.returncode == 1
     state, tests, points = rows(process.stdout)["softmax"]
     assert state == "failing"
-    assert tests == "13/16"
-    assert points == "1.3/2"
+    assert tests == "14/17"
+    assert points == "1.5/2"
 
 
 def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> None:
@@ -57,9 +57,17 @@ def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> Non
     assert process.returncode == 1
     board = rows(process.stdout)
     assert board["linear"][0] == "passed"
-    assert board["rope"] == ["failing", "0/12", "0.0/2"]
+    assert board["rope"] == ["failing", "0/16", "0.0/2"]
     assert board["multihead_self_attention"][0] == "not run"
     assert "the process ended during this test, with exit status 7" in process.stdout
+
+
+def test_what_would_be_too_slow_when_graded_is_said(student: Student) -> None:
+    wait = "import time; end = time.process_time() + 4 * (logits.ndim == 1)"
+    wait += "\n    while time.process_time() < end: pass"
+    student.replace(FUNCTIONAL, "maximum = logits.detach()", f"{wait}\n    maximum = logits.detach()")
+    process = student.run("cs336_kit", "check", "softmax")
+    assert re.search(r"Slow: test_softmax\[.*\] took \d+ s of processor time\. A call that takes", process.stdout)
 
 
 def test_one_problem(student: Student) -> None:
@@ -74,7 +82,7 @@ def test_a_bonus_problem_may_fail(student: Student) -> None:
         "adapters.py", "    return functional_call(Linear(d_in", "    raise NotImplementedError\n    (Linear(d_in"
     )
     process = student.run("cs336_kit", "check")
-    assert rows(process.stdout)["linear (bonus)"] == ["not implemented", "0/4", "0.0/1"]
+    assert rows(process.stdout)["linear (bonus)"] == ["not implemented", "0/5", "0.0/1"]
     assert process.returncode == 0
     assert student.run("cs336_kit", "check", "linear").returncode == 1
 
@@ -114,7 +122,7 @@ def test_ctrl_c_shows_the_board_so_far(student: Student) -> None:
         time.sleep(0.1)
     terminal.sendintr()
     terminal.shows(
-        "16/16", "0/4", "Next: test_linear[2d]", "you pressed Ctrl-C during this test: is there an endless loop"
+        "17/17", "0/5", "Next: test_linear[2d]", "you pressed Ctrl-C during this test: is there an endless loop"
     )
     assert terminal.end() == 1
 

@@ -30,7 +30,7 @@ def test_check_and_submit_say_which_problem_pays_for_which_line(student: Student
     ]
     assert "torch.nn.functional.linear in cs336_basics/nn/attention.py:" in process.stdout
     assert "instead" not in process.stdout
-    assert "16/16" in process.stdout
+    assert "17/17" in process.stdout
     assert (student.folder / "submission.zip").exists()
 
 
@@ -48,7 +48,7 @@ def test_pytest_says_it_below_the_failures(student: Student) -> None:
     said = process.stdout.partition("Write this yourself")[2]
     assert "softmax: its 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
     assert "instead" not in said
-    assert "16 passed" in said
+    assert "17 passed" in said
 
 
 def test_own_work_is_not_spoken_of(student: Student) -> None:

@@ -44,15 +44,15 @@ def wait_until_nothing_runs_in(folder: Path) -> None:
 def test_a_save_shows_the_board_again(student: Student, how: tuple[str, ...]) -> None:
     with watching(student, "linear", *how) as terminal:
         student.replace(LINEAR, RIGHT, WRONG)
-        terminal.shows("0/4", "Next: test_linear[2d]", "the answer is wrong", "h hint")
+        terminal.shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
         student.replace(LINEAR, WRONG, RIGHT)
-        terminal.shows("4/4", "h hint")
+        terminal.shows("5/5", "h hint")
 
 
 def test_an_editor_that_saves_by_renaming(student: Student) -> None:
     file = student.folder / LINEAR
     with watching(student, "linear") as terminal:
-        for old, new, tests in ((RIGHT, WRONG, "0/4"), (WRONG, RIGHT, "4/4")):
+        for old, new, tests in ((RIGHT, WRONG, "0/5"), (WRONG, RIGHT, "5/5")):
             copy = file.with_suffix(".tmp")
             copy.write_text(file.read_text().replace(old, new))
             copy.replace(file)
@@ -65,13 +65,13 @@ def test_a_save_that_the_file_system_does_not_report(student: Student) -> None:
         with mmap.mmap(file.fileno(), 0) as text:
             place = text.find(b'd_out")')
             text[place : place + 5] = b"d_ouT"
-        terminal.shows("0/4", "h hint")
+        terminal.shows("0/5", "h hint")
 
 
 def test_two_saves_of_one_size_in_one_second(student: Student) -> None:
     """Python's own cache would take the second for the first."""
     with watching(student, "linear") as terminal:
-        for factor, tests in ((2, "0/4"), (1, "4/4"), (3, "0/4"), (1, "4/4")):
+        for factor, tests in ((2, "0/5"), (1, "5/5"), (3, "0/5"), (1, "5/5")):
             text = (student.folder / LINEAR).read_text()
             (student.folder / LINEAR).write_text(
                 text[: text.index("return ")]
@@ -87,7 +87,7 @@ def test_an_endless_loop_is_named_and_ends_with_the_next_save(student: Student, 
         student.replace(LINEAR, RIGHT, ENDLESS)
         terminal.shows("Next: test_linear[2d]", "has been running for 2 s: is there an endless loop in your code?")
         student.replace(LINEAR, ENDLESS, RIGHT)
-        terminal.shows("4/4", "h hint")
+        terminal.shows("5/5", "h hint")
     wait_until_nothing_runs_in(student.folder)
 
 
@@ -96,7 +96,7 @@ def test_an_endless_loop_at_the_top_of_a_file(student: Student) -> None:
         student.replace("adapters.py", "import torch\n", "import torch\nwhile True: pass\n")
         terminal.shows("Importing torch and your files, 2 s so far.", "is there an endless loop at the top of a file?")
         student.replace("adapters.py", "while True: pass\n", "")
-        terminal.shows("4/4", "h hint")
+        terminal.shows("5/5", "h hint")
 
 
 @in_both_ways
@@ -122,18 +122,18 @@ def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tup
 def test_student_code_cannot_hurt_the_loop(student: Student, how: tuple[str, ...], code: str, words: str) -> None:
     with watching(student, "linear", *how) as terminal:
         student.replace(LINEAR, RIGHT, f"{code}\n        {RIGHT}")
-        terminal.shows("0/4", words)
+        terminal.shows("0/5", words)
         student.replace(LINEAR, f"{code}\n        {RIGHT}", RIGHT)
-        terminal.shows("4/4", "h hint")
+        terminal.shows("5/5", "h hint")
 
 
 def test_student_code_that_kills_the_process_it_was_forked_from(student: Student) -> None:
     code = f"import os; os.kill(os.getppid(), 9); os._exit(3)\n        {RIGHT}"
     with watching(student, "linear") as terminal:
         student.replace(LINEAR, RIGHT, code)
-        terminal.shows("0/4", "with exit status -9")
+        terminal.shows("0/5", "with exit status -9")
         student.replace(LINEAR, code, RIGHT)
-        terminal.shows("4/4", "h hint")
+        terminal.shows("5/5", "h hint")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_files_that_cannot_be_imported(student: Student, code: str, words: str) 
         student.replace("adapters.py", "import torch\n", f"import torch\n{code}\n")
         terminal.shows("The tests could not start", words, "h hint")
         student.replace("adapters.py", f"import torch\n{code}\n", "import torch\n")
-        terminal.shows("4/4", "h hint")
+        terminal.shows("5/5", "h hint")
 
 
 def test_types_are_checked_as_in_a_plain_check(student: Student) -> None:
@@ -185,7 +185,7 @@ def test_keys(student: Student) -> None:
 def test_the_course_changes_its_tests(student: Student) -> None:
     with watching(student, "linear") as terminal:
         student.replace("tests/test_3_linear.py", "case.check(\n        adapters", "case.check(\n        2 * adapters")
-        terminal.shows("0/4", "h hint")
+        terminal.shows("0/5", "h hint")
 
 
 def test_an_assignment_that_cannot_be_read(student: Student) -> None:
@@ -211,7 +211,7 @@ def test_from_a_folder_below(student: Student) -> None:
     with watching(student, "linear") as terminal:
         student.folder = root
         student.replace(LINEAR, RIGHT, WRONG)
-        terminal.shows("0/4", "h hint")
+        terminal.shows("0/5", "h hint")
 
 
 @pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])

@@ -39,7 +39,7 @@ def test_a_submission(student: Student) -> None:
     assert stays_out.startswith("  assignment.toml\n")
     assert "  fixtures/\n" in stays_out
     assert "  cs336_basics/notes.txt\n" in stays_out
-    assert "0/4" in stays_out
+    assert "0/5" in stays_out
     assert stays_out.endswith(f"{student.folder / 'submission.zip'} is written: hand it in\n")
 
     with zipfile.ZipFile(student.folder / "submission.zip") as zipped:
