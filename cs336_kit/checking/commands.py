@@ -18,9 +18,9 @@ ALL = 100  # explanations of one problem
 
 @click.command()
 @click.argument("problem", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Show all that the examination found, problem by problem.")
+@click.option("--all", "everything", is_flag=True, help="Show everything the examination found, problem by problem.")
 @click.option("--watch", is_flag=True, help="Show the board again after every save.")
-@click.option("--poll", is_flag=True, help="With --watch: look for saves, for file systems that do not report them.")
+@click.option("--poll", is_flag=True, help="With --watch: poll for saves, on file systems that do not report them.")
 @click.option("--spare", is_flag=True, help="With --watch: run each time in a warm process, not in a fork of one.")
 def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, spare: bool) -> None:
     """Run the public tests of each PROBLEM (default: all) and print the board.
@@ -36,7 +36,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, s
             watch_saves(root, [each.id for each in chosen], Console(), poll=poll, spare=spare)
         return
     if poll or spare:
-        raise click.ClickException("--poll and --spare go with --watch")
+        raise click.ClickException("--poll and --spare need --watch")
 
     console = Console()
     with console.status("Importing torch and running the public tests"):

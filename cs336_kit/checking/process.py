@@ -130,7 +130,7 @@ def main() -> None:
             with suppress(CaseError):  # the test says so when it runs
                 test.cases()
     except SuiteError as error:
-        suite, broken = None, f"{error}; take the tests and the fixtures again from the handout"
+        suite, broken = None, f"{error}; copy the tests and the fixtures from the handout again"
     for line in forks(commands, replies) if sys.argv[1] == "fork" else once(commands):
         command = json.loads(line)
         reply = Reply(replies, command["run"])

@@ -94,7 +94,7 @@ def describe(error: BaseException, root: Path) -> Failure:
     if _is_stub(kind, frames):
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: write {frames[-1].name} in {frames[-1].filename}")
     if isinstance(error, AssertionError) and not frames:  # an assert of the test's own
-        return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert of the test fails")
+        return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert in the test fails")
 
     headline, *details = text.splitlines()
     if isinstance(error, SyntaxError) and details:  # the place and the line come first, the message last

@@ -75,7 +75,7 @@ def _pair(case: Case, got: Tensor, wrong: Tensor) -> Iterator[str]:
     came, given = got[tuple(place)][pair], case.original["in_query_or_key"][tuple(place)][pair].double()
     yield f"the first wrong pair is {component // 2} of the vector at {place}"
     yield f"{_numbers(given)} became {_numbers(came)}"
-    yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation keeps it"
+    yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation preserves it"
 
 
 def _sum(what: str, row: Tensor, right: int, nothing: float) -> str:

@@ -63,7 +63,7 @@ def _product(match: Match) -> list[str]:
 
 def _batched_product(match: Match) -> list[str]:
     expected, came = match.groups()
-    return [f"got ({came}, ...) on the right of a product, expected ({expected}, ...): is an axis to be transposed?"]
+    return [f"got ({came}, ...) on the right of a product, expected ({expected}, ...): should an axis be transposed?"]
 
 
 def _broadcast(match: Match) -> list[str]:
@@ -78,7 +78,7 @@ def _unexpected_keyword(match: Match) -> list[str]:
 
 def _missing_argument(match: Match) -> list[str]:
     function, names = match.groups()
-    return [f"{function} expected {names}, and the call did not give it"]
+    return [f"{function} expected {names}, and the call did not pass it"]
 
 
 def _too_many(match: Match) -> list[str]:
@@ -105,6 +105,6 @@ RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...]
     (TypeError, r"([\w.]+\(\)) got an unexpected keyword argument '(\w+)'", _unexpected_keyword),
     (TypeError, r"([\w.]+\(\)) missing \d+ required .*arguments?: (.*)", _missing_argument),
     (TypeError, r"([\w.]+\(\)) takes (.*) positional arguments? but (\d+) ", _too_many),
-    (SyntaxError, r"null bytes", lambda match: ["a file is no text in UTF-8: save it again as UTF-8, not as UTF-16"]),
+    (SyntaxError, r"null bytes", lambda match: ["a file is not UTF-8 text: save it again as UTF-8, not as UTF-16"]),
     (ImportError, r"cannot import name '(\w+)' from '([\w.]+)'", _import),
 )

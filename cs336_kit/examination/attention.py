@@ -111,15 +111,15 @@ def values(student: Attention) -> Finding | None:
     unused = near(student.answer(Q, K, V.flip(-1)), answer)
     if unused and near(student.answer(Q / 2, 2 * K, V), 2 * answer):
         student.averages_keys = True
-        measured = "With V doubled your answer stays as it is; with K doubled, and Q halved, it is doubled."
+        measured = "With V doubled your answer stays the same; with K doubled and Q halved, it is doubled."
         return finding("attention-values-are-keys", measured, "You average the keys, not the values.", question)
     if near(student.answer(Q, 2 * K, V), 2 * answer):
         student.order = (0, 2, 1)
         measured += "; with K doubled it is."
-        return finding("attention-keys-values-swapped", measured, "You take K for V and V for K.", question)
+        return finding("attention-keys-values-swapped", measured, "You use K as V and V as K.", question)
     student.averages = near(student.answer(Q, K, 0 * V) + 1, 1.0)
     measured += f": it changes by {span(doubled - answer)} where it should change by {span(answer)}."
-    return finding("attention-not-linear-in-values", measured, "", "What do you do with V but average it?")
+    return finding("attention-not-linear-in-values", measured, "", "What do you do with V besides averaging it?")
 
 
 def sums(student: Attention) -> Finding | None:
@@ -139,7 +139,7 @@ def sums(student: Attention) -> Finding | None:
         if any(linear.fit(product(wrong.Q.double(), wrong.K.double()))[1] < 1e-2 for _, product, _, _ in SCORES):
             student.pointwise = Tensor.clone
         measured = f"{wrong.where} your weights are {span(wrong.weights)}; none should be negative."
-        means = "They are the scores: no softmax is taken." if student.pointwise else ""
+        means = "They are the scores: no softmax is applied." if student.pointwise else ""
         return finding("attention-no-softmax", measured, means, "What turns scores into weights?")
     if wrong.normalised:
         measured = (
@@ -173,7 +173,7 @@ def sums(student: Attention) -> Finding | None:
     if (missing > 0).all() and near((wrong.weights / missing).log(), wrong.Q @ wrong.K.mT / math.sqrt(wrong.call.d_k)):
         student.normalised = False
         measured += " What is missing is the weight of one more key, whose score is 0."
-        question = "What does your sum start from, and what was it taken against?"
+        question = "What does your sum start from, and relative to which maximum?"
         return finding("attention-extra-key", measured, "", question)
     question = "What do you divide the exponentials by, and along which axis?"
     logits = torch.logit(wrong.weights)
@@ -186,8 +186,8 @@ def sums(student: Attention) -> Finding | None:
     of_rows = centred(wrong.scores() - all_products[0] / math.sqrt(wrong.call.d_k), everywhere, (-1,))
     if of_rows.isfinite().all() and centred(of_rows, everywhere, (-2,)).abs().max() < 1e-3 < of_rows.abs().max():
         student.normalised = False
-        means = "Weights are divided by the sum of another query, that with the number of their key."
-        question = "Which shape has the sum that you divide by, and how does broadcasting line it up with the weights?"
+        means = "Each weight is divided by the sum of the wrong query: the one with the same number as its key."
+        question = "What shape is the sum that you divide by, and how does broadcasting line it up with the weights?"
         return finding("attention-divisor-of-another", measured, means, question)
     return finding("attention-weights-sum", measured, "", question)
 
@@ -227,7 +227,7 @@ SCORES: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor], str, str], ...] = (
         "distance",
         torch.cdist,
         "the distances between queries and keys",
-        "What does the handout take for resemblance?",
+        "What does the handout use to measure resemblance?",
     ),
     (
         "first-keys",
@@ -280,7 +280,7 @@ def scores(student: Attention) -> Finding | None:
     if not student.normalised:
         return None
     _, misfit = sample.fit(sample.Q @ sample.K.mT)
-    measured = f"The logarithms of your weights are no multiple of Q Kᵀ: {misfit:.0%} of them is something else."
+    measured = f"The logarithms of your weights are not a multiple of Q Kᵀ: {misfit:.0%} of them is something else."
     return finding("attention-scores-other", measured, "", "What do you do with the scores before the softmax?")
 
 
@@ -296,7 +296,7 @@ LAWS: tuple[tuple[str, str, Callable[[Call], float]], ...] = (
     ("multiplied", "You multiply by √d_k.", lambda c: c.d_k**0.5),
     ("fourth-root", "You divide by the fourth root of d_k.", lambda c: c.d_k**-0.25),
     ("base-2", "You divide by √d_k, and take powers of 2, not of e.", lambda c: math.log(2) * c.d_k**-0.5),
-    ("sign", "The sign of the scores is turned round.", lambda c: -(c.d_k**-0.5)),
+    ("sign", "The sign of the scores is reversed.", lambda c: -(c.d_k**-0.5)),
 )
 
 
@@ -345,8 +345,8 @@ def batches(student: Attention) -> Finding | None:
         if moved.tolist() != [j == i for j in range(count)]:
             words = ", ".join(str(j) for j in range(count) if moved[j]) or "none"
             measured = (
-                f"When K and V of entry {i} of {count} in the batch {call.batch} change, the answers of these entries "
-                f"change: {words}; it should be {i} alone."
+                f"When K and V of entry {i} of {count} in the batch {call.batch} change, the entries whose answers "
+                f"change are: {words}; it should be {i} alone."
             )
             question = "What lines up the entries of Q, K and V in your code?"
             return finding("attention-batch-mixed", measured, "", question, touches=touches_batch)
@@ -362,8 +362,8 @@ def broadcasting(student: Attention) -> Finding | None:
     if near(came, right):
         return None
     measured = (
-        "K and V of shape (2, 1, 4, 5), beside Q of shape (2, 3, 4, 5), give another answer than the same K and V "
-        f"repeated for the 3 heads: up to {float((came - right).abs().max()):.3g} away."
+        "K and V of shape (2, 1, 4, 5), beside Q of shape (2, 3, 4, 5), give a different answer from the same K and V "
+        f"repeated for the 3 heads: it is off by up to {float((came - right).abs().max()):.3g}."
     )
     question = "Which key belongs to head 1 of sequence 0, and which does your code take?"
     return finding("attention-broadcast", measured, "", question, touches=touches_shared_keys)
@@ -410,7 +410,7 @@ def precision(student: Attention) -> Finding | None:
         return None
     factor, misfit = student.fit(sample)
     right = sample.call.d_k**-0.5
-    question = "Which tensor or number of yours is float32 whatever Q is?"
+    question = "Which of your tensors or numbers is float32 whatever Q is?"
     if misfit > 1e-11:
         measured = f"For inputs in float64 your weights are right to {-math.log10(misfit):.0f} digits; float64 has 16."
         return finding("attention-float32-inside", measured, "", question, touches=touches_float64)

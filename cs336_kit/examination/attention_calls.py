@@ -69,10 +69,10 @@ class Call:
         return mask
 
 
-LEADING = "Which axes does attention work on? Can it matter how many stand before them?"
+LEADING = "Which axes does attention work on? Should it matter how many come before them?"
 BROADCAST = "How does broadcasting line up an axis of size 1, and does your code keep it?"
 WIDTHS = "Which of Q, K and V do the sizes in this line come from?"
-DTYPE = "Which tensor or number of yours has another dtype than Q?"
+DTYPE = "Which of your tensors or numbers has a different dtype from Q?"
 VARIATIONS = (
     Variation[Call](
         "without-mask",
@@ -85,7 +85,7 @@ VARIATIONS = (
         "mask-not-given",
         "when no mask is passed",
         lambda c: replace(c, mask="not given"),
-        "Which value does the parameter `mask` have when nobody passes one?",
+        "What value does the parameter `mask` have when nobody passes one?",
         lambda case: case.mask is None,
     ),
     Variation[Call]("2d", "for (positions, d)", lambda c: replace(c, batch=()), LEADING, lambda case: case.Q.ndim == 2),
@@ -96,7 +96,7 @@ VARIATIONS = (
         "other-keys",
         "with more keys than queries",
         lambda c: replace(c, keys=5, d_k=5, d_v=5),
-        "Which shape should the scores have, and which have yours?",
+        "What shape should the scores have, and what shape do yours have?",
         lambda case: case.Q.shape[-2] != case.K.shape[-2],
     ),
     Variation[Call](

@@ -153,7 +153,7 @@ def hidden_keys(student: Attention) -> list[Finding]:
         total, free = weights.sum(student.axis), free.sum(student.axis)
         student.hides = False
         measured = f"Under a mask the weights sum to {span(total)}, and without one to {span(free)}."
-        means = "Weights are put to 0 after the softmax."
+        means = "Weights are set to 0 after the softmax."
         question = "When must a key be left out for the weights of the others to sum to 1?"
         found.append(finding("attention-mask-after-softmax", measured, means, question, touches=has_mask))
     return found
@@ -219,7 +219,7 @@ class Kept:
         measured = f"Keys that the mask hides get weights of {span(self.weights)}; each should get 0. "
         if self.added == "bias":
             way = "lower" if self.number < 0 else "higher"
-            measured += f"Beside those of the others, their scores are {abs(self.number):g} {way} than without a mask."
+            measured += f"Relative to the others, their scores are {abs(self.number):g} {way} than without a mask."
             means = "The mask is added to the scores."
             question = "What must be added to a score for its weight to become exactly 0?"
         else:
@@ -237,7 +237,7 @@ def hidden_from_all(student: Attention) -> Finding | None:
     weights = student.square(mask).weights
     if not near(weights[..., 3] + 1, 1.0) or near(student.square().weights, weights):
         return None
-    measured = "A key loses its weight only when no query at all may see it, and the other weights do not grow for it."
+    measured = "A key loses its weight only when no query at all may see it, and the others do not make up for it."
     question = "The mask says something about each query and each key. Which tensor has both axes?"
     return finding("attention-mask-on-values", measured, "The mask is applied to V.", question, touches=has_mask)
 
@@ -298,7 +298,7 @@ def _unsteady(depth: float, left: float) -> Finding:
         f"Of two masks the first hides its keys and the second does not: keys whose scores are {number(depth)} away "
         f"from the visible one get a weight of {left:.3g}."
     )
-    question = "What outlives a call, or depends on the shape of the mask?"
+    question = "What is left over from an earlier call, or depends on the shape of the mask?"
     return finding("attention-mask-unsteady", measured, "", question, touches=has_mask)
 
 
@@ -323,8 +323,8 @@ def _renormalised(student: Attention, visible: Tensor, depths: Tensor) -> Findin
     lost = depths[~((visible - 1).abs() < 1e-3)][0]
     came = _listed(visible[depths == lost])
     measured = (
-        f"When the scores of hidden keys are {number(float(lost))} above that of the only visible one, this gets the "
-        f"weight {came}; it should be 1."
+        f"When the scores of hidden keys are {number(float(lost))} above that of the only visible one, the visible one "
+        f"gets the weight {came}; it should be 1."
     )
     overflows = visible[depths == lost].isnan().any()
     means = "Hidden keys still take part in the softmax."
@@ -368,7 +368,7 @@ def gradients_with_nothing(student: Attention) -> Finding | None:
     if not wrong:
         return None
     measured = f"Where a query may attend to nothing, the gradient of {' and '.join(wrong)} is NaN."
-    question = "What could the softmax of such a row get in place of -inf alone, so that it is no NaN to begin with?"
+    question = "What could the softmax of such a row be given instead of nothing but -inf, so that NaN never arises?"
     means = "Replacing NaN in the answer comes too late for the gradient."
 
     def touches(case: Case) -> bool:

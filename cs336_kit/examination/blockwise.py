@@ -47,7 +47,7 @@ class BlockCall(Call):
         return (*super().arguments, self.block_size)
 
 
-SHAPES = "Which part of Q, K, V and the mask belongs to a block, and which shape has it where the block is the last?"
+SHAPES = "Which part of Q, K, V and the mask belongs to a block, and what shape does it have in the last block?"
 VARIATIONS = (
     Variation[BlockCall](
         "one-block", "with a block as long as the sequence", lambda c: replace(c, block_size=5), SHAPES, has_blocks
@@ -91,7 +91,7 @@ VARIATIONS = (
         "padding",
         "with a mask of shape (batch, 1, keys)",
         lambda c: replace(c, mask="batch 1 keys"),
-        "A padding mask has the shape (batch, 1, keys). What is mask[..., 2:4, :] of it?",
+        "A padding mask has the shape (batch, 1, keys). What does mask[..., 2:4, :] give you?",
         lambda case: has_mask(case) and 1 in case.mask.shape,
     ),
 )
@@ -162,9 +162,9 @@ def walked(student: Blockwise) -> Finding | None:
             "The last block of queries, which is shorter, is left out.",
         ),
         "last-blocks-dropped": ((keys < 9) & (queries < 3), "The last, shorter blocks of both are left out."),
-        "first-block-only": ((keys < 3).expand(4, 11), "The loop over the keys ends after one turn."),
+        "first-block-only": ((keys < 3).expand(4, 11), "The loop over the keys ends after one iteration."),
         "last-block-only": ((keys > 8).expand(4, 11), "Each block of keys overwrites the one before."),
-        "own-block-only": (queries // 3 == keys // 3, "A block of queries sees the keys of the same place alone."),
+        "own-block-only": (queries // 3 == keys // 3, "A block of queries sees only the keys in the same place."),
         "later-blocks-left-out": (
             queries // 3 >= keys // 3,
             "Blocks of later keys are left out, as if it were causal.",
@@ -199,7 +199,7 @@ def rescaled(student: Blockwise) -> Finding | None:
     )
     if near(blocks, blocks.mean()):
         id, means = ("averaged", "averages") if near(blocks.sum(-1), 1.0) else ("summed", "adds up")
-        question = "Two keys in one block and one in the next, all with the same score: what should each of them weigh?"
+        question = "Two keys in one block and one in the next, all with the same score: what weight should each get?"
         means = f"Your code takes the softmax of each block by itself and {means} what comes out."
         return finding(f"blockwise-{id}", measured, means, question, touches=has_blocks)
     gap = float((one_rising[2] / one_rising[0]).log())
@@ -211,7 +211,7 @@ def rescaled(student: Blockwise) -> Finding | None:
     first = float((one_rising[:2].sum() / one_rising[0]).log())  # of the sum of the first block's exponentials
     if near(errors[0] * gap, first) and not all(sums):
         id, means = "divided-in-every-block", "You divide by the sum in every block, not once after the last."
-        question = "Once the values are divided by their sum, what must undo that before a block is added?"
+        question = "Once the values are divided by their sum, how must that be undone before a block is added?"
     return finding(f"blockwise-{id}", measured, means, question, touches=has_blocks)
 
 
@@ -322,14 +322,14 @@ def memory(student: Blockwise) -> Finding | None:
         return None
     measured = (
         f"For 60 queries and 70 keys in blocks of 8 your code makes a tensor of {largest.numbers:,} numbers; "
-        f"the scores of one block are 64, and all of them are {60 * 70:,}."
+        f"one block has 64 scores, and all blocks together have {60 * 70:,}."
     )
     question = "Which part of the scores does one block need?"
     return finding("blockwise-holds-matrix", measured, "", question, touches=has_blocks)
 
 
-SHRINK = "The sums so far were taken against the old maximum. By which factor must they be multiplied when it grows?"
-MAXIMUM = "Against which maximum were the exponentials of the block before taken, and against which are these?"
+SHRINK = "The sums so far are relative to the old maximum. By what factor must they be multiplied when it grows?"
+MAXIMUM = "Relative to which maximum were the exponentials of the previous block taken, and these?"
 # How many times the difference of the two maxima the second block is too heavy, in its exponent, when its scores are
 # the larger and when they are the smaller ones, and whether the weights sum to 1 then -> id, what it means, a question
 SIGNATURES: dict[tuple[int | None, int | None, bool, bool], tuple[str, str, str]] = {
@@ -347,16 +347,16 @@ SIGNATURES: dict[tuple[int | None, int | None, bool, bool], tuple[str, str, str]
     (-2, 0, True, True): (
         "rescaled-upside-down",
         "You rescale by exp(new maximum - old maximum), which is upside down.",
-        "When the maximum grows, do exponentials taken against it become larger or smaller?",
+        "When the maximum grows, do exponentials taken relative to it become larger or smaller?",
     ),
     (0, 1, True, True): (
         "new-block-not-rescaled",
-        "A block is taken against its own maximum, also where the maximum so far is larger.",
+        "A block is taken relative to its own maximum, even where the maximum so far is larger.",
         MAXIMUM,
     ),
     (-1, 1, True, True): (
         "maxima-of-blocks",
-        "Each block is taken against its own maximum, and the sums are added as if it were the same.",
+        "Each block is taken relative to its own maximum, and the sums are added as if all maxima were the same.",
         MAXIMUM,
     ),
 }

@@ -86,7 +86,7 @@ class Contract:
             means, question = "Something in your function is random.", "Is dropout on where nothing is being trained?"
             return Finding(f"{self.problem}-random", measured + ".", means, question, self.section)
         measured = f"The second call on the same input differs by up to {float((again - first).abs().max()):.3g}."
-        means, question = "Your function remembers something from call to call.", "What outlives the call?"
+        means, question = "Your function remembers something from call to call.", "What survives the call?"
         return Finding(f"{self.problem}-remembers", measured, means, question, self.section)
 
     def gradients(self) -> Finding | None:
@@ -97,13 +97,13 @@ class Contract:
             if self.in_place:  # which is what autograd refuses
                 return None
             self.ask(*self.arguments)  # works, or there is nothing to find here
-            measured = f"Your function works, and fails when its inputs require gradients: `{error}`."
+            measured = f"Your function works, but fails when its inputs require gradients: `{error}`."
             return self._gradient("fails", measured, "Which operation can autograd not follow?", error.__cause__)
         if not isinstance(answer, Tensor) or answer.shape != self.shape:
             return None
         if not answer.requires_grad:
-            measured = "The inputs require gradients, and your answer has none to give: its requires_grad is False."
-            return self._gradient("detached", measured, "Which operation of yours cuts the graph: .detach(), .data, …?")
+            measured = "The inputs require gradients, but your answer can pass none back: its requires_grad is False."
+            return self._gradient("detached", measured, "Which of your operations cuts the graph: .detach(), .data, …?")
         direction = torch.randn(self.shape, generator=torch.Generator().manual_seed(0))
         try:
             slopes = torch.autograd.grad(answer, leaves, direction.to(answer.dtype), allow_unused=True)
@@ -129,7 +129,7 @@ class Contract:
                     f"Along one direction autograd says that the answer changes by {predicted:.4g} for each unit of "
                     f"{name}; a small step in that direction changes it by {quotients[0]:.4g}."
                 )
-                return self._gradient("wrong", measured, "Which part of your formula does autograd take for constant?")
+                return self._gradient("wrong", measured, "Which part of your formula does autograd treat as constant?")
         return None
 
     def _quotient(self, i: int, step: Tensor, direction: Tensor) -> float:

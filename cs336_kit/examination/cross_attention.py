@@ -180,8 +180,8 @@ MISREAD = {
     "along-queries": "The mask lies along the queries, not along the keys.",
     "of-first-sequence": "The mask of the first sequence is used for all of them.",
     "of-first-head": "The mask of the first head is used for all of them.",
-    "meets-heads": "The batch of the mask meets the axis of the heads.",
-    "causal": "A causal mask, which nobody asked for, is laid over it.",
+    "meets-heads": "The batch axis of the mask is lined up with the axis of the heads.",
+    "causal": "A causal mask, which nobody asked for, is applied as well.",
     "otherwise": "",
 }
 
@@ -230,9 +230,9 @@ def _misread(cross: _Cross, name: str) -> Finds:
         f"{kinds[0].id if len(kinds) < len(KINDS) else 'masks'}-{name}",
         f"With {kinds[0].words} that is {may} for sequence {b}, query {q} and key {k}, head {h} gives this key the "
         f"weight {number(reading.seen[b, h, q, k])}; it should be {'more than 0' if may else '0'}."
-        + (f" {listed(kind.words.capitalize() for kind in kinds[1:])} fares alike." if len(kinds) > 1 else ""),
+        + (f" The same happens with {listed(kind.words for kind in kinds[1:])}." if len(kinds) > 1 else ""),
         MISREAD[name],
-        "The scores have the axes (batch, heads, queries, keys). Which of them has this mask, and what does True mean?",
+        "The scores have axes (batch, heads, queries, keys). Which of them does this mask have? What does True mean?",
         lambda case: any(has_mask(kind.more, case) for kind in kinds),
     )
 
@@ -254,7 +254,7 @@ def _sums(cross: _Cross) -> Finds:
             f"{kind.id}-keeps-weight",
             f"With {kind.words}, where all scores are alike, the weights of the keys that query {q} of sequence {b} "
             f"may attend to sum to {number(sums[b, h, q])}; they should sum to 1.",
-            "Keys that are hidden still take a part of the weight: their values are gone, their scores are not.",
+            "Keys that are hidden still take up some of the weight: their values are gone, their scores are not.",
             "What is the score of a key that is all zeros, and what does softmax make of it?",
             partial(has_mask, kind.more),
         )

@@ -103,7 +103,7 @@ class Ask:
         """
         answer, leaves = self.with_graph(*arguments)
         if not isinstance(answer, Tensor):
-            raise NoAnswerError("the answer is no tensor")
+            raise NoAnswerError("the answer is not a tensor")
         if not answer.requires_grad:
             return answer, [None] * len(leaves)
         try:

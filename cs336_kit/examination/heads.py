@@ -131,7 +131,7 @@ def batch(heads: Heads) -> Finds:
     return heads.finding(
         "batch",
         f"{measured} It should make no difference.",
-        "The sequences of a batch see each other, or are put back in another order.",
+        "The sequences of a batch see each other, or are put back in a different order.",
         "Which axes are joined before attention? May a token of one sequence meet one of another?",
         lambda case: first_input(case).ndim > 2,
     )
@@ -150,7 +150,7 @@ def zeros(heads: Heads) -> Finds:
         "zero-scores",
         f"The last of {TOKENS} tokens of ones gets {number(almost[0])} where the scores are almost 0, and "
         f"{number(exactly[0])} where they are exactly 0.",
-        "A score of 0 is taken for one that is masked.",
+        "A score of 0 is mistaken for one that is masked.",
         "How does your code tell a score that the mask hides from one that happens to be 0?",
     )
 
@@ -223,7 +223,7 @@ def _wrong_way(heads: Heads, step: str) -> Finds:
         f"With all scores alike and W_V = W_O = 1, component {c} of the answer to token {t} contains component {j} of "
         f"token {s}; it should contain component {c} of the tokens, and no other.",
         means,
-        "Which axes has your tensor before and after each view or transpose, and what does each head hold then?",
+        "Which axes does your tensor have before and after each view or transpose? What does each head then hold?",
         has_heads,
     )
 
@@ -271,7 +271,7 @@ def mask(heads: Heads) -> Finds:
         return heads.finding(
             "mask-by-position",
             f"With token_positions that are all 0, token {t} of {TOKENS} sees {_tokens(sees[t])}; with positions 0, 1, "
-            f"2, …, no token sees the last one but itself.",
+            f"2, …, no token but the last one sees the last one.",
             "The causal mask compares token_positions; it should compare places in the sequence.",
             "Which tokens come before the second one when positions repeat, or go back?",
             has_tokens,

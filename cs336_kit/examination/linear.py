@@ -123,8 +123,8 @@ def _own_weights(layer: _Layer) -> Finds:
             id="linear-clamped",
             measured=f"The first unit vector becomes {numbers(came[0])} when the first column of W is "
             f"{numbers(1000 * layer.weights[:, 0])}; with weights a millionth of that it becomes that column.",
-            means="Large weights are cut off before they are used.",
-            question="Does a layer change the weights that it is given? When may they be cut off?",
+            means="Large weights are clipped before they are used.",
+            question="Should a layer change the weights that it is given? When may they be clipped?",
             section=SECTION,
         )
     layer.columns = None  # of nothing that was given

@@ -49,10 +49,10 @@ class Module:
         Q, K, _ = call.tensors()
         answer = self.ask(Q, K, V, mask, p, training, seed)
         if not isinstance(answer, tuple | list) or len(answer) != 2 or not all(isinstance(x, Tensor) for x in answer):
-            raise NoAnswerError("the answer is no pair of tensors")
+            raise NoAnswerError("the answer is not a pair of tensors")
         output, weights = (x.detach().double() for x in answer)
         if output.shape != (*Q.shape[:-1], V.shape[-1]) or weights.shape != (*Q.shape[:-1], K.shape[-2]):
-            raise NoAnswerError("a part of the answer has another shape")
+            raise NoAnswerError("part of the answer has a different shape")
         return output, weights
 
     def twice(self, p: float = 0.0, training: bool = False, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,7 @@ def dropout(student: Module) -> Finding | None:
         id, words = ("values", "V") if _same_in_all_queries(left == 0) else ("output", "the output")
         count = int(((left == 0) != (other == 0)).sum())
         measured = (
-            f"V has two halves that are equal, and in {count} places of the output one half is 0 and the other not."
+            f"V has two halves that are equal, and in {count} places of the output one half is 0 and the other is not."
         )
         return what(f"module-dropout-on-{id}", measured, f"Dropout is applied to {words}, not to the weights.", place)
     if not zeros.any() and near(left.sum(-1), 1.0):
@@ -158,12 +158,12 @@ def _amount(share: float, factor: float, counts: Tensor, zeros: Tensor, measured
     if often and near(factor, 1 / (1 - P)):
         if not _same_in_all_queries(zeros):
             return None
-        question = "Which shape have the random numbers that you draw?"
+        question = "What shape do the random numbers that you draw have?"
         return what("module-dropout-shared", "For every query the same keys are dropped.", "", question)
     if often and near(factor, 1.0):
         return what("module-dropout-not-rescaled", measured, "", question)
     if near(factor, 1 / P):
-        return what("module-dropout-divides-by-p", measured, "You take p for the probability to be kept.", question)
+        return what("module-dropout-divides-by-p", measured, "You use p as the probability to keep.", question)
     if near(factor, 1 / (1 - P)):
         means = "Weights are kept with probability p." if abs(share - (1 - P)) < 0.1 else ""
         return what("module-dropout-share", measured, means, "Which side of your comparison should be kept?")
@@ -181,7 +181,7 @@ def returned_weights(student: Module) -> Finding | None:
     made, returned = student(call, torch.eye(4).expand(2, 4, 4), mask)
     if near(returned, made):
         return None
-    question = "Multiply the weights that you return by V. Is it the output that you return?"
+    question = "Multiply the weights that you return by V. Do you get the output that you return?"
     measured = (
         f"The weights that you return differ by up to {float((returned - made).abs().max()):.3g} from those that "
     )
@@ -211,7 +211,7 @@ def returned_in_training(student: Module) -> Finding | None:
         return None
     measured = f"In training {float((made == 0).double().mean()):.0%} of what made the output is 0, and "
     measured += f"{float((returned == 0).double().mean()):.0%} of the weights that you return."
-    question = "Multiply the weights that you return by V. Is it the output that you return?"
+    question = "Multiply the weights that you return by V. Do you get the output that you return?"
     means = "You return the weights as they were before dropout."
     return finding("module-weights-before-dropout", measured, means, question, touches=drops)
 

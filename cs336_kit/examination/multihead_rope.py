@@ -105,7 +105,7 @@ class Turning:
         return Finding(f"multihead-rope-{id}", measured, means, question, self.heads.section, beyond_zero)
 
 
-WHERE = "To which of Q, K and V does RoPE belong, and at what moment: before the split into heads, after it, or later?"
+WHERE = "Which of Q, K and V does RoPE apply to, and at what point: before the split into heads, after it, or later?"
 
 
 def at_zero(turning: Turning) -> Finds:
@@ -145,7 +145,7 @@ def used(turning: Turning) -> Finds:
         return turning.finding(
             f"on-{turned}-only",
             f"The product of a query (1, 0, ...) and a key (1, 0, ...), both at position 2, is {number(level[0, 0])}; "
-            f"it should be 1, as they are not apart. The position of the {left} makes no difference.",
+            f"it should be 1, since both are in the same place. The position of the {left} makes no difference.",
             f"You turn the {turned} and not the {left}.",
             WHERE,
         )
@@ -197,7 +197,7 @@ def values(turning: Turning) -> Finds:
         "after-attention" if afterwards else "on-values",
         f"With all scores alike, an answer that begins with {numbers(right[:2])} where all tokens are at position 1 "
         f"begins with {numbers(turned[:2])} where {who}; it should be the same.",
-        "You turn what attention gave, not the queries and keys that go into it."
+        "You turn the output of attention, not the queries and keys that go into it."
         if afterwards
         else "The values are turned.",
         WHERE,
@@ -215,7 +215,7 @@ def default_positions(turning: Turning) -> Finds:
         f"Without `token_positions` the answers differ by up to {number((given - left_out).abs().max())} from those at "
         f"positions 0 to {TOKENS - 1}; they should be the same.",
         "The answer is the one with all tokens at position 0." if nowhere else "",
-        "What should the positions be when nobody gives any?",
+        "What should the positions be when none are given?",
         turning.heads.section,
         has_default_positions,
     )
@@ -251,7 +251,7 @@ def batch_positions(turning: Turning) -> Finds:
         f"With 3 heads and 3 sequences, each at its own positions, the answers to sequences {listed(differ)} are not "
         "those that they get alone at these positions.",
         means,
-        "Queries have the axes (batch, head, sequence, d). Which axes have the positions, and which is missing?",
+        "Queries have the axes (batch, head, sequence, d). Which axes do the positions have, and which is missing?",
         turning.heads.section,
         has_own_positions,
     )

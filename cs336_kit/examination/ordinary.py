@@ -101,7 +101,7 @@ def other_dtype(ask: Ask, problem: str, section: str, arguments: tuple[Any, ...]
     return Finding(
         id=f"{problem}-dtype",
         measured=f"Inputs in float32 give an answer in {came}; it should be float32.",
-        means="Something that you compute with has another dtype, and it wins.",
+        means="Something that you compute with has a different dtype, and that one wins.",
         question="Which of your tensors is not made in the dtype of the input?",
         section=section,
         touches=lambda case: case.dtype == torch.float32,

@@ -132,7 +132,7 @@ def values(heads: Heads) -> Finds:
     if source == 2:
         heads.value_alone = False
         return heads.finding(
-            "values-order", measured, "The rows of W_V, or the joined heads, are in another order.", question
+            "values-order", measured, "The rows of W_V, or the joined heads, are in a different order.", question
         )
     if source is not None:
         _swap_values(heads, source)
@@ -146,7 +146,7 @@ def values(heads: Heads) -> Finds:
         return heads.finding(
             "qkv-by-row", measured, "You cut the joint weight as (d_model 3), not (3 d_model).", question
         )
-    return heads.finding("qkv-mixed", measured, "The joint weight is cut otherwise than it was joined.", question)
+    return heads.finding("qkv-mixed", measured, "The joint weight is not cut the way it was joined.", question)
 
 
 def _swap_values(heads: Heads, source: int) -> None:

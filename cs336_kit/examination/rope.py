@@ -123,7 +123,7 @@ def _positions(rope: _Rope) -> Finds:
         "rope-from-first": (at[0] + row, "You count on from the first position; positions may skip and go back."),
         "rope-last-position": (at[-1].expand(4), "Every row is turned by the last position."),
         "rope-first-position": (at[0].expand(4), "Every row is turned by the first position."),
-        "rope-sorted": (at.sort().values, "The positions are put in order first."),
+        "rope-sorted": (at.sort().values, "The positions are sorted first."),
     }
     for name, (positions, why) in known.items():
         if torch.equal(positions, used):
@@ -180,14 +180,14 @@ def _table(rope: _Rope) -> Finds:
     try:
         if same(rope.turn(x, last, max_seq_len=short), right):
             return None
-        said = "a vector at position 3 is turned otherwise than with max_seq_len = 50"
+        said = "a vector at position 3 is turned differently than with max_seq_len = 50"
     except NoAnswerError as error:
         said = f"a vector at position 3 fails: {str(error).splitlines()[0]}"
     return Finding(
         id="rope-table-length",
         measured=f"With max_seq_len = 4, {said}. Positions 0 to max_seq_len - 1 should work.",
         means="The table is too short.",
-        question="How many positions are there from 0 to max_seq_len - 1, and how many rows has your table?",
+        question="How many positions are there from 0 to max_seq_len - 1, and how many rows does your table have?",
         section=SECTION,
         touches=lambda case: bool((case.token_positions == case.max_seq_len - 1).any()),
     )
@@ -223,8 +223,8 @@ def _in_place(ask: Ask) -> Finds:
         return None
     return Finding(
         id="rope-in-place",
-        measured=f"After the call x itself is another: its second row began with {numbers(before[1, :2])} and begins "
-        f"with {numbers(x[1, :2])}.",
+        measured=f"The call changes x itself: its second row began with {numbers(before[1, :2])} before it and begins "
+        f"with {numbers(x[1, :2])} after it.",
         means="You write the answer into the input.",
         question="Which line assigns to a slice of x, and who else may still need x?",
         section=SECTION,

@@ -118,7 +118,7 @@ def pairs(rotation: Rotation) -> Finds:
     found = f"component 0 is mixed with {listed(others)}" if others else "component 0 is mixed with no other"
     measured = f"In a vector of length {rotation.d_k}, {found}; it should be mixed with component 1."
     if untouched:
-        id, means = "part", "You rotate only a part of the vector."
+        id, means = "part", "You rotate only part of the vector."
         measured = f"Components {listed(untouched)} of {rotation.d_k} come out as they went in, at every position."
     elif rotation.pairs == [(i, i + rotation.d_k // 2) for i in range(rotation.d_k // 2)]:
         id = "pairs-halves"
@@ -139,9 +139,9 @@ def order(rotation: Rotation) -> Finds:
     rotation.blocks = blocks.flip(-2) if swapped else blocks
     if rotation.places == pairs:
         return None
-    id, means = "order", "The rotated components are put back in another order."
+    id, means = "order", "The rotated components are put back in a different order."
     if swapped:
-        id, means = "swapped", "You exchange the two components of every pair."
+        id, means = "swapped", "You swap the two components of every pair."
     elif outs == [[i, i + rotation.d_k // 2] for i in range(rotation.d_k // 2)]:
         id = "concatenated"
         means = "You put the first components of all pairs before the second ones: concatenated, not interleaved."
@@ -164,9 +164,9 @@ def kind(rotation: Rotation) -> Finds:
     if same(a, d) and same(b, -c) and same(a * d - b * c, one):
         return None
     if same(a, d) and same(b, c):
-        id, means = "no-minus", "Both sines have the same sign: the matrix has lost its minus."
+        id, means = "no-minus", "Both sines have the same sign: the matrix has lost its minus sign."
     elif same(a, -d) and same(b, c):
-        id, means = "reflection", "The minus stands at a cosine: this is a reflection, not a rotation."
+        id, means = "reflection", "The minus sign is on a cosine: this is a reflection, not a rotation."
     elif same(c, -a * b) and same(d, a - b * b):
         id, means = "overwritten", "The first component of a pair is overwritten before the second is computed."
         rotation.angles = torch.atan2(-b, a)
@@ -218,7 +218,7 @@ def direction(rotation: Rotation) -> Finds:
         id=f"{rotation.problem}-direction",
         measured=f"From one position to the next the pairs turn by {numbers(steps)}: clockwise. They should turn the "
         "other way, from (1, 0) towards (0, 1).",
-        means="The signs of the two sines are exchanged.",
+        means="The signs of the two sines are swapped.",
         question="Where does a quarter turn take the vector (1, 0)? Where does yours?",
         section=SECTION,
         touches=beyond_zero,

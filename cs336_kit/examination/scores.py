@@ -80,7 +80,7 @@ def grouping(heads: Heads) -> Finds:
     rows = (0, 1, D_HEAD)
     follows = [(_row_difference(heads, row).abs() > TINY).nonzero().flatten().tolist() for row in rows]
     first, second, third = follows
-    id, means = "groups", "The heads hold other rows of the weights."
+    id, means = "groups", "The heads hold the wrong rows of the weights."
     if first == second == third and len(first) == D_MODEL:
         id, means = "one-head", "All rows share one head, whatever num_heads is."
         once, twice = (float(_row_difference(heads, 0, size)[0]) for size in (1.0, 2.0))
@@ -122,7 +122,7 @@ def scale(heads: Heads) -> Finds:
             f"Queries and keys twice as long make the difference of two scores {number(twice / once)} times as large; "
             "it should be 4 times as large.",
             "The scores are not the products of queries and keys, or the weights are not those of their softmax.",
-            "What happens to q and k before, and to the scores after they are multiplied?",
+            "What happens to q and k before they are multiplied, and to the scores afterwards?",
             has_tokens,
         )
     heads.scale = once / 2
@@ -135,7 +135,7 @@ def scale(heads: Heads) -> Finds:
         "1/d_head": 1 / D_HEAD,
         "1/d_model": 1 / D_MODEL,
         "1/√num_heads": HEADS**-0.5,
-        "1/√64, as if a width were written into your code": 0.125,
+        "1/√64, as if a width were hard-coded": 0.125,
         "√d_head, which should divide": D_HEAD**0.5,
         "1/√d_head times log 2, as if softmax took powers of 2": D_HEAD**-0.5 * math.log(2),
     }
@@ -217,5 +217,5 @@ def overflow(heads: Heads) -> Finds:
         f"Two scores of {number(score)} give {number(came[~came.isfinite()][0])}; equal scores should give equal "
         "weights, however large they are.",
         "The exponential of a large score is more than a float can hold.",
-        "What may be taken away from all scores of a query without a change of their softmax?",
+        "What may be subtracted from all scores of a query without changing their softmax?",
     )

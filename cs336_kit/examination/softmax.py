@@ -55,8 +55,8 @@ def _shape(id: str, words: str, shape: tuple[int, ...], dim: int, question: str)
     )
 
 
-KEEP = "Which shape does x.sum(dim) have, and which has it with keepdim=True?"
-ANY = "Does your code count dimensions, where any number of them may come?"
+KEEP = "What shape does x.sum(dim) have, and what shape with keepdim=True?"
+ANY = "Does your code count dimensions, although there may be any number of them?"
 VARIATIONS = (
     _shape("first-dim", "for shape (3, 4) and dim=0", (3, 4), 0, KEEP),
     _shape("1d", "for shape (4,) and dim=0", (4,), 0, ANY),
@@ -144,7 +144,7 @@ def axis(student: Softmax) -> Finding | None:
         if near(answer.sum(), 1.0) and x.shape[dim] != x.numel():
             student.alone = True
             measured = f"With dim={dim} your whole answer sums to 1, and its slices to {span(answer.sum(dim))}."
-            question = "How many slices has a tensor of shape (2, 3, 4) along dim=0, and what should each sum to?"
+            question = "How many slices does a tensor of shape (2, 3, 4) have along dim=0, and what should each sum to?"
             return finding("softmax-whole-tensor", measured, "You normalise the whole tensor.", question)
         normalised = [each for each in range(3) if near(answer.sum(each), 1.0)]
         if normalised and dim % 3 not in normalised:
@@ -161,7 +161,7 @@ def axis(student: Softmax) -> Finding | None:
     )
     always = len(set(went.values())) == 1 and len(went) >= 4
     name = ("first", "second", "last")[instead] if always else "moved"
-    means = f"You normalise axis {instead} whatever `dim` is." if always else "You normalise another axis than `dim`."
+    means = f"You normalise axis {instead} whatever `dim` is." if always else "You normalise an axis other than `dim`."
     return finding(f"softmax-axis-{name}", measured, means, "Which operations of yours are told about `dim`?")
 
 
@@ -189,7 +189,7 @@ def sums(student: Softmax) -> Finding | None:
         sigmoid = near(answer, torch.sigmoid(x))
         measured += " With one logit larger by 1, the probabilities of the others stay as they are."
         means = "Your answer is the sigmoid of each logit." if sigmoid else "You treat every logit by itself."
-        question = "What do the probabilities of a slice share among them?"
+        question = "What do the probabilities of a slice share among themselves?"
         return finding("softmax-sigmoid" if sigmoid else "softmax-elementwise", measured, means, question)
     if not near(reversed_answer.sum(-1), answer.sum(-1)):
         measured += f" The same slices in reverse order sum to {span(reversed_answer.sum(-1))}."
@@ -220,10 +220,10 @@ def slices(student: Softmax) -> Finding | None:
             rest = shifts - x.amax(other, keepdim=True)
             if near(answer.sum(dim), 1.0) and near(rest, rest.mean(dim, keepdim=True)):
                 means = f"Your maximum is taken along axis {other}, so that within a slice it is not one number."
-                question = "Which number may be taken from all logits of a slice without changing the answer?"
+                question = "Which number may be subtracted from all logits of a slice without changing the answer?"
                 return finding("softmax-maximum-of-another-axis", measured, means, question)
         sums = f" It sums to {span(answer.sum(dim))} over axis {dim}."
-        question = "Along which axis does broadcasting lay x.sum(dim) beside x? And with keepdim=True?"
+        question = "Along which axis does broadcasting line up x.sum(dim) with x? And with keepdim=True?"
         return finding("softmax-slices-mixed", measured + sums, "", question)
     return None
 
@@ -242,7 +242,9 @@ def formula(student: Softmax) -> Finding | None:
     if not near(grown, factor * logits, 1e-2):
         student.exponential = student.stable = False
         rest = float((grown - factor * logits).norm() / grown.norm())
-        measured = f"The logarithms of your probabilities are no multiple of the logits: {rest:.0%} is something else."
+        measured = (
+            f"The logarithms of your probabilities are not a multiple of the logits: {rest:.0%} is something else."
+        )
         return finding("softmax-other-function", measured, "", "What do you take the exponential of?")
     if near(factor, 1.0):
         return None
@@ -252,7 +254,7 @@ def formula(student: Softmax) -> Finding | None:
     if near(factor, -1.0):
         student.stable = False
         question = "Which logit should get the largest probability, and which does?"
-        return finding("softmax-sign", measured, "The sign of the logits is turned round.", question)
+        return finding("softmax-sign", measured, "The sign of the logits is reversed.", question)
     if near(base, 2.0):
         return finding("softmax-base-2", measured, "You take powers of 2, not of e.", "What is exp2(1)?")
     means = f"Your logits are multiplied by {factor:.4g}."
@@ -286,7 +288,7 @@ def shift(student: Softmax) -> Finding | None:
     student.stable = False
     measured = "; ".join(f"For {words} your answer {came}" for words, came in failed.items()) + "."
     at = [words in failed for words in tries]
-    question = "What is exp(1000), and exp(-1000)? Which number may be taken from all logits of a slice?"
+    question = "What is exp(1000), and exp(-1000)? Which number may be subtracted from all logits of a slice?"
     id, means = {
         (True, True): ("no-shift", "You take the exponential without subtracting the maximum first."),
         (False, True): (
@@ -302,7 +304,7 @@ def shift(student: Softmax) -> Finding | None:
         by_minimum = bool(student.rows([[0.0, -120.0]]).isnan().any())
         id, subtracted = ("shift-minimum", "minimum") if by_minimum else ("shift-mean", "mean")
         means = f"You subtract the {subtracted} of a slice, not its maximum."
-        question = "After your subtraction, which is the largest number that exp can meet?"
+        question = "After your subtraction, what is the largest number that exp can be given?"
     return finding(f"softmax-{id}", measured, means, question, touches=has_large_logits)
 
 
@@ -354,7 +356,7 @@ def precision(student: Softmax) -> Finding | None:
             measured = f"For {name} logits your probabilities are off by a factor of up to 1 + {error:.1g}; "
             measured += f"{name} allows {torch.finfo(dtype).eps:.1g}."
             means = f"Somewhere inside, the numbers are {'half precision' if inside == 'half' else inside}."
-            question = "Which line of your code gives a tensor with fewer digits than it got?"
+            question = "Which line of your code returns a tensor with fewer digits than it was given?"
             touches = has_dtype(torch.float64) if inside == "float32" else has_dtype(torch.float32, torch.float64)
             return finding(f"softmax-{inside}-inside", measured, means, question, touches=touches)
     x = draw((5, 8)).double()

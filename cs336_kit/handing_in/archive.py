@@ -70,7 +70,7 @@ def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[s
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise ArchiveError(f"{path} is no zip, or a damaged one: {error}") from None
+        raise ArchiveError(f"{path} is not a zip file, or is a damaged one: {error}") from None
     return _check_manifest(path, manifest_name, files)
 
 
@@ -95,10 +95,10 @@ def check_names(names: list[str]) -> None:
     """Raise `ArchiveError` unless every system can store files of these names side by side."""
     for name in names:
         if not NAME.fullmatch(name):
-            raise ArchiveError(f"{name!r} is no name for a file in an archive: use letters, digits, _ - . and /")
+            raise ArchiveError(f"{name!r} is not a valid name in an archive: use letters, digits, _ - . and /")
     folded = [name.casefold() for name in names]
     if twice := [name for name in names if folded.count(name.casefold()) > 1]:
-        raise ArchiveError(f"{twice[0]} is there twice, if capital letters make no difference")
+        raise ArchiveError(f"{twice[0]} is there twice, if upper and lower case are not told apart")
 
 
 def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:

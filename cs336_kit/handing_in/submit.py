@@ -28,7 +28,7 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
     for problem in problems.values():
         for name in ("adapters.py", *problem.files):
             if not (root / name).is_file():
-                raise SubmissionError(f"{name} is missing; put it back, even if nothing is in it")
+                raise SubmissionError(f"{name} is missing; put it back, even if it is empty")
     paths = [path for path in _student_paths(root) if path.suffix == ".py"]
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
     check_names(list(files))
@@ -98,7 +98,7 @@ def _imports(name: str, source: bytes) -> Iterator[str]:
         place = name if error.lineno is None else f"{name}, line {error.lineno}"
         raise SubmissionError(f"{place}: {error.msg}") from None
     except ValueError as error:
-        raise SubmissionError(f"{name} is no Python: {error}") from None
+        raise SubmissionError(f"{name} is not valid Python: {error}") from None
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

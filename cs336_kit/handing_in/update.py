@@ -150,10 +150,10 @@ def _copy(file: Path, copy: Path) -> None:
 
 def _check(update: Update) -> None:
     if "/" in update.version or not NAME.fullmatch(update.version):
-        raise ArchiveError(f"{update.version!r} is no version")
+        raise ArchiveError(f"{update.version!r} is not a version")
     for name in (*update.files, *update.removed):
         if not NAME.fullmatch(name):
-            raise ArchiveError(f"{name!r} is no name for a file in an archive: use letters, digits, _ - . and /")
+            raise ArchiveError(f"{name!r} is not a valid name in an archive: use letters, digits, _ - . and /")
         if is_students(PurePosixPath(name)):
             raise ArchiveError(f"the update would touch {name}, which students write")
         if PurePosixPath(name).parts[0].casefold() in FORBIDDEN:

@@ -38,7 +38,7 @@ class Use:
 
     def __str__(self) -> str:
         if not self.source:
-            return f"{self.function} in code that is in none of your files"
+            return f"{self.function} in code outside your files"
         return f"{self.function} in {self.file}:{self.number}: {self.source}"
 
 

@@ -228,4 +228,4 @@ def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how:
 def test_poll_and_spare_belong_to_watch(student: Student) -> None:
     process = student.run("cs336_kit", "check", "--poll")
     assert process.returncode == 1
-    assert process.stderr == "Error: --poll and --spare go with --watch\n"
+    assert process.stderr == "Error: --poll and --spare need --watch\n"

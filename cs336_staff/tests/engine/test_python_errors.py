@@ -89,7 +89,7 @@ def test_a_wrong_keyword(tmp_path):
 
 def test_a_missing_argument(tmp_path):
     lines = report(tmp_path, LINEAR.format("layer = Linear(d_in)"))
-    assert lines[1] == "  Linear.__init__() expected 'd_out', and the call did not give it"
+    assert lines[1] == "  Linear.__init__() expected 'd_out', and the call did not pass it"
 
 
 def test_too_many_arguments(tmp_path):
@@ -176,12 +176,12 @@ def test_a_file_that_is_no_text(tmp_path):
     lines = told(describe(error, tmp_path))
     assert lines[:2] == [
         "SyntaxError: source code string cannot contain null bytes",
-        "  a file is no text in UTF-8: save it again as UTF-8, not as UTF-16",
+        "  a file is not UTF-8 text: save it again as UTF-8, not as UTF-16",
     ]
 
 
 def test_an_assert_without_a_word(tmp_path):
-    assert describe(AssertionError(), tmp_path) == Failure(Check.PROPERTY, "an assert of the test fails")
+    assert describe(AssertionError(), tmp_path) == Failure(Check.PROPERTY, "an assert in the test fails")
 
 
 def test_an_object_that_cannot_be_looked_at(tmp_path):

@@ -54,7 +54,7 @@ def whole_matrix(Q, K, V, mask=None, block_size=None):
 
 def test_a_matrix_that_is_held_is_found():
     (found,) = (f for f in examine_blockwise(whole_matrix) if f.id == "blockwise-holds-matrix")
-    assert "makes a tensor of 4,200 numbers; the scores of one block are 64," in found.measured
+    assert "makes a tensor of 4,200 numbers; one block has 64 scores," in found.measured
 
 
 def unscaled(Q, K):

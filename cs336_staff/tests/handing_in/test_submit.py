@@ -66,9 +66,7 @@ def test_a_submission(student: Student) -> None:
 
 def test_a_file_that_is_missing(student: Student) -> None:
     (student.folder / ROPE).unlink()
-    assert refusal(student) == (
-        f"Error: nothing was written: {ROPE} is missing; put it back, even if nothing is in it\n"
-    )
+    assert refusal(student) == f"Error: nothing was written: {ROPE} is missing; put it back, even if it is empty\n"
 
 
 def test_a_file_that_does_not_parse(student: Student) -> None:
@@ -101,7 +99,7 @@ def test_adapters_that_cannot_be_imported(student: Student) -> None:
 
 def test_a_name_that_not_every_system_can_store(student: Student) -> None:
     (student.folder / "cs336_basics" / "rope copy.py").write_text("")
-    assert "'cs336_basics/rope copy.py' is no name for a file in an archive" in refusal(student)
+    assert "'cs336_basics/rope copy.py' is not a valid name in an archive" in refusal(student)
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_twice_changes_nothing_more(student: Student, update) -> None:
             "the update would touch .git/hooks/post-checkout, which is not the course's",
         ),
         ([".VENV/bin/python"], [], "the update would touch .VENV/bin/python, which is not the course's"),
-        ([], ["../other"], "'../other' is no name for a file in an archive"),
+        ([], ["../other"], "'../other' is not a valid name in an archive"),
         (["tests"], [], "tests is a folder, and the update has a file of that name"),
     ],
 )
@@ -100,7 +100,7 @@ def test_an_update_that_may_not_be(student: Student, update, files: list[str], r
 def test_a_version_that_is_none(student: Student, update, version: str) -> None:
     result = update({"README.md": b""}, version=version)
     assert result.exit_code == 1
-    assert result.output == f"Error: {version!r} is no version\n"
+    assert result.output == f"Error: {version!r} is not a version\n"
 
 
 @pytest.mark.parametrize("where", ["..", "cs336_basics"])
@@ -133,7 +133,7 @@ def test_an_archive_of_something_else(student: Student, monkeypatch: pytest.Monk
 def test_staff_cannot_write_what_students_would_refuse(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"the update would touch adapters\.py, which students write"):
         write_update(tmp_path / "x.zip", Update("1", {"adapters.py": b""}, ()))
-    with pytest.raises(ArchiveError, match="'' is no version"):
+    with pytest.raises(ArchiveError, match="'' is not a version"):
         write_update(tmp_path / "x.zip", Update("", {}, ()))
     assert not list(tmp_path.iterdir())
 
