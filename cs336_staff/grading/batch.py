@@ -16,7 +16,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import NoReturn
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result, result_from_json
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use
+from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
 from cs336_staff.grading.identity import METADATA, check_claims
 from cs336_staff.grading.report import safe_name, write_reports
@@ -32,7 +33,7 @@ from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused, Submission, take_in
-from cs336_staff.sandbox.worker import Limits, Worker
+from cs336_staff.sandbox.worker import Limits, Starved, Worker
 
 ATTEMPTS = 3
 EXAMINATION = Limits(call_seconds=2, seconds=10)
@@ -263,11 +264,11 @@ def _grade_and_exit(
         public: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
         hidden: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
         notes = Notes(taken_in=submission.remarks)
+        carried = CarriedForward(suite.suite)
         with Worker(sandbox, submission, limits) as worker:
             for seen in (public, hidden):
-                for result in suite.run(
-                    worker, [test for test in suite.suite.tests if test.hidden == (seen is hidden)]
-                ):
+                tests = [test for test in suite.suite.tests if test.hidden == (seen is hidden)]
+                for result in suite.run(worker, tests, carried):
                     _say(pipe, result=result.as_json())
                     if result.outcome is Outcome.ERROR:  # all of it is graded again
                         os._exit(0)
@@ -288,9 +289,10 @@ def _explanations(
     suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result]
 ) -> tuple[Explanation, ...]:
     """What the examinations find, in a process that has seen no hidden input; nothing if it does not answer in time."""
-    with Worker(sandbox, submission, EXAMINATION) as worker:
+    with suppress(Starved), Worker(sandbox, submission, EXAMINATION) as worker:
         suite.proxy.worker = worker
         return tuple(explain(suite.suite, results))
+    return ()
 
 
 def _charged(result: Result, forbidden: Sequence[str]) -> Result:

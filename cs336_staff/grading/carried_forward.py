@@ -7,8 +7,7 @@ made up to fit: on an attention of zeros every multi-head attention is right, an
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.result import Check, Outcome, Result
@@ -45,45 +44,78 @@ BLIND = {
 }
 
 
-@dataclass(frozen=True)
+class _OursError(Exception):
+    """A test could not be run again, by no fault of the submission."""
+
+
+@dataclass
 class CarriedForward:
-    """The faults that a submission may carry forward from one problem to the next.
+    """The faults that a submission may carry forward from one problem to the next, for one run of its tests.
+
+    Which faults it has, its public tests decide: a fault counts only in a problem where a telling test has failed, and
+    so is paid for.
 
     Args:
         suite: the tests; they call the submission.
+        passed: of the tests that have run, by name, whether they passed.
     """
 
     suite: Suite
+    passed: dict[str, bool] = field(default_factory=dict)
+    known: dict[str, list[Misconception]] = field(default_factory=dict)
 
     def judge(self, test: Test, result: Result) -> Result:
-        """`result`, or a pass if the test fails for a fault of another problem alone."""
+        """`result`, or a pass if the test fails for a fault of another problem alone.
+
+        Call it with every result, in the order of the tests.
+        """
+        self.passed[test.name] = result.passed
         if result.check in (Check.ANSWER, Check.GRADIENT, Check.PROPERTY):
-            for fault in self.faults:
-                if fault.problem != test.problem and self._has(fault, test):
-                    why = f"passes but for a fault that is charged in {fault.problem}: it {fault.what}"
-                    passed = Outcome.PASSED
-                    return replace(result, outcome=passed, check=None, headline="", details=(), inputs=(), staff=why)
+            try:
+                for fault in self.faults():
+                    if fault.problem != test.problem and self._has(fault, test):
+                        why = f"passes but for a fault that is charged in {fault.problem}: it {fault.what}"
+                        passed = Outcome.PASSED
+                        return replace(
+                            result, outcome=passed, check=None, headline="", details=(), inputs=(), staff=why
+                        )
+            except _OursError as error:
+                return replace(result, outcome=Outcome.ERROR, staff=str(error))
         return result
 
-    @cached_property
-    def faults(self) -> Sequence[Misconception]:
-        """Those of the catalogue that the submission has."""
-        return [fault for problem in TELLING for fault in self._faults_of(problem)]
+    def faults(self) -> list[Misconception]:
+        """Those of the catalogue that the submission has in the problems whose telling tests have all run."""
+        for problem, names in TELLING.items():
+            if problem not in self.known and all(name in self.passed for name in names):
+                self.known[problem] = [] if all(map(self.passed.get, names)) else [*self._faults_of(problem)]
+        return [fault for faults in self.known.values() for fault in faults]
 
     def _faults_of(self, problem: str) -> Iterator[Misconception]:
         tests = [test for test in self.suite.tests if test.name in TELLING[problem]]
-        if not all(self.suite.run(test).passed for test in tests):
-            for fault in CATALOGUE.values():
-                if fault.problem == problem and fault.id not in BLIND and all(self._has(fault, test) for test in tests):
+        for fault in CATALOGUE.values():
+            if fault.problem == problem and fault.id not in BLIND:
+                has = [self._has(fault, test) for test in tests]
+                alike = [
+                    self.passed[test.name] if each is None else each for test, each in zip(tests, has, strict=True)
+                ]
+                if any(has) and all(alike):
                     yield fault
 
-    def _has(self, fault: Misconception, test: Test) -> bool:
-        """Whether the answers in a test are those of a program with this fault."""
+    def _has(self, fault: Misconception, test: Test) -> bool | None:
+        """Whether the answers in a test are those of a program with this fault; None if those are the right ones.
+
+        To run the test again would be a second chance then.
+        """
         try:
             cases = [with_fault(case, fault) for case in test.cases()]
         except Exception:  # such a program raises
             return False
-        return self.suite.run(replace(test, stored=None, drawn=Known(cases)), search=False).passed
+        if not any(differ(*pair) for pair in zip(test.cases(), cases, strict=True)):
+            return None
+        result = self.suite.run(replace(test, stored=None, drawn=Known(cases)), search=False)
+        if result.outcome is Outcome.ERROR:
+            raise _OursError(result.staff or result.text)
+        return result.passed
 
 
 @dataclass(frozen=True)
@@ -103,3 +135,9 @@ def with_fault(case: Case, fault: Misconception) -> Case:
     """The case, as if the answers of a program with this fault were right."""
     right = answers_of(fault.adapters[case.call], case.inputs, case.gradients, case.cotangent)
     return replace(case, expected=right)
+
+
+def differ(case: Case, other: Case) -> bool:
+    """Whether what is right for one is wrong for the other."""
+    tolerance = case.tolerance
+    return any(((other.expected[what] - right).abs() > tolerance[what]).any() for what, right in case.expected.items())

@@ -30,16 +30,16 @@ SENTENCES = (
 )
 
 
-def for_student(result: Result, submission: Submission) -> Result:
+def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for students; what staff may see besides is in `staff`.
 
     Args:
         result: what became of the test.
         submission: what was handed in.
+        stored: whether the test has one stored case; of drawn ones, the submission chose the one that is told.
     """
     if result.passed:
         return result
-    stored = "[" in result.test  # of drawn cases, the submission chose the one that is told
     inputs = result.inputs if stored else ()
     headline = _headline(result) + _place(result, submission)
     return replace(result, headline=headline, details=(), on_paper=(), inputs=inputs, staff=result.text)

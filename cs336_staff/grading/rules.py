@@ -27,7 +27,7 @@ def judge(public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection
     seen = {problem: uses.union(_checked(hidden[problem])) for problem, uses in public.items()}
     shown = charged(public)
     return {
-        problem: tuple(map(str, shown.get(problem, ())[:MAX_SHOWN] or [Use("", 0, uses[0].function)]))
+        problem: tuple(map(str, shown.get(problem, ())[:MAX_SHOWN])) or (f"{uses[0].function}, in a hidden test",)
         for problem, uses in charged(seen).items()
     }
 

@@ -53,32 +53,37 @@ class GradedSuite:
     def problems(self) -> Mapping[str, Problem]:
         return self.suite.problems
 
-    def run(self, worker: Worker, tests: Iterable[Test]) -> Iterator[Result]:
+    def run(self, worker: Worker, tests: Iterable[Test], carried: CarriedForward | None = None) -> Iterator[Result]:
         """The result of each of `tests`, which are some of the suite's; their inputs are sent as soon as it runs.
 
         At each result `worker.forbidden` is what this test alone has run.
+
+        Args:
+            worker: the submission.
+            tests: in their order.
+            carried: what the tests before these have shown.
         """
         self.proxy.worker = worker
         tests = list(tests)
         worker.foresee([self.requests.get(test.name, ()) for test in tests])
         failed: set[str] = set()  # problems of which a drawn case has failed; the search for the smallest is made once
-        carried = CarriedForward(self.suite)
+        carried = carried or CarriedForward(self.suite)
         for test in tests:
             worker.next_test()
             worker.forbidden.clear()
             with worker.with_memory(test.memory) if test.memory else nullcontext():
                 result = self.suite.run(test, search=test.problem not in failed)
+            if not result.passed and test.drawn:
+                failed.add(test.problem)
+            made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
             if not result.passed:
-                if test.drawn:
-                    failed.add(test.problem)
-                made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
-                result = carried.judge(test, result)
-                # What was asked for that is no part of the test.
-                self.suite.calls.made.clear()
-                self.suite.calls.made.update(made)
+                carried.faults()  # what is asked for them is no part of the test
                 worker.forbidden.clear()
-                worker.forbidden.update(forbidden)
-            yield for_student(result, worker.submission) if test.hidden else result
+            result = carried.judge(test, result)
+            worker.forbidden |= forbidden
+            self.suite.calls.made.clear()
+            self.suite.calls.made.update(made)
+            yield for_student(result, worker.submission, stored=bool(test.stored)) if test.hidden else result
 
 
 def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:

@@ -155,7 +155,7 @@ def earned(suite: Suite, program: Program) -> dict[str, float]:
     points = {test.problem: 0.0 for test in required.tests}
     carried = CarriedForward(required)
     for test, result in zip(required.tests, run_suite(required, program), strict=True):
-        points[test.problem] += (result if result.passed else carried.judge(test, result)).points
+        points[test.problem] += carried.judge(test, result).points
     return points
 
 

@@ -319,9 +319,17 @@ def _is_importing() -> bool:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Whether some line of the submission that is running now stands in a `try` that catches this error."""
+    """Whether some line of the submission that is running now stands in a `try` that catches this error.
+
+    A `try` around the import of a file does not expect that a package is missing which that file needs.
+    """
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    return any(kinds & _caught(frame) for frame in _submitted_frames())
+    for frame in _submitted_frames():
+        if kinds & _caught(frame):
+            return True
+        if frame.f_code.co_name == "<module>" and isinstance(error, ModuleNotFoundError):
+            return False
+    return False
 
 
 def _caught(frame: FrameType) -> set[str]:
@@ -329,10 +337,10 @@ def _caught(frame: FrameType) -> set[str]:
     source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Try | ast.With):
+        if not isinstance(node, ast.Try | ast.TryStar | ast.With):
             continue
         if node.body[0].lineno <= frame.f_lineno <= (node.body[-1].end_lineno or 0):
-            catching = [each.type for each in node.handlers] if isinstance(node, ast.Try) else node.items
+            catching = node.items if isinstance(node, ast.With) else [each.type for each in node.handlers]
             for each in catching:
                 inside = ast.walk(each) if each else [ast.Name("BaseException")]
                 names |= {getattr(part, "id", getattr(part, "attr", "")) for part in inside}

@@ -94,13 +94,14 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
         if "cotangents" in header:
             cotangents = [frames.decode(cotangent, sent) for cotangent in header["cotangents"]]
             gradients = _gradients(outputs, cotangents, [tensor for tensor in given if tensor.requires_grad])
-            return {"gradients": _append(out, gradients)}
-    out.extend(outputs)
-    return {
-        "value": encoded,
-        "outputs": len(outputs),
-        "changed": _append(out, _changed(given, header["tensors"], body)),
-    }
+            reply = {"gradients": _append(out, gradients)}
+        else:
+            out.extend(outputs)
+            changed = _append(out, _changed(given, header["tensors"], body))
+            reply = {"value": encoded, "outputs": len(outputs), "changed": changed}
+        # What is sent is what there was while the watch looked: the end of an argument's life may run code.
+        out[:] = [tensor.clone() for tensor in out]
+    return reply
 
 
 def _adapter(adapters: Any, name: str) -> Any:

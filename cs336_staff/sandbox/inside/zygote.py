@@ -41,7 +41,7 @@ def main(control: int, settings: dict[str, Any]) -> None:
     if settings["confined"]:
         hide_memory()
     seccomp = Filter() if settings["confined"] else None
-    watch = Watch(is_submitted)
+    watch = Watch(is_submitted, whole_call=True)
     watch.install()
     for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
         del sys.modules[name]  # a submission that imports more of it finds it missing

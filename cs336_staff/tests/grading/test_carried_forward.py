@@ -5,17 +5,20 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.result import Outcome
 from cs336_kit.engine.suite import Suite, Test
 from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.authoring.misconceptions.entry import ATTENTION, LINEAR, MULTIHEAD, ROPE, Misconception
 from cs336_staff.authoring.parts import Adapter
-from cs336_staff.grading.carried_forward import BLIND, CarriedForward, Known, with_fault
+from cs336_staff.grading.carried_forward import BLIND, TELLING, CarriedForward, Known, differ, with_fault
 from cs336_staff.release.prices import RIGHT, TRIVIAL
 from cs336_staff.release.verify import both_suites, run_suite, submission
+from cs336_staff.sandbox.worker import Starved
 
 PROBLEM = "multihead_self_attention"
 FAULTS = [fault for fault in CATALOGUE.values() if fault.problem != PROBLEM and MULTIHEAD[1] in fault.adapters]
@@ -32,7 +35,7 @@ def lost(suite: Suite, program: Mapping[str, Adapter]) -> dict[str, float]:
     """The points that a program loses in each problem in which it loses any, errors carried forward."""
     carried, points = CarriedForward(suite), dict.fromkeys(suite.problems, 0.0)
     for test, result in zip(suite.tests, run_suite(suite, program), strict=True):
-        charged = result if result.passed else carried.judge(test, result)
+        charged = carried.judge(test, result)
         points[test.problem] += charged.maximum - charged.points
     return {problem: round(x, 2) for problem, x in points.items() if x}
 
@@ -90,8 +93,8 @@ def test_an_attention_that_cannot_tell_carries_nothing(suite: Suite) -> None:
 def test_nothing_is_carried_for_who_computes_nothing(suite: Suite, program: str) -> None:
     results = run_suite(suite, TRIVIAL[program])
     carried = CarriedForward(suite)
-    failed = [(test, result) for test, result in zip(suite.tests, results, strict=True) if not result.passed]
-    assert not any(carried.judge(test, result).passed for test, result in failed)
+    judged = [(result, carried.judge(test, result)) for test, result in zip(suite.tests, results, strict=True)]
+    assert not any(after.passed for before, after in judged if not before.passed)
 
 
 @pytest.mark.slow
@@ -114,3 +117,36 @@ def test_only_a_fault_on_which_every_wrong_multihead_attention_shows_is_carried_
                 if any(passed(as_if, program) - right_here[id] for id, program in programs.items()):
                     blind.add(fault.id)
     assert blind == BLIND
+
+
+def test_a_fault_counts_only_where_a_public_test_has_failed_for_it(suite: Suite) -> None:
+    """A submission that is right in public cannot say afterwards that its softmax was wrong all along."""
+    program = submission("softmax-sign")
+    carried = CarriedForward(suite)
+    for test, result in zip(suite.tests, run_suite(suite, program), strict=True):
+        if test.name in TELLING["softmax"]:
+            result = replace(result, outcome=Outcome.PASSED, check=None)
+        assert carried.judge(test, result).passed == result.passed
+
+
+def test_a_fault_that_does_not_show_in_a_test_is_no_second_chance(suite: Suite) -> None:
+    epsilon = CATALOGUE["softmax-epsilon"]
+    (test,) = [test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-no-mask]"]
+    (case,) = test.cases()
+    assert not differ(case, with_fault(case, epsilon))
+
+
+def starving(**arguments: object) -> None:
+    raise Starved("the machine is busy")
+
+
+def test_a_busy_machine_while_an_error_is_carried_forward_is_no_grade(suite: Suite) -> None:
+    carried = CarriedForward(replace(suite, remote=True))
+    ends = []
+    for test, result in zip(suite.tests, run_suite(suite, submission("attention-no-scale")), strict=True):
+        suite.calls.adapters = SimpleNamespace(**submission("attention-no-scale"))
+        carried.faults()
+        if test.problem == PROBLEM:
+            suite.calls.adapters = SimpleNamespace(**dict.fromkeys(MULTIHEAD, starving))
+        ends.append(carried.judge(test, result).outcome)
+    assert Outcome.ERROR in ends

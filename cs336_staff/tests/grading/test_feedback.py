@@ -23,9 +23,15 @@ ANSWERS = {
 }
 
 
-def told(answer: object, name: str = "test_hidden_softmax[a]") -> Result:
-    test = Test(name, lambda case: case.check(answer), ("x.py", 1), hidden=True, stored=lambda: CASE)
-    return for_student(run(test, ROOT), SUBMISSION)
+def told(answer: object, stored: bool = True) -> Result:
+    test = Test(
+        "test_softmax_of_any_shape[one-dimension]",
+        lambda case: case.check(answer),
+        ("x.py", 1),
+        hidden=True,
+        stored=lambda: CASE,
+    )
+    return for_student(run(test, ROOT), SUBMISSION, stored)
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
@@ -38,7 +44,7 @@ def test_of_an_answer_only_its_kind_is_told(kind: str) -> None:
 
 def test_a_case_that_the_submission_chose_is_not_told() -> None:
     assert "the case is softmax/a" in told(X + 1).text
-    assert "case" not in told(X + 1, "test_softmax_of_any_shape").text
+    assert "case" not in told(X + 1, stored=False).text
 
 
 @pytest.mark.parametrize(
@@ -61,6 +67,6 @@ def test_of_an_exception_class_and_function_are_told(
         raised=kind,
         functions=tuple(functions),
     )
-    shown = for_student(result, SUBMISSION)
+    shown = for_student(result, SUBMISSION, stored=True)
     assert shown.text == headline
     assert "0.125" in shown.staff

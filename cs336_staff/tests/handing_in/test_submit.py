@@ -49,7 +49,7 @@ def test_a_submission(student: Student) -> None:
             content = (student.folder / name).read_bytes()
             assert zipped.read(name) == content
             assert digest == sha256(content).hexdigest()
-    assert manifest["board"]["linear"] == {"passed": 0, "tests": 4, "points": 0.0}
+    assert manifest["board"]["linear"] == {"passed": 0, "tests": 5, "points": 0.0}
     assert manifest["board"]["rope"]["points"] == 2.0
     assert manifest.keys() == {"suite", "torch", "board", "files"}
 
@@ -61,7 +61,7 @@ def test_a_submission(student: Student) -> None:
     process = student.run("cs336_kit", "submit", "--check", "submission.zip")
     assert process.returncode == 0
     assert process.stdout.startswith("submission.zip holds\n  adapters.py\n")
-    assert "  linear: 0 of 4 tests, 0.0 points\n" in process.stdout
+    assert "  linear: 0 of 5 tests, 0.0 points\n" in process.stdout
 
 
 def test_a_file_that_is_missing(student: Student) -> None:

@@ -197,3 +197,13 @@ def test_a_file_for_a_newer_python(run: Run, line: str) -> None:
 def test_a_mistake_is_no_newer_python(run: Run, line: str) -> None:
     files = {"adapters.py": "from new import lost\n", "new.py": f"{line}\n"}
     assert "needs Python" not in str(failure(run, files))
+
+
+def test_a_try_around_a_file_does_not_expect_what_the_file_needs(run: Run) -> None:
+    adapters = "try:\n    from package.functional import softmax\nexcept ImportError:\n    from other import softmax\n"
+    files = {
+        "adapters.py": f"{adapters}def run_softmax(x, dim):\n    return softmax(x, dim)\n",
+        "package/functional.py": "import matplotlib.pyplot as plt\n"
+        "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=True)\n",
+    }
+    assert run(files).run_softmax(torch.zeros(2), -1).tolist() == [0.5, 0.5]

@@ -21,7 +21,7 @@ PROBLEMS = load_problems(ROOT)
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 
 
-def seen(run: Run, source: str, gradient: bool = False) -> set[Use]:
+def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[Use]:
     """What a call of `run_softmax` runs, and the backward pass after it."""
     adapters: Any = run(source)
     x = torch.rand(2, 2, 4, 4, requires_grad=gradient)
@@ -200,11 +200,11 @@ def judged(public: set[Use], hidden: set[Use]) -> dict[str, tuple[str, ...]]:
     return judge({"softmax": public, "linear": set()}, {"softmax": hidden, "linear": set()})
 
 
-def test_few_lines_are_shown_and_no_more_than_one_that_only_hidden_inputs_made_run() -> None:
+def test_few_lines_are_shown_and_none_that_only_hidden_inputs_made_run() -> None:
     many = {use("torch.softmax", number) for number in range(1, 9)}
     shown = tuple(f"torch.softmax in adapters.py:{number}: source" for number in range(1, 9))
     assert judged(many, set()) == {"softmax": shown[:MAX_SHOWN]}
-    assert judged(set(), many) == {"softmax": shown[:1]}
+    assert judged(set(), many) == {"softmax": ("torch.softmax, in a hidden test",)}
     assert judged({use("torch.softmax", 7)}, many) == {"softmax": shown[6:7]}
 
 
@@ -235,3 +235,32 @@ def test_the_handout_says_what_the_list_says() -> None:
     for home in HOMES:
         points = f"{PROBLEMS[home].points:g}" + " (bonus)" * PROBLEMS[home].bonus
         assert f"| `{home}` | {points} |" in rule
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nrun_softmax = torch.softmax",
+        "import functools, torch\nrun_softmax = functools.partial(torch.softmax)",
+        "import torch\nexec('def run_softmax(x, dim):\\n return torch.softmax(x, dim)')",
+        "import torch\nrun_softmax = eval('lambda x, dim: torch.softmax(x, dim)')",
+    ],
+)
+def test_a_function_without_a_line_of_the_submission_counts(run: Run, source: str) -> None:
+    assert {use.function for use in seen(run, source)} == {"torch.softmax"}
+
+
+def test_what_the_end_of_an_argument_runs_comes_too_late(run: Run) -> None:
+    late = "out = torch.zeros_like(x)\n    import weakref\n"
+    late += "    weakref.finalize(x, lambda y: out.copy_(torch.softmax(y, dim)), x.clone())\n    return out"
+    adapters: Any = run(f"import torch\ndef run_softmax(x, dim):\n    {late}\n")
+    assert not adapters.run_softmax(torch.rand(3), -1).any()
+
+
+def test_what_runs_while_a_file_is_imported_is_no_part_of_the_call(run: Run) -> None:
+    files = {
+        "adapters.py": "def run_softmax(x, dim):\n    from mine import softmax\n    return softmax(x, dim)\n",
+        "mine.py": "import torch\nx = torch.rand(3)\nassert torch.softmax(x, 0).sum() > 0\n"
+        "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=True)\n",
+    }
+    assert not seen(run, files)
