@@ -85,7 +85,8 @@ def try_calls(
             measured = f"Your function fails {words}, and in every other call that was tried: {_quoted(error)}."
             return Calls(None, [Finding(f"{problem}-fails", measured, "", "", section, error=error.__cause__)])
         measured = f"Your function fails {words}: {_quoted(error)}. The same call {working.words} works."
-        id, question = f"{problem}-fails-unless-{working.id}", working.question
+        id = f"{problem}-fails-unless-{working.id}"
+        question = f"Which line raises, and what does it take for granted that holds only {working.words}?"
         findings.append(Finding(id, measured, "", question, section, error=error.__cause__))
         usual, words = working.of(usual), working.words
     broken = [(each, e) for each in variations if (e := _failure(ask, each.of(usual)))]
