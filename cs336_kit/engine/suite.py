@@ -32,10 +32,6 @@ class Drawn(Protocol):
         """The cases, the smallest first."""
         ...
 
-    def search(self, attempt: Callable[[Case], None]) -> None:
-        """Look for a smaller case on which `attempt` raises, and let it raise there."""
-        ...
-
 
 @dataclass(frozen=True)
 class Test:
@@ -116,15 +112,10 @@ class Suite:
     calls: Calls
     remote: bool = False
 
-    def run(self, test: Test, search: bool = True) -> Result:
-        """Run one test.
-
-        Args:
-            test: the test.
-            search: whether to look for a smaller case when a drawn one fails.
-        """
+    def run(self, test: Test) -> Result:
+        """Run one test."""
         self.calls.made.clear()
-        return run(test, self.root, search=search, remote=self.remote, calls=self.calls.made.total)
+        return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
 
 
 def load_suite(
@@ -196,12 +187,10 @@ def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[
     return [worth(test) for test in sorted(tests, key=lambda test: (test.hidden, order.get(test.function, len(order))))]
 
 
-def run(
-    test: Test, root: Path, *, search: bool = True, remote: bool = False, calls: Callable[[], int] = lambda: 0
-) -> Result:
+def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int] = lambda: 0) -> Result:
     """Run a test on its cases and say what became of it; Ctrl-C goes on to the caller."""
     started = time.process_time()
-    error, case = _ending(test, search)
+    error, case = _ending(test)
     result = Result(
         test=test.name,
         problem=test.problem,
@@ -236,34 +225,19 @@ def not_run(test: Test, why: str, outcome: Outcome = Outcome.NOT_RUN) -> Result:
     return Result(test.name, test.problem, test.hidden, test.bonus, test.points, outcome, Check.CALL, why)
 
 
-def _ending(test: Test, search: bool) -> tuple[BaseException | None, Case | None]:
+def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
     """What ended a test, and the case that it was on."""
     case = None
-
-    def attempt(one: Case) -> None:
-        nonlocal case
-        case = one.copy()
-        test.call(case)
-
     try:
         if not (test.stored or test.drawn):
             test.call()
-        for one in test.cases():
-            attempt(one)
+        for case in (one.copy() for one in test.cases()):
+            test.call(case)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        first = error, case
-    else:
-        return None, None
-    if test.drawn and search and isinstance(first[0], Exception):
-        try:
-            test.drawn.search(attempt)
-        except Stopped:  # the student's code ended on a smaller case: what was seen first says more
-            return first
-        except Exception as smaller:
-            return smaller, case
-    return first
+        return error, case
+    return None, None
 
 
 def _loader(fixtures: Path, name: str) -> Callable[[], Case]:

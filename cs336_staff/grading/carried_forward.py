@@ -112,7 +112,7 @@ class CarriedForward:
             return False
         if not any(differ(*pair) for pair in zip(test.cases(), cases, strict=True)):
             return None
-        result = self.suite.run(replace(test, stored=None, drawn=Known(cases)), search=False)
+        result = self.suite.run(replace(test, stored=None, drawn=Known(cases)))
         if result.outcome is Outcome.ERROR:
             raise _OursError(result.staff or result.text)
         return result.passed
@@ -126,9 +126,6 @@ class Known:
 
     def examples(self) -> Sequence[Case]:
         return self.cases
-
-    def search(self, attempt: object) -> None:
-        """Do nothing: there is no smaller one."""
 
 
 def with_fault(case: Case, fault: Misconception) -> Case:

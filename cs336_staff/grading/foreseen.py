@@ -33,7 +33,7 @@ def foresee(suite: Suite, proxy: Adapters) -> Requests:
         if not test.memory:
             recorder = _Recorder()
             proxy.worker = cast(Worker, recorder)  # it asks a worker nothing but `call`
-            suite.run(test, search=False)
+            suite.run(test)
             found[test.name] = recorder.requests
     proxy.worker = None
     return found

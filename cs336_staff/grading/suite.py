@@ -66,15 +66,12 @@ class GradedSuite:
         self.proxy.worker = worker
         tests = list(tests)
         worker.foresee([self.requests.get(test.name, ()) for test in tests])
-        failed: set[str] = set()  # problems of which a drawn case has failed; the search for the smallest is made once
         carried = carried or CarriedForward(self.suite)
         for test in tests:
             worker.next_test()
             worker.forbidden.clear()
             with worker.with_memory(test.memory) if test.memory else nullcontext():
-                result = self.suite.run(test, search=test.problem not in failed)
-            if not result.passed and test.drawn:
-                failed.add(test.problem)
+                result = self.suite.run(test)
             made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
             if not result.passed:
                 carried.faults()  # what is asked for them is no part of the test

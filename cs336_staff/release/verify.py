@@ -58,13 +58,13 @@ def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure
     Args:
         suite: the tests.
         adapters: every `run_*` function.
-        until_first_failure: whether to stop there; nor is a smaller failing case searched for.
+        until_first_failure: whether to stop there.
     """
     suite.calls.adapters = SimpleNamespace(**adapters)
     torch.manual_seed(0)  # for those that draw random numbers, by mistake
     results = []
     for test in suite.tests:
-        results.append(suite.run(test, search=False))
+        results.append(suite.run(test))
         if until_first_failure and not results[-1].passed:
             break
     return results

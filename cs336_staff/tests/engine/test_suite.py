@@ -3,7 +3,6 @@
 import gc
 import shutil
 import weakref
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 from cs336_kit.engine.assignment import Problem, find_root, load_problems
-from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import Stopped, StudentRaised
 from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, run
@@ -149,7 +147,6 @@ import pytest
 
 class Drawn:
     def examples(self): return []
-    def search(self, attempt): pass
 
 class Wrong(Drawn):
     def examples(self): raise AssertionError("wrong")
@@ -167,16 +164,6 @@ def test_alone(): pass
     }
 
 
-class Smaller:
-    """A case that fails, and a smaller one that ends the student's process."""
-
-    def examples(self) -> Sequence[Case]:
-        return [Case("x", "run_x", {"n": torch.ones(2)}, None, {"answer": torch.ones(())}, {})]
-
-    def search(self, attempt: Callable[[Case], None]) -> None:
-        attempt(Case("x", "run_x", {"n": torch.ones(1)}, None, {"answer": torch.ones(())}, {}))
-
-
 def test_a_failure_keeps_no_tensor(folder):
     kept = []
 
@@ -192,13 +179,3 @@ def test_a_failure_keeps_no_tensor(folder):
         gc.enable()
     assert result.outcome is Outcome.FAILED
     assert kept[0]() is None
-
-
-def test_a_search_that_ends_the_students_process_keeps_the_first_failure(folder):
-    def call(case: Case) -> None:
-        if len(case.n) == 1:
-            raise Stopped("no answer")
-        raise AssertionError("not right")
-
-    empty = suite(folder)
-    assert empty.run(Test("test_x", call, ("x.py", 1), drawn=Smaller())).headline == "not right"
