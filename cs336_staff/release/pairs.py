@@ -1,6 +1,7 @@
 """Whether the examination finds both of two mistakes in one program, as students make them."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
@@ -53,8 +54,8 @@ def verify_pairs(root: Path) -> Found:
         one, other = (_facts_alone(each.id, problem) for each in (first, second))
         if not one or not other or len(one | other) < 2:
             continue
-        facts = _facts(both, problem) | (one if first.problem == "softmax" else set())
-        if any(a != b for a in one & facts for b in other & facts):
+        known = one if first.problem == "softmax" else set[str]()
+        if any(_are_both(one, other, known | facts) for facts in _facts_so_far(both, problem)):
             found.both[problem] += 1
         else:
             answers = _answers(both, problem, cases)
@@ -71,12 +72,22 @@ def _facts_alone(id: str, problem: str) -> set[str]:
     return softmax | _facts(CATALOGUE[id], problem)
 
 
+def _are_both(one: set[str], other: set[str], facts: set[str]) -> bool:
+    return any(a != b for a in one & facts for b in other & facts)
+
+
 def _facts(program: Misconception, problem: str) -> set[str]:
     """What the examinations of a problem find in a program."""
-    adapters = program.adapters
-    runs = [(examine, adapters[call]) for call, examine in EXAMINATIONS[problem].items() if call in adapters]
-    found = (finding.id for examine, run in runs for finding in examine(run))
-    return {ALIKE.get(id, id) for id in found}
+    return set[str]().union(*_facts_so_far(program, problem))
+
+
+def _facts_so_far(program: Misconception, problem: str) -> Iterator[set[str]]:
+    """The same after each examination."""
+    facts = set[str]()
+    for call, examine in EXAMINATIONS[problem].items():
+        if call in program.adapters:
+            facts |= {ALIKE.get(finding.id, finding.id) for finding in examine(program.adapters[call])}
+            yield facts
 
 
 def _answers(program: Misconception, problem: str, cases: list[Case]) -> list[Any]:
