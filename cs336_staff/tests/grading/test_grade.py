@@ -281,9 +281,9 @@ def test_only_a_violation_can_be_overruled(graded, monkeypatch):
 
 
 def test_no_tensor_is_a_wrong_answer_and_no_fault_of_ours(graded):
-    # It leaves its input alone, and that is a public test.
+    # They leave their inputs alone, and that is a public test.
     assert graded.points("returns-none", "softmax") == pytest.approx(0.045, abs=1e-3)
-    assert graded.points("returns-none", "rope") == 0
+    assert graded.points("returns-none", "rope") == pytest.approx(0.05, abs=5e-3)
     assert "is a `return` missing?" in graded.feedback("returns-none")
 
 
