@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_killed_batches_go_on_where_they_were():
     command = [sys.executable, "-m", "cs336_staff.tools.benchmarks.interruptions", "--batches=3", "--submissions=12"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800)

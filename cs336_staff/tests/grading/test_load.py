@@ -36,6 +36,7 @@ SLOW = {
 }
 
 
+@pytest.mark.soak
 def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path) -> None:
     paths = [path for kind in ("softmax", "linear", "rope") for path in sorted(BLIND.glob(f"*/*{kind}-*.py"))[::5]]
     for name, statement in SLOW.items():

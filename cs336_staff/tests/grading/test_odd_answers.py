@@ -62,6 +62,7 @@ SPOILING = "def odd(answer):\n    return answer + 1\n" + EVERY.replace(
 )
 
 
+@pytest.mark.soak
 def test_no_answer_stops_the_grading(tmp_path):
     source = (ROOT / "adapters.py").read_text()
     adapters = {name: f"def odd(answer):\n    return {value}\n{EVERY}" for name, value in ODD.items()}

@@ -73,6 +73,7 @@ def test_counting_words_does_not_learn_it(ours: Split) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 def test_at_least_80_percent_of_the_held_out_sentences(lab: Lab, seed: int) -> None:
     began = time.process_time()

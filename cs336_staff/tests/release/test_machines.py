@@ -8,6 +8,7 @@ from cs336_staff.release import machines
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_right_programs_pass_on_other_machines():
     """Of everything that the command does, what CI has time for."""
     result = CliRunner().invoke(machines.main, ["--few", "--seeds", "0"])
