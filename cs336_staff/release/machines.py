@@ -32,9 +32,9 @@ from cs336_kit.engine.compare import compare
 from cs336_staff.authoring.cases.hidden import HIDDEN
 from cs336_staff.authoring.cases.public import PUBLIC
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.authoring.stored_cases import NOTHING, answers, bounds_of, check_fixtures
+from cs336_staff.authoring.stored_cases import NOTHING, answers, bounds_of, check_fixtures, public_seed
 from cs336_staff.hidden.drawn import DrawnCases
-from cs336_staff.hidden.release import FOLDER
+from cs336_staff.hidden.release import FOLDER, load_release
 from cs336_staff.release.verify import both_suites, run_suite, verify_misconceptions
 
 ROOT = find_root(Path(__file__).parent)
@@ -106,7 +106,7 @@ def measure(seeds: int, threads: int, flush: bool, misconceptions: bool) -> dict
         complaints += [f"{caught.id} {caught.complaint}" for caught in verify_misconceptions(suite) if caught.complaint]
     of_answers, of_bounds = 0.0, 0.0
     for folder, specs in SUITES:
-        complaints += check_fixtures(folder, specs)
+        complaints += check_fixtures(folder, specs, load_release().seed if specs is HIDDEN else public_seed)
         for spec in specs:
             stored = load_case(folder, spec.name)
             expected = answers(spec.call, stored.inputs, spec.gradients, stored.cotangent)
