@@ -145,7 +145,7 @@ def test_results_are_those_without_it(sandbox: Sandbox, graded: GradedSuite, nam
     submission = Submission("x", files, "adapters")
 
     def results(suite: GradedSuite) -> list[Result]:
-        with Worker(sandbox, submission, Limits(call_seconds=0.4)) as worker:
+        with Worker(sandbox, submission, Limits(call_seconds=2)) as worker:
             return [replace(result, seconds=0) for result in suite.run(worker, suite.suite.tests)]
 
     with_it, without = results(graded), results(replace(graded, requests={}))
