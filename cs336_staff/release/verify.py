@@ -92,13 +92,18 @@ def verify_misconceptions(suite: Suite) -> list[Caught]:
     return found
 
 
+def expected_findings() -> dict[str, dict[str, list[str]]]:
+    """For each adapter that is examined, the ids of the findings of each misconception in it, in their order."""
+    return tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+
+
 def verify_examination() -> tuple[int, list[str]]:
     """How many examinations of misconceptions were made, and what is wrong with them, one line each.
 
     Each must find what `expected_findings.toml` says, and in a right style nothing.
     """
     examinations = {adapter: examine for each in EXAMINATIONS.values() for adapter, examine in each.items()}
-    expected = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+    expected = expected_findings()
     made, complaints = 0, []
     for adapter, examine in examinations.items():
         for style, adapters in RIGHT_STYLES.items():

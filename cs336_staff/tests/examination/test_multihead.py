@@ -10,30 +10,14 @@ import torch
 from cs336_kit.examination.multihead import examine_multihead, examine_multihead_with_rope
 from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.authoring.parts import attention, multihead
-from cs336_staff.release.verify import submission
-from cs336_staff.tests.examination.catalogue import RIGHT, expected_findings, ids_of
+from cs336_staff.release.verify import expected_findings, submission
 
-EXPECTED = expected_findings("run_multihead_self_attention")
-MULTIHEAD = ids_of("multihead_self_attention")
 ADAPTER = "run_multihead_self_attention"
+EXPECTED, WITH_ROPE = (expected_findings()[each] for each in (ADAPTER, f"{ADAPTER}_with_rope"))
 
 
 def found(run) -> list[str]:
     return [finding.id for finding in examine_multihead(run)]
-
-
-@pytest.mark.parametrize("id", EXPECTED)
-def test_a_misconception_gets_its_finding(id):
-    assert found(submission(id).get(ADAPTER)) == EXPECTED[id]
-
-
-def test_every_misconception_is_in_the_table():
-    assert EXPECTED.keys() == {id for id in MULTIHEAD if ADAPTER in CATALOGUE[id].adapters}
-
-
-@pytest.mark.parametrize("style", RIGHT)
-def test_a_right_program_gets_none(style):
-    assert found(RIGHT[style][ADAPTER]) == []
 
 
 def in_a_loop(num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, **sizes):
@@ -196,25 +180,8 @@ def test_what_a_student_reads():
     assert finding.measured == "Component 0 of the value is made by row 0 of W_K; it should be made by row 0 of W_V."
 
 
-WITH_ROPE = expected_findings("run_multihead_self_attention_with_rope")
-
-
 def found_with_rope(run) -> list[str]:
     return [finding.id for finding in examine_multihead_with_rope(run)]
-
-
-@pytest.mark.parametrize("id", WITH_ROPE)
-def test_a_misconception_gets_its_finding_with_rope(id):
-    assert found_with_rope(submission(id)[f"{ADAPTER}_with_rope"]) == WITH_ROPE[id]
-
-
-def test_every_misconception_is_in_the_table_with_rope():
-    assert WITH_ROPE.keys() == MULTIHEAD
-
-
-@pytest.mark.parametrize("style", RIGHT)
-def test_a_right_program_gets_none_with_rope(style):
-    assert found_with_rope(RIGHT[style][f"{ADAPTER}_with_rope"]) == []
 
 
 # The same in other orders of q and k, and angles that start at 1, leave every score as it is.

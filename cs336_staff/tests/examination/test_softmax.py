@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.softmax import examine_softmax
-from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.release.verify import submission
-from cs336_staff.tests.examination.expected import EXPECTED, blind
+from cs336_staff.tests.examination.blind import blind
 
 ADAPTER = "run_softmax"
 
@@ -20,16 +19,6 @@ def ids(run) -> list[str]:
 
 def sentences(run) -> str:
     return "\n".join(" ".join((f.measured, f.means, f.question)) for f in examine_softmax(run))
-
-
-@pytest.mark.parametrize(("id", "expected"), EXPECTED["run_softmax"].items())
-def test_a_misconception_has_its_findings(id, expected):
-    assert ids(submission(id)[ADAPTER]) == expected
-
-
-@pytest.mark.parametrize("style", RIGHT_STYLES)
-def test_a_right_style_has_none(style):
-    assert ids(RIGHT_STYLES[style][ADAPTER]) == []
 
 
 def zeros_for_nothing(x: Tensor, dim: int) -> Tensor:

@@ -8,8 +8,7 @@ from cs336_kit.examination.linear import examine_linear
 from cs336_kit.examination.multihead import examine_multihead_with_rope
 from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.authoring.misconceptions.entry import ATTENTION, together
-from cs336_staff.release.blind import load
-from cs336_staff.tests.examination.expected import STAFF
+from cs336_staff.tests.examination.blind import blind
 
 MULTIHEAD_WITH_ROPE = "run_multihead_self_attention_with_rope"
 
@@ -68,7 +67,6 @@ def test_one_sum_for_all_is_neither_a_sigmoid_nor_another_ones_sum(attention):
     ],
 )
 def test_blind_programs_of_which_something_untrue_was_said(program, adapter, examine, found):
-    run = load(STAFF / "tests" / "blind" / "third" / f"{program}.py")[adapter]
-    ids = [each.id for each in examine(run)]
+    ids = [each.id for each in examine(blind(program, adapter, "third"))]
     assert found in ids
     assert "multihead-rope-on-values" not in ids

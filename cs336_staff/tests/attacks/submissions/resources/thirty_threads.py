@@ -1,22 +1,23 @@
 """Compute in thirty threads, to slow the submission beside it.
 
-plain: reached
+plain: refused
 report: the answer is wrong
 """
 
 import threading
+import time
 
 import torch
 
 
 def compute():
     x = torch.ones(100, 100)
-    while True:
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
         x = x @ x / 100
 
 
 def run_softmax(in_features, dim):
     while threading.active_count() < 30:
-        threading.Thread(target=compute, daemon=True).start()
-    print("reached")
+        threading.Thread(target=compute).start()
     return in_features * 0
