@@ -21,10 +21,6 @@ def hides_all(case: Case) -> bool:
     return has_mask(case) and not bool(case.mask.any(-1).all())
 
 
-def has_batch(case: Case) -> bool:
-    return case.Q.ndim > 2
-
-
 def touches_shared_keys(case: Case) -> bool:
     return case.Q.shape[:-2] != case.K.shape[:-2]
 

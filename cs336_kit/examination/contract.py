@@ -6,9 +6,11 @@ from torch import Tensor
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import dtype_name
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, near
+from cs336_kit.examination.words import listed
 
 STEP = 1e-2  # of the difference quotients: in float32 its square and the rounding are both about 1e-4
 SLOPE = 2e-2  # a gradient is wrong when it is further from the difference quotient than this, relative to the largest
+ROUNDING = 1e-5  # of such a quotient, relative to the answer: float32's, divided by the step
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -22,11 +24,17 @@ class Contract:
         names: how the arguments are called.
         arguments: of the call.
         shape: of the answer.
+
+    Attributes:
+        dtypes: that the function must take.
+        differentiable: the names of those that must get a gradient.
     """
 
     def __init__(
         self, ask: Ask, problem: str, section: str, names: tuple[str, ...], arguments: tuple, shape: tuple[int, ...]
     ) -> None:
+        self.dtypes: tuple[torch.dtype, ...] = DTYPES
+        self.differentiable = {name for name, x in zip(names, arguments, strict=False) if _is_float(x)}
         self.ask, self.problem, self.section = ask, problem, section
         self.names, self.arguments, self.shape = names, arguments, shape
         self.in_place = False
@@ -34,7 +42,7 @@ class Contract:
     def dtype(self) -> Finding | None:
         """Whether the answer has the dtype of the input."""
         wrong = {}
-        for dtype in DTYPES:
+        for dtype in self.dtypes:
             try:
                 answer = self.ask(*(x.to(dtype) if _is_float(x) else x for x in self.arguments))
             except NoAnswerError:
@@ -47,7 +55,7 @@ class Contract:
             came: " and ".join(dtype_name(given) for given in wrong if wrong[given] == came) for came in wrong.values()
         }
         pairs = [f"{dtype_name(came)} for inputs in {given}" for came, given in inputs.items()]
-        always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(DTYPES) - 1 else ""
+        always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(self.dtypes) - 1 else ""
         return Finding(
             f"{self.problem}-dtype{always}",
             f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input.",
@@ -110,20 +118,21 @@ class Contract:
         except Exception as error:
             measured = f"The call works, and backward() fails: `{type(error).__name__}: {str(error).splitlines()[0]}`."
             return self._gradient("backward-fails", measured, "Which tensor did you change after it was used?", error)
-        names = [name for name, x in zip(self.names, self.arguments, strict=True) if _is_float(x)]
-        cut = [name for name, slope in zip(names, slopes, strict=True) if slope is None]
-        if cut:
-            measured = f"{' and '.join(cut)} {'get' if len(cut) > 1 else 'gets'} no gradient."
+        names = [name for name, x in zip(self.names, self.arguments, strict=False) if _is_float(x)]
+        required = {name: slope for name, slope in zip(names, slopes, strict=True) if name in self.differentiable}
+        if cut := [name for name, slope in required.items() if slope is None]:
+            measured = f"{listed(cut)} {'get' if len(cut) > 1 else 'gets'} no gradient."
             return self._gradient("cut", measured, "Which operation between there and the answer cuts the graph?")
-        return self._compared(dict(zip(names, slopes, strict=True)), direction.double())
+        noise = ROUNDING * float((answer.detach() * direction).abs().sum())
+        return self._compared(required, direction.double(), noise)
 
-    def _compared(self, slopes: dict[str, Tensor], direction: Tensor) -> Finding | None:
+    def _compared(self, slopes: dict[str, Tensor], direction: Tensor, noise: float) -> Finding | None:
         for name, slope in slopes.items():
             i = self.names.index(name)
             step = torch.randn(self.arguments[i].shape, generator=torch.Generator().manual_seed(1))
             predicted = float((slope.double() * step.double()).sum())
             quotients = [self._quotient(i, size * step, direction) / size for size in (STEP, 2 * STEP)]
-            allowed = SLOPE * max(abs(quotients[0]), abs(predicted), float(slope.double().norm()))
+            allowed = max(SLOPE * max(abs(quotients[0]), abs(predicted), float(slope.double().norm())), noise)
             if abs(quotients[1] - quotients[0]) < allowed < abs(quotients[0] - predicted):
                 measured = (
                     f"Along one direction autograd says that the answer changes by {predicted:.4g} for each unit of "

@@ -13,6 +13,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import StudentRaised
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError
 
+WHAT_COMES_BACK = "What does your function return, and what does the handout say that it returns?"
 LONGEST_MESSAGE = 160
 MOST_NAMED = 2  # of the calls that break in one place
 
@@ -83,7 +84,8 @@ def try_calls(
         working = next((each for each in variations if _failure(ask, each.of(usual)) is None), None)
         if working is None:
             measured = f"Your function fails {words}, and in every other call that was tried: {_quoted(error)}."
-            return Calls(None, [Finding(f"{problem}-fails", measured, "", "", section, error=error.__cause__)])
+            question = "Which line raises, and which shapes meet there?" if error.__cause__ else WHAT_COMES_BACK
+            return Calls(None, [Finding(f"{problem}-fails", measured, "", question, section, error=error.__cause__)])
         measured = f"Your function fails {words}: {_quoted(error)}. The same call {working.words} works."
         id = f"{problem}-fails-unless-{working.id}"
         question = f"Which line raises, and what does it take for granted that holds only {working.words}?"
@@ -98,11 +100,11 @@ def try_calls(
         same_place.setdefault(_place(e), []).append((each, e))
     for group in same_place.values():
         first, e = group[0]
-        what = " and ".join(each.words for each, _ in group[:MOST_NAMED])
         if e.__cause__:
+            what = " and ".join(each.words for each, _ in group[:MOST_NAMED])
             measured = f"Your function works {words} and fails {what}: {_quoted(e)}."
         else:
-            measured = f"Your answer has the right shape {words}; {what} {e}."
+            measured = f"Your answer has the right shape {words}; {first.words} {e}."
         id = f"{problem}-{'fails' if e.__cause__ else 'shape'}-{first.id}"
         touches = partial(_any_touches, [each for each, _ in group])
         findings.append(Finding(id, measured, "", first.question, section, touches, e.__cause__))

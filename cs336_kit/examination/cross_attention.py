@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, examine
+from cs336_kit.examination.contract import Contract
+from cs336_kit.examination.crash import Variation, try_calls
+from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, by_name, examine
 from cs336_kit.examination.heads import D_MODEL, HEADS, TINY, TOKENS, Finds, Heads, Weights, normal, places
-from cs336_kit.examination.multihead import SCORES, SIGHT, WEIGHTS, gradient
-from cs336_kit.examination.ordinary import Call, Calls, by_name, other_dtype
+from cs336_kit.examination.multihead import SCORES, SIGHT, WEIGHTS, gradients
 from cs336_kit.examination.projections import EYE
 from cs336_kit.examination.scores import known_layout
 from cs336_kit.examination.words import listed, number
@@ -27,25 +28,26 @@ SEQUENCES = ("query", "key", "value")
 
 def examine_cross_attention(run: Callable[..., Any]) -> list[Finding]:
     """What is wrong with `run_multihead_attention`, the most fundamental first."""
-    ask = Ask(by_name(run, " ".join(("d_model", "num_heads", *WEIGHTS, *SEQUENCES, "mask"))))
+    names = ("d_model", "num_heads", *WEIGHTS, *SEQUENCES, "mask")
+    ask = Ask(by_name(run, names))
     heads = Heads(ask, lambda weights, x: (D_MODEL, HEADS, *weights, x, x, x), "cross", SECTION, causal=False)
     cross = _Cross(heads)
-    calls = Calls(ask, "cross", SECTION, _calls())
-    return examine(
-        (
-            calls.crash,
-            calls.shape,
-            *(partial(experiment, heads) for experiment in SIGHT),
-            partial(_sources, cross),
-            *(partial(experiment, heads) for experiment in SCORES),
-            *(partial(_read, cross, kind) for kind in KINDS),
-            *(partial(_misread, cross, name) for name in MISREAD),
-            partial(_sums, cross),
-            partial(_nothing, cross),
-            partial(other_dtype, ask, "cross", SECTION, calls.calls[0].arguments),
-            partial(gradient, heads, calls.calls[0].arguments, SEQUENCES),
-        )
+    calls = try_calls(ask, "cross", SECTION, Call(), "for a batch of 2 with 4 queries, 5 keys and no mask", VARIATIONS)
+    usual = calls.works or Call()
+    contract = Contract(ask, "cross", SECTION, names, usual.arguments, usual.shape)
+    contract.dtypes = (torch.float32,)
+    experiments = (
+        *(partial(experiment, heads) for experiment in SIGHT),
+        partial(_sources, cross),
+        *(partial(experiment, heads) for experiment in SCORES),
+        *(partial(_read, cross, kind) for kind in KINDS),
+        *(partial(_misread, cross, name) for name in MISREAD),
+        partial(_sums, cross),
+        partial(_nothing, cross),
+        contract.dtype,
+        partial(gradients, heads, contract),
     )
+    return [*calls.findings, *examine(experiments)]
 
 
 @dataclass
@@ -75,30 +77,48 @@ class _Cross:
         return came.flatten(1, 2)[:, places(join)].mean(3)
 
 
-def _calls() -> list[Call]:
-    def call(words: str, batch: tuple[int, ...], mask: Tensor | None, touches: Callable[[Case], bool]) -> Call:
-        query, key, value = normal(*batch, 4, D_MODEL), normal(*batch, TOKENS, D_MODEL), normal(*batch, TOKENS, D_MODEL)
-        given = () if mask is None else (mask,)
-        arguments = (D_MODEL, HEADS, *normal(4, D_MODEL, D_MODEL), query, key, value, *given)
-        return Call(words, arguments, (*batch, 4, D_MODEL), touches)
+@dataclass(frozen=True)
+class Call:
+    """The sizes of a call; `mask` is the shape of a mask that hides nothing."""
 
-    ones = partial(torch.ones, dtype=torch.bool)
-    return [
-        call("4 queries, 5 keys and no mask", (2,), None, lambda case: case.mask is None),
-        call("no batch", (), None, lambda case: case.query.ndim == 2),
-        call("two batch dimensions", (2, 3), None, lambda case: case.query.ndim > 3),
-        call("a padding mask of shape (2, 5)", (2,), ones(2, 5), partial(has_mask, -1)),
-        call("a mask of shape (2, 4, 5)", (2,), ones(2, 4, 5), partial(has_mask, 0)),
-        call("a mask of shape (1, 4, 5) for a batch of 2", (2,), ones(1, 4, 5), partial(has_mask, 0)),
-        call("a mask of shape (2, 3, 4, 5) for 3 heads", (2,), ones(2, 3, 4, 5), partial(has_mask, 1)),
-        call("a padding mask of shape (5,) and no batch", (), ones(5), lambda case: case.query.ndim == 2),
-        call("a padding mask of shape (2, 3, 5)", (2, 3), ones(2, 3, 5), lambda case: case.query.ndim > 3),
-    ]
+    batch: tuple[int, ...] = (2,)
+    mask: tuple[int, ...] | None = None
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        query, key, value = normal(*self.shape), *(normal(*self.batch, TOKENS, D_MODEL) for _ in range(2))
+        given = () if self.mask is None else (torch.ones(self.mask, dtype=torch.bool),)
+        return D_MODEL, HEADS, *normal(4, D_MODEL, D_MODEL), query, key, value, *given
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.batch, 4, D_MODEL)
 
 
 def has_mask(more: int, case: Case) -> bool:
     """Whether the mask has so many dimensions more than the query."""
     return case.mask is not None and case.mask.ndim == case.query.ndim + more
+
+
+def _masked(id: str, words: str, *shape: int, more: int, batch: tuple[int, ...] = (2,)) -> Variation[Call]:
+    """A call with a mask of this shape, which has so many dimensions more than the query."""
+    question = "Which of these axes does the mask have, and which does it still need to meet the scores?"
+    return Variation(id, words, lambda _: Call(batch, shape), question, partial(has_mask, more))
+
+
+LEADING = "Which two axes does attention work on? Should it matter how many come before them?"
+VARIATIONS: tuple[Variation[Call], ...] = (
+    Variation("2d", "without a batch", lambda _: Call(()), LEADING, lambda case: case.query.ndim == 2),
+    Variation("4d", "for a batch of 2 by 3", lambda _: Call((2, 3)), LEADING, lambda case: case.query.ndim > 3),
+    _masked("padding", "with a padding mask of shape (2, 5)", 2, 5, more=-1),
+    _masked("mask-per-batch", "with a mask of shape (2, 4, 5)", 2, 4, 5, more=0),
+    _masked("mask-shared", "with a mask of shape (1, 4, 5)", 1, 4, 5, more=0),
+    _masked("mask-per-head", "with a mask of shape (2, 3, 4, 5)", 2, 3, 4, 5, more=1),
+    _masked("2d-padding", "with a padding mask of shape (5,) and no batch", 5, more=-1, batch=()),
+    _masked(
+        "4d-padding", "with a padding mask of shape (2, 3, 5) for a batch of 2 by 3", 2, 3, 5, more=-1, batch=(2, 3)
+    ),
+)
 
 
 def _sources(cross: _Cross) -> Finds:

@@ -123,6 +123,12 @@ class Ask:
             raise NoAnswerError(f"{type(error).__name__}: {error}") from error
 
 
+def by_name(run: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
+    """Give `run`, called with keywords as the tests call it; `names` are those of the arguments, in their order."""
+    keywords = tuple(names)
+    return lambda *arguments: run(**dict(zip(keywords, arguments, strict=False)))
+
+
 def examine(experiments: Iterable[Callable[[], Finding | list[Finding] | None]]) -> list[Finding]:
     """What the experiments find, in their order; one whose calls get no answer finds nothing."""
     findings = []

@@ -4,7 +4,7 @@ Whether the weights get a gradient is not asked: an adapter may copy them into t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.compare import place_of_largest
-from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, examine
-from cs336_kit.examination.ordinary import Call, Calls, by_name, no_gradient, other_dtype
+from cs336_kit.examination.contract import Contract
+from cs336_kit.examination.crash import Variation, try_calls
+from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, by_name, examine
 from cs336_kit.examination.words import matrix, number, numbers
 
 SECTION = "4 Linear layer"
 CLOSE = 1e-3
+NAMES = ("d_in", "d_out", "weights", "in_features")
 SIZES = ((3, 2), (2, 2))  # d_in and d_out; the second pair for a layer that answers to equal sizes alone
 
 Finds = Finding | None
@@ -25,22 +27,49 @@ Finds = Finding | None
 
 def examine_linear(run: Callable[..., Any]) -> list[Finding]:
     """What is wrong with `run_linear`, the most fundamental first."""
-    layer = _Layer(Ask(by_name(run, "d_in d_out weights in_features")))
-    arguments = layer.arguments(_inputs(4))
-    return examine(
-        (
-            partial(_read, layer),
-            partial(_crash, layer),
-            Calls(layer.ask, "linear", SECTION, layer.calls()).shape,
-            partial(_own_weights, layer),
-            partial(_bias, layer),
-            partial(_other_matrix, layer),
-            partial(_bent, layer),
-            partial(_batch, layer),
-            partial(other_dtype, layer.ask, "linear", SECTION, arguments),
-            partial(no_gradient, layer.ask, "linear", SECTION, arguments, {3: "in_features"}),
-        )
+    layer = _Layer(Ask(by_name(run, NAMES)))
+    calls = try_calls(layer.ask, "linear", SECTION, Call(), "for an input of shape (4, 3)", VARIATIONS)
+    layer.read()
+    usual = calls.works or Call()
+    contract = Contract(layer.ask, "linear", SECTION, NAMES, usual.arguments, usual.shape)
+    contract.dtypes = (torch.float32,)
+    contract.differentiable = {"in_features"}  # weights may be copied into a layer
+    experiments = (_own_weights, _bias, _other_matrix, _bent, _batch)
+    found = examine((*(partial(each, layer) for each in experiments), contract.dtype, contract.gradients))
+    # A matrix that is transposed says why other sizes do not fit.
+    return found if layer.transposed else [*calls.findings, *found]
+
+
+@dataclass(frozen=True)
+class Call:
+    batch: tuple[int, ...] = (4,)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        d_in, d_out = SIZES[0]
+        return d_in, d_out, _weights(d_in, d_out), _inputs(*self.batch)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.batch, SIZES[0][1])
+
+
+def _batch_of(id: str, words: str, *batch: int) -> Variation[Call]:
+    question = "Which axis does the layer work on? Should it matter how many come before it?"
+    return Variation(
+        id,
+        words,
+        lambda call: replace(call, batch=batch),
+        question,
+        lambda case: case.in_features.ndim == len(batch) + 1,
     )
+
+
+VARIATIONS = (
+    _batch_of("vector", "for a single vector of shape (3,)"),
+    _batch_of("3d", "for an input of shape (2, 4, 3)", 2, 4),
+    _batch_of("4d", "for an input of shape (2, 3, 4, 3)", 2, 3, 4),
+)
 
 
 @dataclass
@@ -56,9 +85,7 @@ class _Layer:
 
     @property
     def weights(self) -> Tensor:
-        """W[i, j] is i.j, counted from one."""
-        rows, columns = torch.arange(1.0, self.d_out + 1), torch.arange(1.0, self.d_in + 1)
-        return rows.unsqueeze(-1) + columns / 10
+        return _weights(self.d_in, self.d_out)
 
     def arguments(self, x: Tensor, weights: Tensor | None = None) -> tuple[Any, ...]:
         return self.d_in, self.d_out, self.weights if weights is None else weights, x[..., : self.d_in]
@@ -70,41 +97,26 @@ class _Layer:
         except NoAnswerError:
             return torch.stack([self.ask.tensor((self.d_out,), *self.arguments(row, weights)) for row in x])
 
-    def calls(self) -> list[Call]:
-        return [
-            Call(
-                f"an input of shape {(*batch, self.d_in)}, d_in = {self.d_in} and d_out = {self.d_out},",
-                self.arguments(_inputs(*batch)),
-                (*batch, self.d_out),
-                lambda case, dims=dims: case.in_features.ndim > dims,
-            )
-            for dims, batch in enumerate(((), (4,), (2, 4), (2, 3, 4)))
-        ]
+    def read(self) -> None:
+        """Read the matrix off."""
+        for self.d_in, self.d_out in SIZES:
+            try:
+                offset, *columns = self.rows(torch.cat((torch.zeros(1, self.d_in), torch.eye(self.d_in))))
+            except NoAnswerError:
+                continue
+            self.offset, self.columns = offset, torch.stack(columns) - offset
+            self.transposed = self.d_in == self.d_out and _same(self.columns, self.weights)
+            return
+        self.d_in, self.d_out = SIZES[0]
+
+
+def _weights(d_in: int, d_out: int) -> Tensor:
+    """W[i, j] is i.j, counted from one."""
+    return torch.arange(1.0, d_out + 1).unsqueeze(-1) + torch.arange(1.0, d_in + 1) / 10
 
 
 def _inputs(*batch: int) -> Tensor:
     return torch.randn(*batch, SIZES[0][0], generator=torch.Generator().manual_seed(4))
-
-
-def _read(layer: _Layer) -> Finds:
-    """Read the matrix off; finds nothing by itself."""
-    for d_in, d_out in SIZES:
-        layer.d_in, layer.d_out = d_in, d_out
-        try:
-            offset, *columns = layer.rows(torch.cat((torch.zeros(1, layer.d_in), torch.eye(layer.d_in))))
-        except NoAnswerError:
-            continue
-        layer.offset, layer.columns = offset, torch.stack(columns) - offset
-        layer.transposed = layer.d_in == layer.d_out and _same(layer.columns, layer.weights)
-        return None
-    layer.d_in, layer.d_out = SIZES[0]
-    return None
-
-
-def _crash(layer: _Layer) -> Finds:
-    if layer.transposed:
-        return None  # which says why other sizes do not fit
-    return Calls(layer.ask, "linear", SECTION, _Layer(layer.ask).calls()).crash()
 
 
 def _columns(layer: _Layer) -> Tensor:

@@ -14,32 +14,35 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.examination import rotation
-from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, examine
-from cs336_kit.examination.ordinary import Call, Calls, by_name, no_gradient, other_dtype
+from cs336_kit.examination.contract import Contract
+from cs336_kit.examination.crash import Variation, try_calls
+from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, by_name, examine
 from cs336_kit.examination.rotation import POSITIONS, SECTION, THETA, Finds, Rotation, same
 from cs336_kit.examination.words import listed, numbers
 
+NAMES = ("d_k", "theta", "max_seq_len", "in_query_or_key", "token_positions")
 D_K = 8
 MAX_SEQ_LEN = 50
 
 
 def examine_rope(run: Callable[..., Any]) -> list[Finding]:
     """What is wrong with `run_rope`, the most fundamental first."""
-    rope = _Rope(Ask(by_name(run, "d_k theta max_seq_len in_query_or_key token_positions")))
+    rope = _Rope(Ask(by_name(run, NAMES)))
     apart = (rotation.skipped, rotation.pairs, rotation.order, rotation.kind, rotation.start, rotation.direction)
     apart += (rotation.frequency, rotation.precision)
-    calls = Calls(rope.ask, "rope", SECTION, _calls())
-    return examine(
-        (
-            calls.crash,
-            calls.shape,
-            *(partial(experiment, rope.rotation) for experiment in apart),
-            *(partial(experiment, rope) for experiment in (_positions, _batches, _table, _far)),
-            partial(other_dtype, rope.ask, "rope", SECTION, calls.calls[1].arguments),
-            partial(_in_place, rope.ask),
-            partial(no_gradient, rope.ask, "rope", SECTION, calls.calls[1].arguments, {3: "in_query_or_key"}),
-        )
+    words = "for x of shape (3, 4, 8) and token_positions of shape (4,)"
+    calls = try_calls(rope.ask, "rope", SECTION, Call(), words, VARIATIONS)
+    usual = calls.works or Call()
+    contract = Contract(rope.ask, "rope", SECTION, NAMES, usual.arguments, usual.shape)
+    contract.dtypes = (torch.float32,)
+    experiments = (
+        *(partial(experiment, rope.rotation) for experiment in apart),
+        *(partial(experiment, rope) for experiment in (_positions, _batches, _table, _far)),
+        contract.dtype,
+        contract.inputs_left_alone,
+        contract.gradients,
     )
+    return [*calls.findings, *examine(experiments)]
 
 
 @dataclass
@@ -82,32 +85,53 @@ def _vectors(*shape: int) -> Tensor:
     return torch.randn(*shape, D_K, generator=torch.Generator().manual_seed(5))
 
 
-def _inputs() -> list[tuple[Tensor, Tensor]]:
-    plain, each = torch.tensor([4, 0, 5, 1]), torch.tensor([[4, 0, 5, 1], [2, 3, 0, 4]])
-    return [
-        (_vectors(1), plain[:1]),
-        (_vectors(4), plain),
-        (_vectors(3, 4), plain),
-        (_vectors(2, 3, 4), plain),
-        (_vectors(2, 4), each),
-        (_vectors(2, 3, 4), each.unsqueeze(1)),
-    ]
+@dataclass(frozen=True)
+class Call:
+    """The sizes of a call; with `own`, each sequence of the batch has positions of its own."""
+
+    batch: tuple[int, ...] = (3,)
+    length: int = 4
+    own: bool = False
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return D_K, THETA, MAX_SEQ_LEN, self.x, self.positions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape)
+
+    @property
+    def x(self) -> Tensor:
+        return _vectors(*self.batch, self.length)
+
+    @property
+    def positions(self) -> Tensor:
+        if not self.own:
+            return torch.tensor([4, 0, 5, 1])[: self.length]
+        return torch.tensor([[4, 0, 5, 1], [2, 3, 0, 4]]).view(2, *(1 for _ in self.batch[1:]), 4)
+
+    def is_like(self, case: Case) -> bool:
+        return case.in_query_or_key.ndim >= self.x.ndim and case.token_positions.ndim >= self.positions.ndim
 
 
-def _calls() -> list[Call]:
-    return [
-        Call(
-            f"x of shape {tuple(x.shape)} and token_positions of shape {tuple(positions.shape)}",
-            (D_K, THETA, MAX_SEQ_LEN, x, positions),
-            tuple(x.shape),
-            partial(_is_like, x, positions),
-        )
-        for x, positions in _inputs()
-    ]
+BATCHES = (Call(), Call((2, 3)), Call((2,), own=True), Call((2, 3), own=True))
 
 
-def _is_like(x: Tensor, positions: Tensor, case: Case) -> bool:
-    return case.in_query_or_key.ndim >= x.ndim and case.token_positions.ndim >= positions.ndim
+def _variation(id: str, call: Call, question: str) -> Variation[Call]:
+    words = f"for x of shape {call.shape} and token_positions of shape {tuple(call.positions.shape)}"
+    return Variation(id, words, lambda _: call, question, call.is_like)
+
+
+LEADING = "Which two axes does a rotation need? Should it matter how many come before them?"
+LINE_UP = "How do the axes of `token_positions` line up with those of x?"
+VARIATIONS = (
+    _variation("one-vector", Call((), 1), LEADING),
+    _variation("2d", Call(()), LEADING),
+    _variation("4d", Call((2, 3)), LEADING),
+    _variation("own-positions", Call((2,), own=True), LINE_UP),
+    _variation("4d-own-positions", Call((2, 3), own=True), LINE_UP),
+)
 
 
 def _positions(rope: _Rope) -> Finds:
@@ -147,7 +171,8 @@ def _positions(rope: _Rope) -> Finds:
 def _batches(rope: _Rope) -> Finds:
     if not rope.follows_positions:
         raise NoAnswerError("positions are used otherwise")
-    for x, positions in _inputs()[2:]:
+    for call in BATCHES:
+        x, positions = call.x, call.positions
         try:
             used = rope.turned_as_at(rope.turn(x, positions), x)
         except NoAnswerError:
@@ -163,9 +188,9 @@ def _batches(rope: _Rope) -> Finds:
             f"vectors of x[{', '.join(map(str, place))}] have the positions {listed(wanted[place].tolist())}, and are "
             f"turned as at positions {_shown(used[place])}.",
             means="You use the positions of the first sequence for all of them." if first else "",
-            question="How do the axes of `token_positions` line up with those of x?",
+            question=LINE_UP,
             section=SECTION,
-            touches=partial(_is_like, x, positions),
+            touches=call.is_like,
         )
     return None
 
@@ -209,24 +234,4 @@ def _far(rope: _Rope) -> Finds:
         question="In which dtype are your positions and angles when they are multiplied?",
         section=SECTION,
         touches=lambda case: bool((case.token_positions > POSITIONS).any()),
-    )
-
-
-def _in_place(ask: Ask) -> Finds:
-    x = _vectors(4)
-    before = x.clone()
-    try:
-        ask.function(D_K, THETA, MAX_SEQ_LEN, x, torch.arange(4))
-    except Exception as error:
-        raise NoAnswerError(str(error)) from error
-    if torch.equal(x, before):
-        return None
-    return Finding(
-        id="rope-in-place",
-        measured=f"The call changes x itself: its second row began with {numbers(before[1, :2])} before it and begins "
-        f"with {numbers(x[1, :2])} after it.",
-        means="You write the answer into the input.",
-        question="Which line assigns to a slice of x, and who else may still need x?",
-        section=SECTION,
-        touches=lambda case: bool(case.gradients),
     )

@@ -93,13 +93,18 @@ class CarriedForward:
     def _faults_of(self, problem: str) -> Iterator[Misconception]:
         tests = [test for test in self.suite.tests if test.name in TELLING[problem]]
         for fault in CATALOGUE.values():
-            if fault.problem == problem and fault.id not in BLIND:
-                has = [self._has(fault, test) for test in tests]
-                alike = [
-                    self.passed[test.name] if each is None else each for test, each in zip(tests, has, strict=True)
-                ]
-                if any(has) and all(alike):
-                    yield fault
+            if fault.problem == problem and fault.id not in BLIND and self._explains(fault, tests):
+                yield fault
+
+    def _explains(self, fault: Misconception, tests: Sequence[Test]) -> bool:
+        """Whether each test came out as it does for a program with this fault, and one of them tells it from others."""
+        told = False
+        for test in tests:
+            has = self._has(fault, test)
+            if not (self.passed[test.name] if has is None else has):
+                return False
+            told |= has is True
+        return told
 
     def _has(self, fault: Misconception, test: Test) -> bool | None:
         """Whether the answers in a test are those of a program with this fault; None if those are the right ones.

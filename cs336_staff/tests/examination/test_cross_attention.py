@@ -89,7 +89,7 @@ def test_a_batch_that_is_required_hides_no_other_mistake():
         batch, queries, d_model = query.shape
         return wrong(attention=scaled_by_d_model)(query=query.reshape(batch, queries, d_model), **rest)
 
-    assert found(run) == ["cross-crash", "cross-scale"]
+    assert found(run) == ["cross-fails-2d", "cross-scale"]
 
 
 def test_what_a_student_reads():

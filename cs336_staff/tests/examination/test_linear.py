@@ -39,9 +39,9 @@ def test_weights_that_are_never_loaded():
         (lambda d_in, d_out, weights, in_features: (in_features @ weights.T).relu(), "linear-not-linear"),
         (lambda d_in, d_out, weights, in_features: in_features @ weights.T.double().float().detach(), None),
         (lambda d_in, d_out, weights, in_features: (in_features @ weights.T).double(), "linear-dtype"),
-        (lambda d_in, d_out, weights, in_features: in_features.detach() @ weights.T, "linear-gradient"),
-        (lambda d_in, d_out, weights, in_features: weights @ in_features, "linear-crash"),
-        (lambda d_in, d_out, weights, in_features: (in_features @ weights.T).reshape(-1, d_out), "linear-shape"),
+        (lambda d_in, d_out, weights, in_features: in_features.detach() @ weights.T, "linear-gradient-cut"),
+        (lambda d_in, d_out, weights, in_features: weights @ in_features, "linear-fails-unless-vector"),
+        (lambda d_in, d_out, weights, in_features: (in_features @ weights.T).reshape(-1, d_out), "linear-shape-vector"),
     ],
 )
 def test_what_nobody_stored(run, id):

@@ -84,10 +84,11 @@ def test_a_mask_of_the_size_of_a_head():
     def mask(length):
         return torch.ones(4, 4, dtype=torch.bool).tril()
 
-    (finding,) = examine_multihead(partial(multihead, mask=mask))
-    assert finding.id == "multihead-crash"
-    assert finding.measured.startswith("Your function fails with 5 tokens and 3 heads of length 4: RuntimeError")
-    assert finding.measured.endswith("It works with 4 tokens and 3 heads of length 4.")
+    finding, single = examine_multihead(partial(multihead, mask=mask))
+    assert finding.id == "multihead-fails-unless-4-tokens"
+    assert finding.measured.startswith("Your function fails for 5 tokens and 3 heads of length 4: `RuntimeError")
+    assert finding.measured.endswith("The same call for 4 tokens works.")
+    assert single.id == "multihead-fails-one-token"
 
 
 def test_sequences_that_see_each_other():
@@ -105,8 +106,8 @@ def test_values_that_are_cut_from_the_graph():
     (finding,) = examine_multihead(
         lambda **arguments: multihead(**arguments | {"v_proj_weight": arguments["v_proj_weight"].data})
     )
-    assert finding.id == "multihead-gradient"
-    assert finding.measured == "No gradient comes back to v_proj_weight."
+    assert finding.id == "multihead-gradient-cut"
+    assert finding.measured == "v_proj_weight gets no gradient."
 
 
 def parts_of(id: str) -> dict:

@@ -127,7 +127,7 @@ def test_positions_that_meet_the_heads():
     def run(d_k, theta, max_seq_len, in_query_or_key, token_positions):
         return rope()(d_k, theta, max_seq_len, in_query_or_key, token_positions[:, 0][:, None, None])
 
-    assert "rope-crash" in found(run)
+    assert "rope-fails" in found(run)
 
 
 def test_what_a_student_reads():
