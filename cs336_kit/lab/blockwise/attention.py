@@ -114,7 +114,7 @@ class _Attention(Function):
                     dq.copy_(dqueries.mul_(scale).unflatten(1, q.shape[1:3]))
 
         # All queries of a head add to the gradients of its keys and values, so a head is not divided among threads.
-        share_out(walk, plan.heads((Q, output, logsumexp, G, dQ), (K, V, dK, dV)), Q.device)
+        share_out(walk, plan.heads((Q, output, logsumexp, G, dQ), (K, V, dK, dV)))
         dK.mul_(scale)
         dQ, dK, dV = (d.sum_to_size(x.shape).to(x.dtype) for d, x in zip((dQ, dK, dV), (Q, K, V), strict=True))
         return dQ, dK, dV, None

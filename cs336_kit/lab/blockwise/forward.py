@@ -69,7 +69,7 @@ def blockwise_forward(
             out.copy_(weighted_sum.div_(total).unflatten(1, q.shape[1:3]))
             lse.copy_(total.log2_().add_(maximum, alpha=scale).unflatten(1, q.shape[1:3]))
 
-    share_out(walk, plan.strips((Q, output, logsumexp), (K, V)), Q.device)
+    share_out(walk, plan.strips((Q, output, logsumexp), (K, V)))
     return output, logsumexp
 
 

@@ -14,14 +14,13 @@ from cs336_kit.lab.blockwise.masks import Mask, Visibility, as_mask
 
 # A tile of scores goes through two matrix products and the exponential, so it should fit into the cache that each core
 # has for itself. A GPU has thousands of lanes to fill: its tiles are larger.
-TILE_BYTES_ON_CPU = 2**19
+TILE_BYTES_ON_CPU = 2**20
 TILE_BYTES_ELSEWHERE = 2**26
 
 # The longer a block's sides, the nearer the matrix products come to the machine's peak; the shorter, the more of what
 # a mask hides is skipped.
-HEIGHT = 256
-WIDTH_WITH_MASK = 256
-WIDTH_WITHOUT_MASK = 512
+SIDE_WITH_MASK = 256
+SIDE_WITHOUT_MASK = 512
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,9 @@ class BlockPlan:
 
         scores = TILE_BYTES_ON_CPU if Q.device.type == "cpu" else TILE_BYTES_ELSEWHERE
         scores //= max(4, Q.element_size())  # half precision is computed in float32
-        self._width = block_size or (WIDTH_WITHOUT_MASK if mask is None else WIDTH_WITH_MASK)
+        self._width = block_size or (SIDE_WITHOUT_MASK if mask is None else SIDE_WITH_MASK)
         # Heads of queries that share their keys lie below each other in a tile: the more there are, the less of each.
-        height = block_size or min(HEIGHT, max(16, scores // (self._width * max(1, self._layout.sharing))))
+        height = block_size or min(self._width, max(16, scores // (self._width * max(1, self._layout.sharing))))
         tile = min(height, queries) * min(self._width, keys) * self._layout.sharing
         self._heads_at_once = max(1, scores // max(1, tile))
         rows, columns = _blocks(queries, height), _blocks(keys, self._width)
