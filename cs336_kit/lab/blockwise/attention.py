@@ -94,13 +94,12 @@ class _Attention(Function):
             for part in parts:
                 for strip in part.strips:
                     q, o, lse, g, dq = (x[:, :, strip.rows] for x in part.by_query)
-                    queries, outputs, gradient = (x.to(accumulator).flatten(1, 2) for x in (q, o, g))
+                    queries, gradient = q.flatten(1, 2), g.flatten(1, 2)
                     normaliser = lse.flatten(1, 2).neg()
-                    mean = (gradient * outputs).sum(-1, keepdim=True)
+                    mean = (gradient * o.flatten(1, 2)).sum(-1, keepdim=True)
                     dqueries.resize_(queries.shape).zero_()
                     for number, tile in strip.tiles(Q.device):
-                        k, v, dk, dv = (blocks[number] for blocks in part.by_key)
-                        keys, values = k.to(accumulator), v.to(accumulator)
+                        keys, values, dkeys, dvalues = (blocks[number] for blocks in part.by_key)
                         shape = (*queries.shape[:2], keys.shape[1])
                         torch.bmm(queries, keys.mT, out=weights.resize_(shape))
                         torch.add(normaliser, weights, alpha=scale * math.log2(math.e), out=weights)
@@ -108,13 +107,14 @@ class _Attention(Function):
                             weights.unflatten(1, q.shape[1:3]).masked_fill_(~tile, -math.inf)
                         weights.exp2_()
                         torch.bmm(gradient, values.mT, out=dscores.resize_(shape)).sub_(mean).mul_(weights)
-                        dv.baddbmm_(weights.mT, gradient)
-                        dk.baddbmm_(dscores.mT, queries)
+                        dvalues.baddbmm_(weights.mT, gradient)
+                        dkeys.baddbmm_(dscores.mT, queries)
                         dqueries.baddbmm_(dscores, keys)
                     dq.copy_(dqueries.mul_(scale).unflatten(1, q.shape[1:3]))
 
         # All queries of a head add to the gradients of its keys and values, so a head is not divided among threads.
-        share_out(walk, plan.heads((Q, output, logsumexp, G, dQ), (K, V, dK, dV)))
+        q, k, v, o, g = (x.to(accumulator) for x in (Q, K, V, output, G))
+        share_out(walk, plan.heads((q, o, logsumexp, g, dQ), (k, v, dK, dV)))
         dK.mul_(scale)
         dQ, dK, dV = (d.sum_to_size(x.shape).to(x.dtype) for d, x in zip((dQ, dK, dV), (Q, K, V), strict=True))
         return dQ, dK, dV, None

@@ -25,7 +25,7 @@ def blockwise_forward(
 
     Args:
         Q, K, V: as in `blockwise_attention`.
-        plan: which blocks there are. `plan.groups(...)` gives the heads that are computed together.
+        plan: the blocks.
 
     Returns:
         The output, and the logarithm to base 2 of the sum of 2^(c s) for each query, in float32 or better.
@@ -41,7 +41,7 @@ def blockwise_forward(
         scores, weighted_sum = Q.new_empty(0, dtype=accumulator), Q.new_empty(0, dtype=accumulator)
         for strip, part in strips:
             q, out, lse = (x[:, :, strip.rows] for x in part.by_query)
-            queries = q.to(accumulator).flatten(1, 2)
+            queries = q.flatten(1, 2)
             if bounded:
                 queries = queries * scale
             shape = queries.shape[:2]
@@ -49,7 +49,7 @@ def blockwise_forward(
             total = torch.zeros_like(maximum)
             weighted_sum.resize_(*shape, V.shape[-1]).zero_()
             for number, tile in strip.tiles(Q.device):
-                keys, values = (blocks[number].to(accumulator) for blocks in part.by_key)
+                keys, values = (blocks[number] for blocks in part.by_key)
                 torch.bmm(queries, keys.mT, out=scores.resize_(*shape, keys.shape[1]))
                 if bounded:
                     weights = scores.exp2_()
@@ -69,6 +69,7 @@ def blockwise_forward(
             out.copy_(weighted_sum.div_(total).unflatten(1, q.shape[1:3]))
             lse.copy_(total.log2_().add_(maximum, alpha=scale).unflatten(1, q.shape[1:3]))
 
+    Q, K, V = (x.to(accumulator) for x in (Q, K, V))  # half precision is computed in float32
     share_out(walk, plan.strips((Q, output, logsumexp), (K, V)))
     return output, logsumexp
 

@@ -1,7 +1,7 @@
 """Work shared out among threads, each of which computes on its own.
 
-An operation that torch splits over threads ends when the slowest of them does. Blockwise attention is thousands of short
-operations, so that one busy neighbour on one core would stop all threads thousands of times in a call. Here each thread
+An operation that torch splits over threads ends when the slowest of them does. Blockwise attention is thousands of
+short operations, so one busy neighbour on one core would stop all threads thousands of times in a call. Here a thread
 has an item of its own, such as a block of queries of a few heads, and takes the next when it is done: a core that other
 programs use does less. Python's threads do for that, since torch lets go of the interpreter's lock while it computes.
 """
@@ -31,18 +31,22 @@ def share_out(work: Callable[[Iterator[Item]], None], items: Iterable[Item]) -> 
     threads = torch.get_num_threads()
     inference = torch.is_inference_mode_enabled()  # each thread has this, and whether gradients are on, for itself
 
-    def help_out() -> None:
-        torch.get_num_threads()  # otherwise the first operation in a thread would overwrite what is set next
+    def take_part() -> None:
         torch.set_num_threads(1)
-        with torch.inference_mode(inference), torch.no_grad():
+        try:
             work(_taken_from(queue))
+        finally:
+            queue.clear()  # unless there was an exception, it is empty
+
+    def help_out() -> None:
+        torch.get_num_threads()  # otherwise the first operation in a new thread would overwrite what is set next
+        with torch.inference_mode(inference), torch.no_grad():
+            take_part()
 
     helpers = [_pool(os.getpid()).submit(help_out) for _ in range(min(threads, len(queue)) - 1)]
     try:
-        torch.set_num_threads(1)
-        work(_taken_from(queue))
+        take_part()
     finally:
-        queue.clear()
         # Where the machine is busy, some helpers have not even begun; there is nothing left for them to do.
         helpers = [helper for helper in helpers if not helper.cancel()]
         wait(helpers)
