@@ -39,8 +39,10 @@ class Strip:
     def tiles(self, device: torch.device) -> Iterator[tuple[int, Bool[Tensor, "#rows #columns"] | None]]:
         """The number of each block, and its part of the mask, made when it is needed; None if all of it is visible."""
         for number, block, visibility in self.columns:
-            all_visible = self.mask is None or visibility is Visibility.ALL
-            yield number, None if all_visible else self.mask.tile(self.rows, block, device)
+            if self.mask is None or visibility is Visibility.ALL:
+                yield number, None
+            else:
+                yield number, self.mask.tile(self.rows, block, device)
 
 
 @dataclass(frozen=True)
