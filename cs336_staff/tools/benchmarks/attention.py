@@ -114,15 +114,14 @@ def medians(calls: Mapping[str, Call]) -> dict[str, float]:
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in calls}
     rounds, began = 0, time.perf_counter()
-    # The first round warms up; where one round takes seconds, there is no need to.
     while rounds < 4 or time.perf_counter() - began < SECONDS:
         for name, call in calls.items():
             start = clock()
             call()
             times[name].append(clock() - start)
         rounds += 1
-        if rounds == 2 and time.perf_counter() - began > 8:
-            break
+        if rounds == 2 and time.perf_counter() - began > 8:  # such long calls need no round to warm up
+            return {name: statistics.median(values) for name, values in times.items()}
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
@@ -260,7 +259,7 @@ def memory_table() -> str:
 
 def draw(path: Path, times: dict[Setting, dict[int, tuple[float, float]]]) -> None:
     """Time over length, causal, for each setting."""
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = Figure(figsize=(7, 5.5), layout="constrained")
     axes = figure.subplots()
     for setting, colour in zip(times, ("C0", "C1", "C2", "C3"), strict=False):
         for which, name, style in ((0, "fused", "--"), (1, "blockwise", "-")):
@@ -268,10 +267,16 @@ def draw(path: Path, times: dict[Setting, dict[int, tuple[float, float]]]) -> No
             label = f"{name}, {setting}"
             axes.plot(list(seconds), list(seconds.values()), style, color=colour, marker="o", markersize=4, label=label)
     lengths = list(GOALS["causal"])
-    axes.set(xscale="log", yscale="log", xlabel="queries and keys", ylabel="ms", title="A causal forward pass")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="queries and keys",
+        ylabel="ms (one thread: processor time)",
+        title="A causal forward pass",
+    )
     axes.set_xticks(lengths, [str(n) for n in lengths])
     axes.minorticks_off()
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=120)
 
 
@@ -290,7 +295,8 @@ def main(peak: tuple[str, int] | None) -> None:
     memory, way = memory_table(), steps_table()
     times, of_causal = time_table(settings)
     measured = (
-        f"{name_of_machine}.\n\nThe time of blockwise attention as a multiple of the fused kernel's:\n\n{times}\n"
+        f"{name_of_machine}.\n\n"
+        f"The time of blockwise attention as a multiple of the fused kernel's (one thread: processor time):\n\n{times}\n"
         f"![Time over length of a causal forward pass](blockwise_time.png)\n\n"
         f"From einsum to the lab's: causal, length {STEPS_LENGTH}, one thread. A factor is to the line above it:\n\n"
         f"{way}\n"
