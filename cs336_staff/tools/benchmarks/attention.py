@@ -296,7 +296,8 @@ def main(peak: tuple[str, int] | None) -> None:
     times, of_causal = time_table(settings)
     measured = (
         f"{name_of_machine}.\n\n"
-        f"The time of blockwise attention as a multiple of the fused kernel's (one thread: processor time):\n\n{times}\n"
+        f"The time of blockwise attention as a multiple of the fused kernel's (one thread: processor time):\n\n"
+        f"{times}\n"
         f"![Time over length of a causal forward pass](blockwise_time.png)\n\n"
         f"From einsum to the lab's: causal, length {STEPS_LENGTH}, one thread. A factor is to the line above it:\n\n"
         f"{way}\n"
