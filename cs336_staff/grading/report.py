@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Check, Result
+from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.grading.feedback import sentence
 from cs336_staff.grading.gradebook import Grading
 from cs336_staff.sandbox.replies import printable
@@ -86,7 +86,8 @@ def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
         head.append(f"| {title} | {earned:.1f} / {problem.points:g} | {state} |")
         if passed == len(results) or (unwritten and problem.bonus):
             continue
-        blocks.append((["", f"## {problem.title}"],) * 2)
+        title = ["", f"## {problem.title}"]
+        blocks.append((title, title))
         kinds = _kinds(results)
         raised = [kind[0].headline for kind in kinds if kind[0].check is Check.CALL]
         for explanation in grading.notes.explanations:
@@ -137,7 +138,7 @@ def _explained(grading: Grading) -> Iterable[str]:
 
 def _kinds(results: Iterable[Result]) -> list[list[Result]]:
     """Those that did not pass, together where they fail in the same way: one mistake fails many tests."""
-    together: dict[object, list[Result]] = {}
+    together: dict[tuple[Check | None, Outcome, str], list[Result]] = {}
     for result in results:
         if not result.passed:
             together.setdefault(_kind(result), []).append(result)
@@ -148,10 +149,10 @@ def _kinds(results: Iterable[Result]) -> list[list[Result]]:
     ]
 
 
-def _kind(result: Result) -> tuple[object, ...]:
+def _kind(result: Result) -> tuple[Check | None, Outcome, str]:
     """The same for a public and a hidden failure of one kind: what was looked at, and the headline without numbers."""
     if result.check is Check.NOT_WRITTEN:
-        return result.check, result.headline
+        return result.check, result.outcome, result.headline
     return result.check, result.outcome, re.split(r": | in |[\d(\[]", sentence(result.headline))[0]
 
 
