@@ -73,6 +73,8 @@ def findings(gradings: Iterable[Grading]) -> Iterator[str]:
         name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):
             yield f"{printable(grading.path)} is reported as {name}"
+        if notes.refused:
+            yield f"REFUSED, not run, no points: {name}: {notes.refused}"
         for problem, calls in notes.forbidden.items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"

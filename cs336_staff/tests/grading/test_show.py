@@ -33,6 +33,11 @@ def test_a_path_that_is_no_text_can_be_printed_anywhere():
     assert line == "/in/m\\xfcller\N{REPLACEMENT CHARACTER}.zip is reported as m_ller.zip"
 
 
+def test_a_refused_submission_is_listed():
+    (line,) = findings([replace(GRADING, notes=Notes(refused="expected Python code, got a PDF"))])
+    assert line == "REFUSED, not run, no points: ada: expected Python code, got a PDF"
+
+
 def test_what_was_left_out_is_told_to_staff_and_student():
     grading = replace(GRADING, notes=Notes(taken_in=("left out: 'old.py'",)))
     assert "remark: ada: left out: 'old.py'" in list(findings([grading]))
