@@ -64,7 +64,7 @@ class Progress:
         done: graded now or before.
         already: of these, graded before.
         running: being graded.
-        failed: graded, without full points.
+        below: graded, without full points.
         faults: those that are no grade.
     """
 
@@ -72,7 +72,7 @@ class Progress:
     done: int = 0
     already: int = 0
     running: int = 0
-    failed: int = 0
+    below: int = 0
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -257,7 +257,7 @@ class _Batch:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         write_reports(self.out / grading.submission, grading, self.suite.problems)
         self.progress.done += 1
-        self.progress.failed += any(not result.passed for result in grading.results if not result.bonus)
+        self.progress.below += any(not result.passed for result in grading.results if not result.bonus)
 
 
 def _grade_and_exit(

@@ -24,6 +24,7 @@ from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused
 
 FAULTS = 3  # the exit status when something of ours went wrong
+INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COMMONEST = 10  # findings that are printed; the file has all
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -89,6 +90,9 @@ def grade(
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+    except KeyboardInterrupt:
+        console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
+        sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
 
 

@@ -17,34 +17,39 @@ from cs336_staff.hidden.strategies import Draw, Kinds
 EXAMPLES = 3
 
 
-class Simplest(Random):
-    """It chooses the first of everything."""
+class Spread(Random):
+    """What one of several cases chooses: where there are as many cases as choices, each choice is some case's.
+
+    Of the same seed, `turn` 0 chooses at random, and every other one what comes as many places later.
+    """
+
+    def __init__(self, seed: int, turn: int) -> None:
+        super().__init__(seed)
+        self.turn = turn
 
     def choice(self, seq: Any) -> Any:
-        return seq[0]
+        return seq[(self.randrange(len(seq)) + self.turn) % len(seq)]
 
 
 class DrawnCases:
     """`EXAMPLES` cases of one kind; they are drawn and answered once, before any submission is looked at."""
 
-    def __init__(self, draw: Draw, release: Release) -> None:
+    def __init__(self, draw: Draw, release: Release, kind: str) -> None:
         self.draw, self.release = draw, release
-        self.seed = release.seed("drawn")
+        self.seed = release.seed(f"drawn {kind}")
 
     @functools.cache  # noqa: B019  (as long-lived as the suite)
     def examples(self) -> Sequence[Case]:
         """The cases, the smallest first."""
-        random = Random(self.seed)  # noqa: S311  (who has no seed cannot see what comes of it either)
-        # One of them surely has none of the sizes at which mistakes hide.
-        randoms = [Simplest(self.seed), *[random] * (EXAMPLES - 1)]
-        cases = [make_case(self.draw(each), self.release.seed(f"drawn {random.getrandbits(32)}")) for each in randoms]
+        specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
+        cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
         return sorted(cases, key=_elements)
 
 
 def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
     """Run the test on cases of each kind, drawn from the secret of the release: each is a test of its own."""
     release = load_release()
-    return pytest.mark.cases({kind: DrawnCases(draw, release) for each in kinds for kind, draw in each.items()})
+    return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
 
 
 def _elements(case: Case) -> int:
