@@ -326,7 +326,7 @@ def test_blockwise_attention_may_hold_whole_rows(graded):
 
 def test_half_precision_must_come_back_in_its_own_dtype(graded):
     assert graded.failed("half") == {"test_softmax_in_half_precision", "test_hidden_softmax_in_half_precision"}
-    assert "the answer has dtype float32, expected float16" in graded.feedback("half")
+    assert "the answer has dtype float32, expected bfloat16" in graded.feedback("half")
 
 
 def test_a_hidden_failure_shows_shapes_and_no_values(graded):
