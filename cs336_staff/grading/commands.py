@@ -18,12 +18,13 @@ from cs336_staff.grading.exports import Attempt, RosterError, grades
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.report import write_reports
 from cs336_staff.grading.reproduce import reproduce_test
-from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.grading.suite import ready
 from cs336_staff.hidden.release import REHEARSAL
-from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
+from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused
 
 FAULTS = 3  # the exit status when something of ours went wrong
+INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COMMONEST = 10  # findings that are printed; the file has all
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -63,10 +64,9 @@ def grade(
     course = Course(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
     try:
         course.check()
-        suite = load_graded_suite(find_root(Path.cwd()))
-        if suite.rehearsal:
-            console.print(Text(REHEARSAL, "bold red"))
-        with start(layer) as sandbox:
+        with ready(find_root(Path.cwd()), layer) as (suite, sandbox):
+            if suite.rehearsal:
+                console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
             with show.progress_bar(console) as progress:
                 done = batch.grade(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show=progress)
@@ -90,6 +90,9 @@ def grade(
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+    except KeyboardInterrupt:
+        console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
+        sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
 
 

@@ -5,10 +5,11 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -21,6 +22,7 @@ from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
 from cs336_staff.hidden.release import load_release
+from cs336_staff.sandbox.confinement import Layer, Sandbox, start
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
 
@@ -96,10 +98,8 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
-    problems = with_hidden_tests(load_problems(root).values(), release.weights)
     proxy = proxy or Adapters(root / "adapters.py")
-    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True)
-    check_weights(problems, [test.name for test in suite.tests])
+    suite = load_both_suites(root, proxy)
     for test in suite.tests:
         test.cases()
     for name in case_names(HIDDEN / "fixtures", "**/*"):
@@ -107,8 +107,32 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
             raise SuiteError(
                 f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
             )
-    sha256 = _sha256(root, problems)
+    sha256 = _sha256(root, suite.problems)
     return GradedSuite(suite, proxy, foresee(suite, proxy), sha256, release.seed("release"), release.rehearsal)
+
+
+def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
+    """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
+    problems = with_hidden_tests(load_problems(root).values(), load_release().weights)
+    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True)
+    check_weights(problems, [test.name for test in suite.tests])
+    return suite
+
+
+@contextmanager
+def ready(
+    root: Path, layer: Layer | Literal["auto"] = "auto", proxy: Adapters | None = None
+) -> Iterator[tuple[GradedSuite, Sandbox]]:
+    """The suite, loaded while the sandbox starts: each takes seconds.
+
+    Raises:
+        SuiteError, SandboxError: one of them cannot be had.
+    """
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
+            starting = beside.submit(lambda: stack.enter_context(start(layer)))
+            suite = load_graded_suite(root, proxy)
+        yield suite, starting.result()
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
@@ -143,7 +167,7 @@ def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None
 
 def _sha256(root: Path, problems: Mapping[str, Problem]) -> str:
     """Of the tests, their cases and weights, all code that draws, compares or keeps apart, and what that runs on."""
-    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {version('hypothesis')}".encode())
+    digest = hashlib.sha256(f"{sys.version} {torch.__version__}".encode())
     for problem in problems.values():
         digest.update(f"{problem.id} {problem.points} {sorted(problem.tests.items())} {problem.bonus}".encode())
     for folder in (root / "tests", root / "fixtures", HIDDEN):
