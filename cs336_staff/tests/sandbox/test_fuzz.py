@@ -1,4 +1,4 @@
-"""What is nearly a reply, or nearly an archive, is read or refused; `cs336_staff.tools.fuzz` tries as many as you like."""
+"""What is nearly a reply, or nearly an archive, is read or refused; `cs336_staff.tools.fuzz` tries more."""
 
 import pytest
 
