@@ -19,8 +19,8 @@ from cs336_staff.hidden.properties import assert_again, assert_right
 from cs336_staff.hidden.release import load_release
 from cs336_staff.hidden.strategies import blockwises
 
-# What a worker may map for a long sequence; the matrix of all its queries × keys takes 67 MiB. With short vectors a block
-# costs few operations but exponentials.
+# What a worker may map for a long sequence; the matrix of all its queries × keys takes 67 MiB. With short vectors a
+# block costs few operations but exponentials.
 MEMORY = 64 << 20
 QUERIES, KEYS = 4_200, 4_180
 BLOCK_SIZE = 400
