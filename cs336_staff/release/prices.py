@@ -120,10 +120,13 @@ FAULTY: dict[str, Program] = {
 def always(value: float) -> Program:
     """Tensors of the right shape and dtype, all of one number."""
 
-    def of(right: Adapter) -> Adapter:
-        return lambda *arguments, **named: torch.full_like(right(*arguments, **named), value)
+    def filled(right: Any) -> Any:
+        return tuple(map(filled, right)) if isinstance(right, tuple) else torch.full_like(right, value)
 
-    return {call: of(RIGHT[call]) for call in IDENTITY}
+    def of(right: Adapter) -> Adapter:
+        return lambda *arguments, **named: filled(right(*arguments, **named))
+
+    return {call: of(right) for call, right in RIGHT.items()}
 
 
 def uniform(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
@@ -137,6 +140,8 @@ IDENTITY: Program = {
     "run_rope": lambda in_query_or_key, **rest: in_query_or_key,
     "run_multihead_self_attention": lambda in_features, **rest: in_features,
     "run_multihead_self_attention_with_rope": lambda in_features, **rest: in_features,
+    "run_multihead_attention": lambda query, **rest: query,
+    "run_blockwise_attention": lambda Q, K, V, mask, block_size: V,
 }
 TRIVIAL: dict[str, Program] = {
     "zeros": always(0.0),
@@ -149,12 +154,12 @@ TRIVIAL: dict[str, Program] = {
 }
 
 
-def earned(suite: Suite, program: Program) -> dict[str, float]:
-    """The points of a program in each problem that is no bonus."""
-    required = replace(suite, tests=[test for test in suite.tests if not test.bonus])
-    points = {test.problem: 0.0 for test in required.tests}
-    carried = CarriedForward(required)
-    for test, result in zip(required.tests, run_suite(required, program), strict=True):
+def earned(suite: Suite, program: Program, bonus: bool = False) -> dict[str, float]:
+    """The points of a program in each problem that is, or is not, a bonus."""
+    some = replace(suite, tests=[test for test in suite.tests if test.bonus == bonus])
+    points = {test.problem: 0.0 for test in some.tests}
+    carried = CarriedForward(some)
+    for test, result in zip(some.tests, run_suite(some, program), strict=True):
         points[test.problem] += carried.judge(test, result).points
     return points
 

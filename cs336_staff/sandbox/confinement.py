@@ -34,6 +34,8 @@ STAFF = Path(__file__).resolve().parents[1]
 NOBODY = 65534
 START_SECONDS = 120
 FORK_SECONDS = 30
+# Of /usr nothing else, unless the interpreter lies there.
+LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -254,7 +256,7 @@ def _compile_packages() -> None:
 
 def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    visible = ["/usr", sys.base_prefix, *packages]
+    visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
         if STAFF.is_relative_to(path):
             raise SandboxError(f"expected {STAFF} outside {path}, which submissions can read; use an editable install")
@@ -320,11 +322,11 @@ def _copy_worker(folder: Path) -> None:
 
 
 def _libraries() -> list[str]:
-    return [path for path in ("/lib", "/lib32", "/lib64", "/sbin", "/etc/ld.so.cache") if os.path.exists(path)]
+    return [path for path in ("/lib", "/lib32", "/lib64", "/etc/ld.so.cache") if os.path.exists(path)]
 
 
 def _bubblewrap_command(visible: list[str]) -> list[str]:
-    command = ["bwrap", "--unshare-all", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
+    command = ["bwrap", "--unshare-all", "--hostname", "sandbox", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
     for path in [*visible, *_libraries()]:
         if os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]

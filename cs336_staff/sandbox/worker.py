@@ -3,6 +3,7 @@
 import math
 import os
 import select
+import sysconfig
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ COMPUTING = "RD"  # the states of a thread that runs or waits for a processor or
 MOST_ASLEEP = 2 * SAMPLE_SECONDS
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+# Where Python and the packages lie on this machine, which is no business of students'.
+PLACES = [f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib", "stdlib")]
 
 
 @dataclass(frozen=True)
@@ -324,7 +327,7 @@ class Worker:
             return reply
         lines = reply.failure.lines
         frames = [FrameSummary(line.file, line.number, line.function, line=self._source(line)) for line in lines]
-        raise StudentRaised(reply.failure.type, reply.failure.message, frames)
+        raise StudentRaised(reply.failure.type, _without_places(reply.failure.message), frames)
 
     def _source(self, place: Line | Use) -> str:
         return printable(self.submission.line(place.file, place.number))
@@ -392,7 +395,7 @@ class Worker:
     def _printed(self, stream: str) -> str:
         if self._conversation is not None:
             self._listen(self._conversation)
-        return printable(self._output[stream].decode(errors="replace"))
+        return _without_places(printable(self._output[stream].decode(errors="replace")))
 
     def _keep(self, stream: int, kept: bytearray) -> bool:
         """Take what is in a pipe; False when its other end is closed."""
@@ -420,6 +423,13 @@ class Worker:
             raise LimitExceeded(f"{what}: more than {self.limits.threads} threads")
         if int(fields[21]) * PAGE > self.limits.memory_bytes:
             raise LimitExceeded(f"{what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
+
+
+def _without_places(text: str) -> str:
+    """`text` with `torch/functional.py` where a warning or an ImportError names the whole path."""
+    for place in PLACES:
+        text = text.replace(place, "")
+    return text
 
 
 def _all_asleep(pid: int) -> bool:

@@ -13,24 +13,28 @@ from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.tests.attacks.attack import ROOT
 from cs336_staff.tests.attacks.grade import NOT_HERE
 from cs336_staff.tests.attacks.plain import Outcome
+from cs336_staff.tools.under_load import busy
 
 Run = tuple[subprocess.Popen[str], Path]
+
+
+def started(folder: Path, *arguments: str) -> Run:
+    command = [sys.executable, "-m", f"cs336_staff.tests.attacks.{arguments[0]}", *arguments[1:], str(folder)]
+    with (folder / "stderr").open("w") as stderr:
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, text=True), folder
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
     """The processes of the three runs and their folders, all at once: much of their time they wait for what hangs."""
-    runs: dict[str, Run] = {}
-    for name, arguments in {
-        "plain": ["plain"],
-        "bubblewrap": ["grade", "bubblewrap"],
-        "process": ["grade", "process"],
-    }.items():
-        folder = tmp_path_factory.mktemp(name)
-        command = [sys.executable, "-m", f"cs336_staff.tests.attacks.{arguments[0]}", *arguments[1:], str(folder)]
-        with (folder / "stderr").open("w") as stderr:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, text=True)
-        runs[name] = process, folder
+    runs = {
+        name: started(tmp_path_factory.mktemp(name), *arguments)
+        for name, *arguments in (
+            ("plain", "plain"),
+            ("bubblewrap", "grade", "bubblewrap"),
+            ("process", "grade", "process"),
+        )
+    }
     yield runs
     for process, _ in runs.values():
         process.kill()
@@ -50,10 +54,17 @@ def plain(runs: dict[str, Run]) -> dict[str, Outcome]:
     return json.loads((folder / "outcomes.json").read_text())
 
 
-@pytest.fixture(scope="session", params=["bubblewrap", "process"])
-def results(request: pytest.FixtureRequest, runs: dict[str, Run]) -> Path:
-    """The folder of the results of one layer."""
-    status, folder = finished(runs[request.param])
+@pytest.fixture(
+    scope="session",
+    params=["bubblewrap", "process", pytest.param("beside busy processes", marks=pytest.mark.soak)],
+)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the results of one layer, or of bubblewrap beside eight busy processes."""
+    if request.param == "beside busy processes":
+        with busy(8):
+            status, folder = finished(started(tmp_path_factory.mktemp("busy"), "grade", "bubblewrap"))
+    else:
+        status, folder = finished(request.getfixturevalue("runs")[request.param])
     if status == NOT_HERE and os.environ.get("CI") != "true":
         pytest.skip(f"no {request.param} here: {(folder / 'stderr').read_text()}")
     assert status == 0, (folder / "stderr").read_text()

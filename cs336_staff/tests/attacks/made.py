@@ -95,13 +95,13 @@ def counted_calls(folder: Path, root: Path) -> Path:
 
 @attack
 def long_line(folder: Path, root: Path) -> Path:
-    """Raise an exception in thirty calls of one line of 4 MiB, which a report would quote for each.
+    """Raise an exception in thirty calls of one line of 512 KiB, which a report would quote for each.
 
     plain: flooded
     report: ZeroDivisionError
     """
     path = folder / "long_line.py"
-    line = f"    return run_softmax(x, dim, depth - 1) if depth else 1 / 0  # {'x' * (4 << 20)}\n"
+    line = f"    return run_softmax(x, dim, depth - 1) if depth else 1 / 0  # {'x' * (512 << 10)}\n"
     path.write_text(f"def run_softmax(x, dim, depth=30):\n{line}")
     return path
 

@@ -38,6 +38,7 @@ WITHOUT = {
     "changes_its_input": "it is a wrong answer: a case keeps its inputs as they were before the call",
     "closed_descriptors": "it ends its own process and no other",
     "huge_reply": "it announces ten gigabytes and never sends them; the other side would wait for its time limit",
+    "thirty_threads": "a grader that counts wall-clock time fails the submission beside it",
 }
 
 

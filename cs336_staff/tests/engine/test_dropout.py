@@ -97,3 +97,43 @@ def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> N
     for share in (0.21, 0.29):
         with pytest.raises(WrongAnswer, match="of the weights are dropped, expected 25%"):
             case.check(dropped(share))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        lambda batch, query, key: key % 4 == batch % 4,
+        lambda batch, query, key: (query + key) % 4 == 0,
+        lambda batch, query, key: (7 * query + 5 * key) % 8 < 2,
+        lambda batch, query, key: torch.rand(4, 31, 1, generator=torch.Generator().manual_seed(2)) < 0.25,
+        lambda batch, query, key: torch.rand(1, 31, 37, generator=torch.Generator().manual_seed(1)) < 0.25,
+    ],
+    ids=["keys", "diagonals", "lattice", "queries", "batch"],
+)
+def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None:
+    weights = case.expected["matrix of weights"].float() / 0.75
+    axes = torch.meshgrid(*map(torch.arange, weights.shape), indexing="ij")
+    weights = weights.masked_fill(pattern(*axes), 0.0)
+    with pytest.raises(WrongAnswer) as caught:
+        case.check((weights @ case.V, weights))
+    assert str(caught.value) == "weights are dropped together, or in turn: is there a random number for each of them?"
+
+
+@pytest.mark.parametrize("added", [1000.0, 1e-6, -1.0])
+def test_masked_keys_keep_no_weight(added: float) -> None:
+    case = load_case(FIXTURES, "attention_module-dropout/4d-padding").copy()
+    output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
+    case.check((output, weights))
+    weights = weights + added * ~case.mask
+    with pytest.raises(WrongAnswer) as caught:
+        case.check((weights @ case.V, weights))
+    assert str(caught.value) == "keys that a query may not attend to have weights other than 0"
+
+
+def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
+    _, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
+    small = case.expected["matrix of weights"] < 0.1 / weights.shape[-1]
+    assert small.any()
+    weights = weights.where(~small, 0.02)
+    with pytest.raises(WrongAnswer, match="the weights that are kept are multiplied by various numbers"):
+        case.check((weights @ case.V, weights))

@@ -1,5 +1,6 @@
 """An examination ends well whatever the function does, and leaves the random state alone."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cs336_kit.examination.cross_attention import examine_cross_attention
 from cs336_kit.examination.linear import examine_linear
 from cs336_kit.examination.multihead import examine_multihead, examine_multihead_with_rope
 from cs336_kit.examination.rope import examine_rope
+from cs336_kit.examination.softmax import examine_softmax
 from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.release.verify import submission
 
@@ -55,6 +57,12 @@ def test_a_strange_function_gets_a_finding(adapter, strange):
     findings = EXAMINATIONS[adapter](STRANGE[strange])
     assert findings
     assert all(finding.measured and finding.question and finding.section for finding in findings)
+
+
+def test_gradients_are_examined_without_importing_sympy(monkeypatch):
+    """autograd imports it where it is given a cotangent: more than a second in every process that examines."""
+    monkeypatch.setitem(sys.modules, "torch.fx.experimental.symbolic_shapes", None)
+    assert not examine_softmax(torch.softmax)
 
 
 # The folders of the stored cases with which an adapter is tested.

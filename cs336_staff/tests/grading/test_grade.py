@@ -67,6 +67,18 @@ SUBMISSIONS = {
     "unwritten": "def run_rope(*arguments, **more):\n    raise NotImplementedError",
     "whole-matrix": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
     "    return run_scaled_dot_product_attention(Q, K, V, mask)",
+    "repeated-once": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    if mask is not None or Q.ndim > 2:\n"
+    "        return run_scaled_dot_product_attention(Q, K, V, mask)\n"
+    "    def once(x):\n"
+    "        rows = {}\n"
+    "        which = torch.tensor([rows.setdefault(tuple(row), len(rows)) for row in x.tolist()])\n"
+    "        return which, torch.tensor([*rows])\n"
+    "    (which, queries), (same, keys) = once(Q), once(K)\n"
+    "    times = same.bincount()\n"
+    "    V = V.new_zeros(len(keys), V.shape[-1]).index_add(0, same, V) / times.unsqueeze(-1)\n"
+    "    weights = torch.exp((queries @ keys.mT).to(Q.dtype) / Q.shape[-1]**0.5) * times\n"
+    "    return (weights @ V / weights.sum(-1, keepdim=True))[which]",
     "in-strips": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
     "    mask = None if mask is None else mask.broadcast_to(*mask.shape[:-2], Q.shape[-2], K.shape[-2])\n"
     "    starts = range(0, Q.shape[-2], block_size or 64)\n"
@@ -314,10 +326,12 @@ def test_what_is_not_written_yet_is_called_so(graded):
     assert "not implemented yet: write run_rope in adapters.py" in graded.feedback("unwritten")
 
 
-def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded):
-    assert graded.failed("whole-matrix") == {"test_blockwise_attention_in_little_memory"}
-    assert graded.points("whole-matrix", "blockwise_attention") == pytest.approx(3 * 26 / 51, abs=1e-4)
-    assert "is the matrix of all queries × keys held" in graded.feedback("whole-matrix")
+@pytest.mark.parametrize("name", ["whole-matrix", "repeated-once"])
+def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded, name):
+    in_memory = {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
+    assert graded.failed(name) == in_memory
+    assert graded.points(name, "blockwise_attention") == pytest.approx(3 * 24 / 51, abs=1e-4)
+    assert "is the matrix of all queries × keys held" in graded.feedback(name)
 
 
 def test_blockwise_attention_may_hold_whole_rows(graded):

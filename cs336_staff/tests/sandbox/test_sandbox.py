@@ -78,6 +78,14 @@ def test_forbidden_system_calls(run: Run, attempt: str) -> None:
     assert caught.value.type in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
 
 
+def test_bubblewrap_shows_no_host_name_and_of_usr_only_libraries(run: Run, sandbox: Sandbox) -> None:
+    if sandbox.achieved.layer != "bubblewrap":
+        pytest.skip("there is no namespace")
+    name, seen = run(trying("return [os.uname().nodename, os.listdir('/usr')]")).run_softmax(X, 0)
+    assert name == "sandbox"
+    assert sys.base_prefix == "/usr" or set(seen) <= {"lib", "lib32", "lib64", "local"}
+
+
 RAW = {
     "tgkill": (234, "os.getppid(), os.getppid(), 9"),
     "rt_sigqueueinfo": (129, "os.getppid(), 9, 0"),

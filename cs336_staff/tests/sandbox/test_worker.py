@@ -303,3 +303,12 @@ def test_what_is_forbidden_still_computes(run: Run) -> None:
 def test_a_proxy_without_worker_says_so() -> None:
     with pytest.raises(RuntimeError, match="expected a worker"):
         Adapters(ROOT / "adapters.py").run_softmax(torch.ones(1), 0)
+
+
+def test_what_students_read_does_not_say_where_packages_lie(run: Run) -> None:
+    source = "import torch\ndef run_softmax(x, dim):\n    torch.meshgrid(x, x)\n    open(torch.__file__ + 'x')\n"
+    adapters = run(source)
+    with pytest.raises(StudentRaised, match=r"No such file or directory: 'torch/__init__\.pyx'"):
+        adapters.run_softmax(torch.ones(2), 0)
+    assert adapters.worker is not None
+    assert adapters.worker.stderr.startswith("torch/functional.py:")

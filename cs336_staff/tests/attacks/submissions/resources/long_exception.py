@@ -1,4 +1,4 @@
-"""Raise an exception of 8 MiB, for every report to hold.
+"""Raise an exception of 2 MiB, for every report to hold.
 
 plain: flooded
 report: ValueError: xxxx
@@ -6,4 +6,4 @@ report: ValueError: xxxx
 
 
 def run_softmax(in_features, dim):
-    raise ValueError("x" * (8 << 20))
+    raise ValueError("x" * (2 << 20))
