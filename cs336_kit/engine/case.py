@@ -21,6 +21,8 @@ METADATA = "case"
 WEIGHTS = "matrix of weights"
 # Three digits: how far off an answer may be where its last digits are not asked for, in terms of its largest number.
 TOLERANCE = 1e-3
+# The first failure that a student reads should be the simplest.
+SIMPLEST = ("by-hand", "no-mask")
 
 
 class CaseError(Exception):
@@ -168,10 +170,10 @@ class Case:
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
-    """The names of the cases under `fixtures` that match, "attention/3d-*"; other dtypes last, as they tell less."""
+    """The names of the cases under `fixtures` that match, "attention/3d-*", the simplest first, other dtypes last."""
     paths = fixtures.glob(f"{pattern}.safetensors")
     names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
-    return sorted(names, key=lambda name: ("float" in name, name))
+    return sorted(names, key=lambda name: ("float" in name, not name.endswith(SIMPLEST), name))
 
 
 def load_case(fixtures: Path, name: str) -> Case:

@@ -1,9 +1,10 @@
 """Errors of student code in plain words: what came, what was expected, what to do.
 
-Most failures are no wrong numbers but parts that do not fit together: names, shapes, keywords.
+Most failures are not wrong numbers but parts that do not fit together: names, shapes, keywords.
 """
 
 import re
+from bdb import BdbQuit
 from collections.abc import Callable
 from difflib import get_close_matches
 
@@ -86,6 +87,17 @@ def _too_many(match: Match) -> list[str]:
     return [f"{function} takes {most} arguments (self counts), got {came}: compare the call with the `def`"]
 
 
+def _no_forward(match: Match) -> list[str]:
+    return [f"{match[1]} has no method called `forward`: look at how its `def` is spelt"]
+
+
+def _no_name(match: Match) -> list[str]:
+    name = match[1]
+    if name not in IMPORTS:
+        return []
+    return [f"add `{IMPORTS[name]}` at the top of the file"]
+
+
 def _import(match: Match) -> list[str]:
     name, module = match.groups()
     return [f"adapters.py asks {module} for {name}, which it does not define: is the name spelt the same in both?"]
@@ -95,6 +107,17 @@ def _reshape(match: Match) -> list[str]:
     shape, size = match.groups()
     return [f"got {size} numbers for the shape {shape}, expected as many as the shape has places"]
 
+
+IMPORTS = {
+    "torch": "import torch",
+    "math": "import math",
+    "nn": "from torch import nn",
+    "Tensor": "from torch import Tensor",
+    "einsum": "from einops import einsum",
+    "rearrange": "from einops import rearrange",
+    "functional_call": "from torch.func import functional_call",
+    "np": "import numpy as np",
+}
 
 RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...] = (
     (RuntimeError, r"Error\(s\) in loading state_dict for (\w+):(.*)", _state_dict),
@@ -106,5 +129,17 @@ RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...]
     (TypeError, r"([\w.]+\(\)) missing \d+ required .*arguments?: (.*)", _missing_argument),
     (TypeError, r"([\w.]+\(\)) takes (.*) positional arguments? but (\d+) ", _too_many),
     (SyntaxError, r"null bytes", lambda match: ["a file is not UTF-8 text: save it again as UTF-8, not as UTF-16"]),
+    (NotImplementedError, r"Module \[(\w+)\] is missing the required \"forward\"", _no_forward),
+    (NameError, r"name '(\w+)' is not defined", _no_name),
+    (
+        BdbQuit,
+        "",
+        lambda match: ["`breakpoint()` needs a terminal; `uv run pytest` gives it one, `cs336 check` does not"],
+    ),
+    (
+        ModuleNotFoundError,
+        "No module named 'adapters'",
+        lambda match: ["adapters.py is missing: take it again from the handout"],
+    ),
     (ImportError, r"cannot import name '(\w+)' from '([\w.]+)'", _import),
 )

@@ -22,6 +22,7 @@ from cs336_staff.release.mutants import equivalents, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
 from cs336_staff.release.trial_run import TrialError, try_out
 from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
+from cs336_staff.release.walk import WalkError
 
 
 @click.command()
@@ -126,7 +127,7 @@ def handout(out: Path, since: Path | None) -> None:
         click.echo(f"{len(release.files)} files written to {out}")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
-    except (ArchiveError, HandoutError, TrialError) as error:
+    except (ArchiveError, HandoutError, TrialError, WalkError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or out}: {error.strerror}; choose another place") from None

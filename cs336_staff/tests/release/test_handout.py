@@ -11,10 +11,20 @@ from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
 from cs336_staff.release.handout import MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+from cs336_staff.release.walk import WalkError, walk
 
 ROOT = find_root(Path(__file__).parent)
 
 SOLVED = """\
+import math
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from cs336_basics.functional import weighted_values
+
+
 class Head:
     # BEGIN SOLUTION
     scale: float
@@ -27,7 +37,7 @@ class Head:
 
     # BEGIN SOLUTION
     def attend_to_everything(self, x):
-        return x.mean(-2, keepdim=True).expand_as(x)
+        return weighted_values(*product(x.mean(-2, keepdim=True).expand_as(x)))
 
     # END SOLUTION
 """
@@ -53,9 +63,12 @@ def git(tree: Path, *command: str) -> str:
 
 def test_solutions_and_staff_lines_are_cut_out(tree: Path) -> None:
     files = make_handout(tree, "1").files
+    head = (
+        "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
+    )
     assert {name: content.decode() for name, content in files.items()} == {
         "README.md": "for all\n",
-        "cs336_basics/head.py": "class Head:\n    def forward(self, x):\n        raise NotImplementedError\n",
+        "cs336_basics/head.py": head,
         "pyproject.toml": 'a = [\n    "for all",\n]\n',
     }
 
@@ -140,3 +153,16 @@ def test_this_tree_can_be_handed_out() -> None:
     files = make_handout(ROOT, "1").files
     assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
     assert not any(name.startswith(("cs336_staff", ".ci")) for name in files)
+
+
+@pytest.mark.slow
+def test_a_file_that_needs_what_went_with_the_solution(tmp_path: Path) -> None:
+    for name, content in make_handout(ROOT, "1").files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    module = tmp_path / "cs336_basics/nn/attention_module.py"
+    module.write_text(module.read_text() + "\nfrom cs336_basics.nn.functional import weighted_values\n")
+    with pytest.raises(
+        WalkError, match="as handed out, a file cannot be imported: ImportError: cannot import name 'weig"
+    ):
+        walk(ROOT, tmp_path)
