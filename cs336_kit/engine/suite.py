@@ -214,7 +214,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
         headline=failure.headline,
         details=failure.details,
         on_paper=told,
-        inputs=shapes(case, test.hidden) if case and failure.check is not Check.NOT_WRITTEN else (),
+        inputs=_inputs(case, test) if case and failure.check is not Check.NOT_WRITTEN else (),
         raised=failure.raised,
         functions=failure.functions,
     )
@@ -238,6 +238,12 @@ def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
     except BaseException as error:
         return error, case
     return None, None
+
+
+def _inputs(case: Case, test: Test) -> tuple[str, ...]:
+    """The shapes of the case, and the command that looks into a call of attention."""
+    look = test.stored and not test.hidden and case.call == "run_scaled_dot_product_attention"
+    return (*shapes(case, test.hidden), *(["", f"uv run cs336 debug --case {case.name}"] if look else []))
 
 
 def _loader(fixtures: Path, name: str) -> Callable[[], Case]:
