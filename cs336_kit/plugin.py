@@ -30,8 +30,8 @@ TEST = pytest.StashKey[Test]()
 RESULT = pytest.StashKey[Result]()
 
 
-class TestFailed(Exception):
-    """What ends an item in pytest; the words are in its result."""
+class TestFailed(pytest.fail.Exception):
+    """What ends an item in pytest; the words are in its result, so pytest need not look through sources for a trace."""
 
     __test__ = False
 
@@ -115,7 +115,7 @@ class EngineRuns:
         pyfuncitem.stash[RESULT] = result
         self.results.append(result)
         if not result.passed:
-            raise TestFailed
+            raise TestFailed(pytrace=False)
         return True
 
     def _say_that_it_is_long(self, name: str) -> None:
@@ -178,7 +178,8 @@ class EngineRuns:
             tests = Counter(result.problem for result in unwritten)
             for result in reversed({result.problem: result for result in reversed(unwritten)}.values()):
                 place = result.headline.rpartition(" in ")[2]
-                terminalreporter.line(f"{result.problem:<30}{tests[result.problem]:>3} tests  {place}")
+                count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
+                terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
             terminalreporter.line("")
             terminalreporter.line("To begin:  uv run cs336 check", bold=True)
             place = begin_at(root, self.problems[unwritten[0].problem])
