@@ -134,6 +134,8 @@ class Case:
             what = f"gradient of {name}"
             if gradient is None:
                 message = f"the answer does not depend on {name}: its gradient is missing"
+                if name.endswith("_weight"):
+                    message += "; does the adapter copy it, with .data or load_state_dict? Use functional_call instead"
                 raise WrongAnswer(message, Check.GRADIENT)
             compare(gradient, self.expected[what], leaf.dtype, tolerance[what], what, Check.GRADIENT)
 

@@ -17,6 +17,7 @@ from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
 from cs336_staff.hidden.release import FOLDER, REHEARSAL, SECRET, load_release
 from cs336_staff.release.gradescope import write_autograder
+from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
 from cs336_staff.release.mutants import equivalents, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
@@ -121,7 +122,7 @@ def handout(out: Path, since: Path | None) -> None:
     """
     root = find_root(Path.cwd())
     try:
-        previous = read_archive(since, MANIFEST)[1] if since else {}
+        previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
         release = make_handout(root, version("cs336_basics"))
         write_handout(release, out, previous)
         click.echo(f"{len(release.files)} files written to {out}")

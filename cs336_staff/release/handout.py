@@ -41,6 +41,7 @@ TELLING_LENGTH = 25
 TOOLS = ("einsum", "functional_call", "math", "nn", "rearrange", "torch")
 
 MANIFEST = "handout.json"
+FOLDER = "assignment/"  # in the zip, so that unpacking it makes one folder
 
 PYTHON = "{}.{}".format(*sys.version_info)  # for students the one that staff grade with
 
@@ -107,7 +108,7 @@ def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) ->
     _run(tree, "git", "add", "--all", "--force")
     _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {handout.version}")
 
-    write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files)
+    write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files, FOLDER)
     ours = {name: content for name, content in files.items() if not is_students(Path(name))}
     removed = tuple(sorted(name for name in previous if name not in files and not is_students(Path(name))))
     write_update(out / f"update-{handout.version}.zip", Update(handout.version, ours, removed))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
-from cs336_staff.release.handout import MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+from cs336_staff.release.handout import FOLDER, MANIFEST, HandoutError, cut_solution, make_handout, write_handout
 from cs336_staff.release.walk import WalkError, walk
 
 ROOT = find_root(Path(__file__).parent)
@@ -135,7 +136,9 @@ def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
         digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("*.zip")))))
     assert digests[0] == digests[1]
     assert digests[0][0].count("\n") == 1
-    files = read_archive(tmp_path / "one/handout-1.zip", MANIFEST)[1]
+    with zipfile.ZipFile(tmp_path / "one/handout-1.zip") as archive:
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"assignment"}
+    files = read_archive(tmp_path / "one/handout-1.zip", MANIFEST, FOLDER)[1]
     assert "uv.lock" in files
     assert files[".python-version"].decode() == "{}.{}\n".format(*sys.version_info)
 
