@@ -31,7 +31,7 @@ RESULT = pytest.StashKey[Result]()
 
 
 class TestFailed(pytest.fail.Exception):
-    """What ends an item in pytest; the words are in its result, so pytest need not look through sources for a trace."""
+    """Ends an item in pytest; the words are in its result, so pytest need not look through sources for a trace."""
 
     __test__ = False
 
@@ -187,7 +187,7 @@ class EngineRuns:
 
 
 class Text(TerminalRepr):
-    """What went wrong, as pytest prints it."""
+    """An explanation of what went wrong, as pytest prints it."""
 
     def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
         self.headline = headline

@@ -1,4 +1,4 @@
-"""What students are told of functions that they use and must write themselves, before they hand in.
+"""Telling students, before they hand in, which functions they use that they must write themselves.
 
 Their tests pass all the same. The grader has the same watch and the same prices.
 """

@@ -61,7 +61,7 @@ class Reply:
 
 
 class Printed(io.TextIOBase):
-    """What a test prints, of which the end is kept."""
+    """Stands in for standard output during a test, and keeps the end of what it prints."""
 
     def __init__(self) -> None:
         self.pieces: deque[str] = deque(maxlen=PIECES)

@@ -23,7 +23,7 @@ Listener = Callable[[dict[str, Any]], None]
 
 @dataclass
 class Run:
-    """What one run has said so far.
+    """One run, as far as it has got.
 
     Args:
         number: which run it is.

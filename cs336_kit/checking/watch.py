@@ -91,7 +91,7 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, 
 
 
 class WatchedBoard:
-    """What the screen shows, and the run that will change it."""
+    """Holds what the screen shows, and the run that will change it."""
 
     def __init__(self, root: Path, chosen: Collection[str], console: Console, new_runner: Callable[[], Runner]) -> None:
         self.root = root

@@ -100,10 +100,10 @@ class Case:
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
-        """What an adapter gave, under the names in `expected`: the answer, and the weights where they are stored.
+        """Name the parts of what an adapter returned as in `expected`: the answer, and the weights if they are stored.
 
         Raises:
-            WrongAnswer: the weights are stored, and what came is no pair.
+            WrongAnswer: the weights are stored, and the answer is not a pair.
         """
         if WEIGHTS not in self.expected:
             return {"answer": answer}
@@ -162,7 +162,7 @@ class Case:
 
     @property
     def drops(self) -> bool:
-        """Whether the call drops weights at random."""
+        """Tell whether the call drops weights at random."""
         return bool(self.inputs.get("training") and self.inputs["dropout"])
 
     @property
@@ -207,7 +207,7 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
 
 
 def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
-    """How a case that can be read was made: call, seed, generator, torch version, sha256 of the inputs."""
+    """Read how a case was made: call, seed, generator, torch version, sha256 of the inputs."""
     with safe_open(fixtures / f"{name}.safetensors", framework="pt") as file:
         return json.loads(file.metadata()[METADATA])
 

@@ -56,7 +56,7 @@ class NotWrittenError(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """What ended a test.
+    """The end of a test that failed.
 
     Args:
         check: what failed.
@@ -134,7 +134,7 @@ def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
 
 
 def _is_stub(kind: str, frames: Sequence[FrameSummary]) -> bool:
-    """Whether this is the line that stands where the student is to write; torch raises the same class of its own."""
+    """Tell whether this is a stub's line; torch raises the same class for reasons of its own."""
     return kind == "NotImplementedError" and bool(frames) and frames[-1].line == "raise NotImplementedError"
 
 

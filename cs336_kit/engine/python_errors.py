@@ -14,7 +14,7 @@ Match = re.Match[str]
 
 
 def in_plain_words(error: BaseException) -> list[str]:
-    """What an error means, in a few lines; nothing when its own message says it best."""
+    """Explain an error in a few lines, or not at all when its own message says it best."""
     if isinstance(error, AttributeError) and error.name is not None:
         return _missing_attribute(error)
     for kind, pattern, explain in RULES:

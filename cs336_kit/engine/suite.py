@@ -69,7 +69,7 @@ class Test:
         return self.name.partition("[")[0]
 
     def cases(self) -> Sequence[Case]:
-        """What it runs on; nothing if it makes its own inputs.
+        """Read the cases that it runs on; none if it makes its own inputs.
 
         Raises:
             CaseError: a file is missing or damaged.
@@ -226,7 +226,7 @@ def not_run(test: Test, why: str, outcome: Outcome = Outcome.NOT_RUN) -> Result:
 
 
 def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
-    """What ended a test, and the case that it was on."""
+    """Run a test and return what ended it, with the case that it was on."""
     case = None
     try:
         if not (test.stored or test.drawn):

@@ -52,7 +52,7 @@ class HandoutError(Exception):
 
 @dataclass(frozen=True)
 class Handout:
-    """What students receive.
+    """The files that students receive.
 
     Args:
         version: that of `pyproject.toml`.
@@ -201,7 +201,7 @@ def _without_staff_lines(name: str, content: bytes) -> bytes:
 
 
 def _tells(line: str) -> bool:
-    """Whether a line gives a solution away wherever it stands; imports are given, and `return x` is anyone's."""
+    """Tell whether a line gives a solution away wherever it is; imports are given, and `return x` is anyone's."""
     return len(line) >= TELLING_LENGTH and not line.startswith(("import ", "from "))
 
 
@@ -227,7 +227,7 @@ def _formatted(source: str) -> str:
 
 
 def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
-    """What a command prints. Commits have the same bytes whoever makes them and whenever."""
+    """Run a command and return what it prints. Commits have the same bytes whoever makes them and whenever."""
     who = {f"GIT_{role}_{key}": "staff" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     when = {f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
     quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
