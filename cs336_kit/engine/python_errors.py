@@ -31,14 +31,14 @@ def _missing_attribute(error: AttributeError) -> list[str]:
     if isinstance(error.obj, nn.Module):
         what, inside = type(error.obj).__name__, vars(error.obj)
         if "_parameters" not in inside:
-            return [f"got {what} without what every module has: is `super().__init__()` the first line of __init__?"]
+            return [f"{what} was never set up as a module: is `super().__init__()` the first line of __init__?"]
         names = [name for kind in ("_parameters", "_modules", "_buffers") for name in inside[kind]]
     else:
         names = get_close_matches(str(error.name), dir(error.obj))
         what = getattr(error.obj, "__name__", type(error.obj).__name__)
     return [
-        f"got {what}.{error.name}, expected a name that {what} has" + (f": {', '.join(names)}" if names else ""),
-        "is it spelt as in __init__, and is it set there?",
+        f"{what} has no {error.name}" + (f"; it has {', '.join(names)}" if names else ""),
+        "check its spelling, and whether __init__ sets it",
     ]
 
 
@@ -74,12 +74,12 @@ def _broadcast(match: Match) -> list[str]:
 
 def _unexpected_keyword(match: Match) -> list[str]:
     function, keyword = match.groups()
-    return [f"got {keyword}=..., expected only what the `def` of {function} names: compare the two lines"]
+    return [f"the `def` of {function} has no argument {keyword}: compare it with the call"]
 
 
 def _missing_argument(match: Match) -> list[str]:
     function, names = match.groups()
-    return [f"{function} expected {names}, and the call did not pass it"]
+    return [f"{function} needs {names}, but the call does not pass it"]
 
 
 def _too_many(match: Match) -> list[str]:
@@ -100,12 +100,12 @@ def _no_name(match: Match) -> list[str]:
 
 def _import(match: Match) -> list[str]:
     name, module = match.groups()
-    return [f"adapters.py asks {module} for {name}, which it does not define: is the name spelt the same in both?"]
+    return [f"{module} does not define {name}: is the name spelt the same in both files?"]
 
 
 def _reshape(match: Match) -> list[str]:
     shape, size = match.groups()
-    return [f"got {size} numbers for the shape {shape}, expected as many as the shape has places"]
+    return [f"the shape {shape} does not hold {size} numbers: multiply its sizes and compare"]
 
 
 IMPORTS = {

@@ -63,4 +63,4 @@ def update(archive: Path) -> None:
         click.echo(f"{change.kind:<8} {change.name}{lines}")
     click.echo(f"Files changed: {len(changes)}; this is release {new.version}")
     if any(change.kind != "new" for change in changes):
-        click.echo(f"What was there before is in {copies.name}/")
+        click.echo(f"The files as they were before are in {copies.name}/")

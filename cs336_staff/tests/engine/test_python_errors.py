@@ -72,8 +72,8 @@ def test_a_missing_attribute(tmp_path):
     lines = report(tmp_path, LINEAR.format("layer.weights.data = weights"))
     assert lines[:5] == [
         "AttributeError: 'Linear' object has no attribute 'weights'",
-        "  got Linear.weights, expected a name that Linear has: weight",
-        "  is it spelt as in __init__, and is it set there?",
+        "  Linear has no weights; it has weight",
+        "  check its spelling, and whether __init__ sets it",
         "  adapters.py:15, in run_linear",
         "      layer.weights.data = weights",
     ]
@@ -81,15 +81,12 @@ def test_a_missing_attribute(tmp_path):
 
 def test_a_wrong_keyword(tmp_path):
     lines = report(tmp_path, LINEAR.format("layer = Linear(in_features=d_in, d_out=d_out)"))
-    assert lines[1:3] == [
-        "  got in_features=..., expected only what the `def` of Linear.__init__()",
-        "    names: compare the two lines",
-    ]
+    assert lines[1].startswith("  the `def` of Linear.__init__() has no argument in_features: compare it")
 
 
 def test_a_missing_argument(tmp_path):
     lines = report(tmp_path, LINEAR.format("layer = Linear(d_in)"))
-    assert lines[1] == "  Linear.__init__() expected 'd_out', and the call did not pass it"
+    assert lines[1] == "  Linear.__init__() needs 'd_out', but the call does not pass it"
 
 
 def test_too_many_arguments(tmp_path):
@@ -112,7 +109,7 @@ def test_a_product_that_would_fit_with_a_transposed_weight(tmp_path):
 
 def test_a_name_that_is_not_there(tmp_path):
     lines = report(tmp_path, LINEAR.format("from torch.nn import Lineal"))
-    assert "  adapters.py asks torch.nn for Lineal, which it does not define: is the name" in lines
+    assert "  torch.nn does not define Lineal: is the name spelt the same in both files?" in lines
 
 
 def test_an_attribute_of_nothing(tmp_path):
@@ -172,7 +169,7 @@ def test_shapes_that_do_not_broadcast_are_told_by_axis(tmp_path):
 
 def test_a_module_without_what_every_module_has(tmp_path):
     lines = report(tmp_path, LINEAR.format("pass").replace("super().__init__()", "pass").replace("nn.Parameter", ""))
-    assert lines[1] == "  got Linear without what every module has: is `super().__init__()` the first"
+    assert lines[1].startswith("  Linear was never set up as a module: is `super().__init__()` the")
 
 
 def test_a_file_that_is_no_text(tmp_path):
@@ -225,7 +222,7 @@ def test_endless_recursion_is_shown_by_its_ends(tmp_path):
                 "run_linear got a tensor of shape (2, 3, 7) for in_features, expected (...",
                 "d_in)",
                 "  axis d_in: got 7, expected 5, its size elsewhere in this call",
-                "  adapters.py:20, in run_linear",
+                "  adapters.py:22, in run_linear",
             ],
         ),
         ("return run_linear('7', d_out, weights, in_features)", ["run_linear got '7' for d_in", "  expected int"]),
