@@ -115,7 +115,7 @@ def describe(error: BaseException, root: Path) -> Failure:
 
 
 def with_type(error: BaseException) -> str:
-    """Tell an exception with its type, also one that the student's code raised in another process; a wrong type shorter."""
+    """Tell an exception with its type, also one raised in another process; one of jaxtyping's in a single line."""
     if isinstance(error, StudentRaised):
         return str(error)
     return next(iter(expected_and_got(error)), f"{type(error).__name__}: {error}".removesuffix(": "))
