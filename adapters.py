@@ -35,7 +35,11 @@ def run_scaled_dot_product_attention(
 def run_linear(
     d_in: int, d_out: int, weights: Float[Tensor, " d_out d_in"], in_features: Float[Tensor, " ... d_in"]
 ) -> Float[Tensor, " ... d_out"]:
-    """Your linear layer with these `weights`, applied to `in_features`."""
+    """Your linear layer with these `weights`, applied to `in_features`.
+
+    `functional_call(module, {name: tensor}, inputs)` calls a module with other weights than its own, and lets their
+    gradients through; section 4 of the handout says more.
+    """
     # BEGIN SOLUTION
     from cs336_basics.nn.linear import Linear
 

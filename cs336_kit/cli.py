@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 import click
 
+from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.engine.assignment import AssignmentError
 from cs336_kit.handing_in.archive import ArchiveError
 
@@ -61,3 +62,4 @@ def _registered() -> dict[str, tuple[str, str]]:
 @click.version_option(package_name="cs336_basics")
 def cs336() -> None:
     """The attention assignment: check your work, and look at attention."""
+    print_everywhere()

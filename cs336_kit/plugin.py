@@ -1,32 +1,37 @@
 """The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong.
 
-Below the failures it tells what of the code that passes is not the student's own work, and what that costs.
+What is not written yet takes one line for each problem. Below the failures it tells what of the code that passes is not
+the student's own work, and what that costs.
 """
 
-import textwrap
-from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import os
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 
+from cs336_kit.checking.board import begin_at, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
 from cs336_kit.engine.assignment import AssignmentError, Problem, load_problems
 from cs336_kit.engine.failure import describe
-from cs336_kit.engine.result import Explanation, Result
+from cs336_kit.engine.result import Check, Explanation, Result
 from cs336_kit.engine.suite import Calls, Suite, SuiteError, Test, expand, run, with_points
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use, Watch
 
 WIDTH = 78
+LONG = 10.0  # seconds; a right program needs milliseconds for any test
+NOT_WRITTEN = "not written yet"
 TEST = pytest.StashKey[Test]()
 RESULT = pytest.StashKey[Result]()
 
 
-class TestFailed(Exception):
-    """What ends an item in pytest; the words are in its result."""
+class TestFailed(pytest.fail.Exception):
+    """Ends an item in pytest; the words are in its result, so pytest need not look through sources for a trace."""
 
     __test__ = False
 
@@ -57,6 +62,7 @@ class EngineRuns:
         self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
+        self.terminal = os.dup(2)  # pytest keeps what is written there during a test
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> None:
         """Watch before the first module of tests imports the student's files."""
@@ -97,14 +103,30 @@ class EngineRuns:
         if TEST not in pyfuncitem.stash:
             return None
         assert self.watch is not None
-        with self.watch.watching():
-            result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
+        timer = Timer(LONG, self._say_that_it_is_long, [pyfuncitem.name])
+        timer.daemon = True
+        timer.start()
+        try:
+            with self.watch.watching():
+                result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
+        finally:
+            timer.cancel()
         self.seen[result.problem] |= self.watch.uses
         pyfuncitem.stash[RESULT] = result
         self.results.append(result)
         if not result.passed:
-            raise TestFailed
+            raise TestFailed(pytrace=False)
         return True
+
+    def _say_that_it_is_long(self, name: str) -> None:
+        line = f"\n{name} has been running for {LONG:.0f} s: is there an endless loop in your code? Ctrl-C ends it.\n"
+        os.write(self.terminal, line.encode())
+
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+        """Count what is not written apart from the failures, each of which takes several lines."""
+        if isinstance(report.longrepr, ResultText) and report.longrepr.result.check is Check.NOT_WRITTEN:
+            return NOT_WRITTEN, "-", NOT_WRITTEN.upper()
+        return None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -137,23 +159,35 @@ class EngineRuns:
             self.explanations += explain(suite, self.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Below the failures, the last thing that is read: what explains them, problem by problem."""
+        """Below the failures, the last thing that is read: what explains them, and what to write next."""
         shown = {line.strip() for result in self.results for line in result.details}  # where an exception was raised
         for problem in dict.fromkeys(explanation.problem for explanation in self.explanations):
             terminalreporter.section(f"What your code does: {problem}", yellow=True)
             for number, explanation in enumerate(e for e in self.explanations if e.problem == problem):
                 if number:
                     terminalreporter.line("")
-                for line in _wrapped(line for line in explanation.lines if line.strip() not in shown):
+                for line in wrapped((line for line in explanation.lines if line.strip() not in shown), WIDTH):
                     terminalreporter.line(line, bold=True)
         if told := not_own_work(terminalreporter.config.rootpath, self.problems, self.seen):
             terminalreporter.section(told[0], yellow=True)
-            for line in _wrapped(told[1:]):
+            for line in wrapped(told[1:], WIDTH):
                 terminalreporter.line(line)
+        root = terminalreporter.config.rootpath
+        if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
+            terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)
+            tests = Counter(result.problem for result in unwritten)
+            for result in reversed({result.problem: result for result in reversed(unwritten)}.values()):
+                place = result.headline.rpartition(" in ")[2]
+                count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
+                terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
+            terminalreporter.line("")
+            terminalreporter.line("To begin:  uv run cs336 check", bold=True)
+            place = begin_at(root, self.problems[unwritten[0].problem])
+            terminalreporter.line(f"then open  {place}", bold=True)
 
 
 class Text(TerminalRepr):
-    """What went wrong, as pytest prints it."""
+    """An explanation of what went wrong, as pytest prints it."""
 
     def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
         self.headline = headline
@@ -161,9 +195,9 @@ class Text(TerminalRepr):
         self.reprcrash = ReprFileLocation(*place, headline)  # pytest's short summary reads this
 
     def toterminal(self, tw: TerminalWriter) -> None:
-        for line in textwrap.wrap(self.headline, WIDTH):
-            tw.line(line, red=True, bold=True)
-        for line in _wrapped(self.details, "  "):
+        for line in wrapped([self.headline], WIDTH):
+            tw.line(line.strip(), red=True, bold=True)
+        for line in wrapped(self.details, WIDTH, "  "):
             tw.line(line)
 
 
@@ -183,7 +217,7 @@ class ResultText(Text):
         )
         for lines in filter(None, (on_paper, self.result.inputs)):
             tw.line()
-            for line in _wrapped(lines, "  "):
+            for line in wrapped(lines, WIDTH, "  "):
                 tw.line(line)
 
 
@@ -193,10 +227,3 @@ def _is_ours(item: pytest.Item | pytest.FixtureRequest) -> bool:
 
 def _is_in_suite(path: Path, config: pytest.Config) -> bool:
     return any(path.is_relative_to(suite) for suite in config.getini("suites"))
-
-
-def _wrapped(lines: Iterable[str], margin: str = "") -> Iterator[str]:
-    for line in lines:
-        indent = margin + " " * (len(line) - len(line.lstrip()))
-        wrapped = textwrap.wrap(line.strip(), WIDTH - len(indent), subsequent_indent="  ")
-        yield from (f"{indent}{part}" for part in wrapped or [""])

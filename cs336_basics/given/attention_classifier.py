@@ -53,7 +53,7 @@ class AttentionClassifier(nn.Module):
         lengths: Int[Tensor, " batch"],
         mask: Bool[Tensor, "#sequence sequence"] | None = None,
     ) -> Float[Tensor, "batch head sequence sequence"]:
-        """How much each token attends to each other, in each head; `mask` hides more than the padding."""
+        """Compute how much each token attends to each other, in each head; `mask` hides more than the padding."""
         visible = _real(tokens, lengths)[:, None]
         return self.block.attention_weights(self.embedding(tokens), visible if mask is None else visible & mask)
 

@@ -28,7 +28,7 @@ def check_attention_arguments(Q: Tensor, K: Tensor, V: Tensor | None = None, mas
 
 
 def _misfit(shapes: dict[str, tuple[int, ...]]) -> str:
-    """What the shapes should be, if they are not."""
+    """Say what the shapes should be, if they do not fit."""
     if any(len(shape) < 2 for shape in shapes.values()):
         return "tensors of at least two dimensions"
     Q, K = shapes["Q"], shapes["K"]

@@ -55,7 +55,7 @@ class SelfAttentionBlock(nn.Module):
         x: Float[Tensor, "batch sequence d_model"],
         mask: Bool[Tensor, "batch #sequence sequence"] | None = None,
     ) -> Float[Tensor, "batch head sequence sequence"]:
-        """How much each position attends to each other: what attention gives when the values are the identity."""
+        """Compute how much each position attends to each other: attention with the identity for its values."""
         Q, K, _ = self._queries_keys_values(x)
         identity = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
         return scaled_dot_product_attention(Q, K, identity, _for_every_head(mask))

@@ -51,7 +51,7 @@ def attention_scores(
     K: Float[Tensor, "... keys d_k"],
     mask: Bool[Tensor, "... #queries #keys"] | None = None,
 ) -> Float[Tensor, "... queries keys"]:
-    r"""What softmax turns into weights: Q Kᵀ / √d_k, and -inf where `mask` is False.
+    r"""Compute what softmax turns into weights: Q Kᵀ / √d_k, and -inf where `mask` is False.
 
     Args:
         Q: queries.
@@ -81,7 +81,7 @@ def attention_weights(
     K: Float[Tensor, "... keys d_k"],
     mask: Bool[Tensor, "... #queries #keys"] | None = None,
 ) -> Float[Tensor, "... queries keys"]:
-    r"""How much each query attends to each key: softmax(Q Kᵀ / √d_k), over the keys.
+    r"""Compute how much each query attends to each key: softmax(Q Kᵀ / √d_k), over the keys.
 
     Args:
         Q: queries.

@@ -23,7 +23,7 @@ class MultiHeadAttention(nn.Module):
         bias: add a vector that is learned to the queries, keys, values and output.
 
     Raises:
-        ValueError: `d_model` is not a multiple of `num_heads`, or `dropout` is no probability below 1.
+        ValueError: `d_model` is not a multiple of `num_heads`, or `dropout` is negative or not below 1.
 
     Source:
         Vaswani et al., Attention Is All You Need (2017), sections 3.2.2 and 3.2.3.

@@ -1,18 +1,25 @@
 """The board: what each problem has earned so far and what to do next."""
 
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cs336_kit.checking.runner import Run
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 
+WELCOME = (
+    "Welcome! docs/assignment.md explains each problem. When you are stuck, ask for a question that helps: "
+    "uv run cs336 hint",
+    "uv run cs336 check --watch shows this board again after every save.",
+)
 SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is stopped when it is graded
 
 
@@ -61,16 +68,44 @@ def score(
     ]
 
 
-def render(scores: list[Score], not_own_work: Sequence[str], everything: bool = False) -> Group:
+@dataclass(frozen=True)
+class Lines:
+    """Lines as rich prints them, each within the width of the terminal and none without its indent."""
+
+    lines: Iterable[str]
+    style: str = ""
+    margin: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield from (Text(line, self.style) for line in wrapped(self.lines, options.max_width, self.margin))
+
+
+def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]:
+    """Wrap lines so that what continues one stands further in than its beginning; a long word stays whole."""
+    for line in lines:
+        indent = margin + " " * (len(line) - len(line.lstrip()))
+        parts = textwrap.wrap(
+            line.strip(),
+            max(width - len(indent), 20),
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield from (f"{indent}{part}" for part in parts or [""])
+
+
+def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
     """The board as rich prints it, with all the explanations below it or, usually, the first.
 
     Args:
         scores: a row for each.
-        not_own_work: what the student uses and must write: a title and lines of text, which come last.
+        run: what else the run has said.
+        root: the folder of the assignment.
+        whole: whether these are all the problems, so that there is a first time and an end.
         everything: whether to show all the explanations.
     """
     table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("Problem")
+    table.add_column("Problem", no_wrap=True)
     table.add_column("State")
     table.add_column("Tests", justify="right")
     table.add_column("Points", justify="right")
@@ -85,11 +120,24 @@ def render(scores: list[Score], not_own_work: Sequence[str], everything: bool = 
     return Group(
         table,
         Text(_summary(scores)),
-        *_next_step(scores),
+        *(_first_or_last(scores, run) if whole else ()),
+        *_next_step(scores, run, root),
         *_slow(scores),
         *(_explained(scores) if everything else ()),
-        *_told(not_own_work),
+        *_told(run.not_own_work),
     )
+
+
+def begin_at(root: Path, problem: Problem) -> str:
+    """The first place where something of the problem is to be written."""
+    for name in problem.files:
+        lines = (
+            (root / name).read_text(encoding="utf-8", errors="replace").splitlines() if (root / name).exists() else []
+        )
+        for number, line in enumerate(lines, start=1):
+            if line.strip() == "raise NotImplementedError":
+                return f"{name}, line {number}"
+    return problem.files[0]
 
 
 def _summary(scores: list[Score]) -> str:
@@ -97,18 +145,34 @@ def _summary(scores: list[Score]) -> str:
     return f"{passed} of {planned} public tests passed; the hidden suite was not run."
 
 
-def _next_step(scores: list[Score]) -> Iterable[RenderableType]:
+def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
+    required = [result for result in scores if not result.problem.bonus]
+    if all(result.state == "not implemented" for result in scores):
+        yield Text()
+        yield Lines(WELCOME, "green")
+    elif all(result.state == "passed" for result in required) and not run.not_own_work:
+        points = (
+            f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
+        )
+        yield Text.assemble((f"\n{points} points: now ", "green"), ("uv run cs336 submit", "bold green"))
+
+
+def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
     for result in scores:
         if failure := result.first_failure:
-            yield Text.assemble("\nNext: ", (failure.test, "bold"))
-            yield Padding(Text(failure.headline, "red"), (0, 0, 0, 2), expand=False)
-            if result.explanations:
-                lines, style = result.explanations[0].lines, "bold"
+            if result.state == "not implemented":
+                yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
+                yield Lines([f"open {begin_at(root, result.problem)}"], "bold", "  ")
             else:
-                lines, style = failure.details, ""
-            if lines:
-                yield Padding(Text("\n".join(lines), style), (0, 0, 0, 4), expand=False)
-            yield Text(f"  uv run pytest -x -k {failure.function}", "cyan")
+                yield Text.assemble("\nNext: ", (failure.test, "bold"))
+            yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
+            if result.explanations:
+                yield Lines(result.explanations[0].lines, "bold", "    ")
+            else:
+                yield Lines(failure.details, "", "    ")
+            if printed := run.printed.get(failure.test):
+                yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "    ")
+            yield Text(f"  uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
             return
 
 
@@ -121,10 +185,10 @@ def _slow(scores: list[Score]) -> Iterable[RenderableType]:
         yield Text(f"{what} A call that takes more than 10 s is stopped when it is graded.", "yellow")
 
 
-def _told(lines: Sequence[str]) -> Iterable[RenderableType]:
+def _told(lines: list[str]) -> Iterable[RenderableType]:
     if lines:
         yield Text(f"\n{lines[0]}", "yellow")
-        yield Padding(Text("\n".join(lines[1:])), (0, 0, 0, 2), expand=False)
+        yield Lines(lines[1:], "", "  ")
 
 
 def _explained(scores: list[Score]) -> Iterable[RenderableType]:
@@ -132,4 +196,4 @@ def _explained(scores: list[Score]) -> Iterable[RenderableType]:
         if result.explanations:
             yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")
         for explanation in result.explanations:
-            yield Padding(Text("\n".join(explanation.lines), "bold"), (0, 0, 1, 2), expand=False)
+            yield Lines([*explanation.lines, ""], "bold", "  ")

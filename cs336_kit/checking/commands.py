@@ -42,19 +42,33 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, s
     with console.status("Importing torch and running the public tests"):
         run = run_once(root, [each.id for each in chosen], ALL if everything else 1)
     scores = score(chosen, run.results_or_error(), run.explanations)
-    console.print(render(scores, run.not_own_work, everything))
+    console.print(render(scores, run, root, whole=not problem, everything=everything))
     sys.exit(any(each.first_failure for each in scores if problem or not each.problem.bonus))
 
 
 @click.command()
-@click.argument("problem")
+@click.argument("problem", required=False)
 @click.option("--step", default=1, show_default=True, help="Show the hints up to this one.")
-def hint(problem: str, step: int) -> None:
-    """Print the first hint for PROBLEM, a question; each further step says more."""
-    chosen = find_problem(load_problems(find_root(Path.cwd())), problem)
+def hint(problem: str | None, step: int) -> None:
+    """Print the first hint for PROBLEM, a question; each further step says more.
+
+    Without PROBLEM, run the public tests and help with the first problem that does not pass.
+    """
+    root = find_root(Path.cwd())
+    problems = load_problems(root)
+    console = Console()
+    if problem:
+        chosen = find_problem(problems, problem)
+    else:
+        with console.status("Looking for the first problem that does not pass"):
+            run = run_once(root, list(problems))
+        scores = score(problems.values(), run.results_or_error())
+        chosen = next((each.problem for each in scores if each.first_failure), None)
+        if chosen is None:
+            click.echo("Every public test passes: there is nothing left to hint at. Now uv run cs336 submit")
+            return
     if not 1 <= step <= len(chosen.hints):
         raise click.ClickException(f"{chosen.id} has hints 1 to {len(chosen.hints)}, not {step}")
-    console = Console()
     console.print(render_hints(chosen, step))
     if step < len(chosen.hints):
         console.print(f"uv run cs336 hint {chosen.id} --step {step + 1} says more", style="dim", highlight=False)

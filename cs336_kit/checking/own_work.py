@@ -1,4 +1,4 @@
-"""What students are told of functions that they use and must write themselves, before they hand in.
+"""Telling students, before they hand in, which functions they use that they must write themselves.
 
 Their tests pass all the same. The grader has the same watch and the same prices.
 """
@@ -43,7 +43,7 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
     everything = set[Use]().union(*seen.values())
     at_best = charged({problem: seen.get(problem, everything) for problem in problems})
     if any(at_best.get(problem) != uses for problem, uses in found.items()):
-        lines.append("A problem that was not run now may pay for it instead: uv run cs336 check will tell.")
+        lines.append("A problem that was not run now may pay for it instead; uv run cs336 check runs all of them.")
     return lines
 
 

@@ -6,7 +6,8 @@
 A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
 order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
 thing more: `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be
-imported; `result`, for each test as it ends; `explanation`, for each thing that the examination of a problem found;
+imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed has printed;
+`explanation`, for each thing that the examination of a problem found;
 `decided`, a problem of which all is said; `not_own_work`, what they use and must write themselves; `ended`, the exit
 status of the run. A line that comes early kills the run. The end of the input ends everything.
 
@@ -16,14 +17,16 @@ would wait for threads that it did not inherit.
 
 import gc
 import importlib
+import io
 import json
 import os
 import select
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,6 +45,9 @@ from cs336_kit.engine.suite import Suite, SuiteError, load_suite, not_run
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use, Watch
 
+PRINTED = 12  # lines that are shown of what a test prints
+PIECES = 1000
+
 
 class Reply:
     """Says what becomes of one run, a line at a time."""
@@ -52,6 +58,21 @@ class Reply:
 
     def say(self, **what: object) -> None:
         self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
+
+
+class Printed(io.TextIOBase):
+    """Stands in for standard output during a test, and keeps the end of what it prints."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[str] = deque(maxlen=PIECES)
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text[-PIECES:])
+        return len(text)
+
+    def last_lines(self) -> list[str]:
+        lines = "".join(self.pieces).splitlines()
+        return ["..."] * (len(lines) > PRINTED) + lines[-PRINTED:]
 
 
 def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, watch: Watch) -> None:
@@ -70,10 +91,13 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
     for problem in problems:
         results: list[Result] = []
         for test in tests[problem]:
-            with watch.watching():
+            printed = Printed()
+            with watch.watching(), redirect_stdout(printed):
                 results.append(suite.run(test))
             seen[problem] |= watch.uses
             reply.say(result=results[-1].as_json())
+            if printed.pieces and [result.passed for result in results].count(False) == 1:
+                reply.say(printed=printed.last_lines(), test=test.name)
         for explanation in explain(suite, results, most):
             reply.say(explanation=explanation.as_json())
         reply.say(decided=problem)

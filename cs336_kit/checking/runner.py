@@ -23,13 +23,14 @@ Listener = Callable[[dict[str, Any]], None]
 
 @dataclass
 class Run:
-    """What one run has said so far.
+    """One run, as far as it has got.
 
     Args:
         number: which run it is.
         results: by test; of those that have not ended yet, too.
         explanations: what the examinations found.
         decided: the problems of which all is said.
+        printed: the last lines that the student's code printed in a test that failed, for the first of each problem.
         not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
         broken: why the student's files cannot be imported, if they cannot.
         status: the exit status, once it has ended.
@@ -39,6 +40,7 @@ class Run:
     results: dict[str, Result] = field(default_factory=dict)
     explanations: list[Explanation] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)
+    printed: dict[str, list[str]] = field(default_factory=dict)
     not_own_work: list[str] = field(default_factory=list)
     broken: str = ""
     status: int | None = None
@@ -55,6 +57,8 @@ class Run:
                 self.explanations.append(explanation_from_json(text))
             case {"decided": problem}:
                 self.decided.add(problem)
+            case {"printed": lines, "test": test}:
+                self.printed[test] = lines
             case {"not_own_work": lines}:
                 self.not_own_work = lines
             case {"broken": text}:

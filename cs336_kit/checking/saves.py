@@ -17,7 +17,7 @@ Stamp = tuple[int, int, int]
 
 
 class Saves:
-    """What has been saved since the last look; one look is a few hundred calls of stat, about a millisecond."""
+    """Finds what has been saved since the last look; a look is a few hundred calls of stat, about a millisecond."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

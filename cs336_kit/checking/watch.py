@@ -91,7 +91,7 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, 
 
 
 class WatchedBoard:
-    """What the screen shows, and the run that will change it."""
+    """Holds what the screen shows, and the run that will change it."""
 
     def __init__(self, root: Path, chosen: Collection[str], console: Console, new_runner: Callable[[], Runner]) -> None:
         self.root = root
@@ -100,6 +100,7 @@ class WatchedBoard:
         self.new_runner = new_runner
         self.saves = Saves(root)
         self.problems = self._load_problems()
+        self.whole = self.problems.keys() == load_problems(root).keys()
         self.focus = ""  # the problem that is alone in view, if one is
         self.scores: dict[str, Score] = {}  # the latest of each problem
         self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
@@ -186,7 +187,7 @@ class WatchedBoard:
             if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were
                 new = {id: each if id in run.decided else self.scores.get(id, each) for id, each in new.items()}
             self.scores |= new
-            self.body = render(list(new.values()), run.not_own_work)
+            self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
         elif run.status is None:
             self.body = (
                 f"Importing torch and your files, {self._seconds():.0f} s so far.\n"

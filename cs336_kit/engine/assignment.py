@@ -41,7 +41,7 @@ def find_root(start: Path) -> Path:
     """The nearest folder at or above `start` that holds `assignment.toml`.
 
     Raises:
-        AssignmentError: there is none.
+        AssignmentError: no folder above it does.
     """
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
@@ -50,7 +50,7 @@ def find_root(start: Path) -> Path:
 
 
 def is_students(path: PurePath) -> bool:
-    """Whether a path relative to the root is the student's, also where capital letters make no difference."""
+    """Tell whether a path relative to the root is the student's, also where capital letters make no difference."""
     return path.parts[0].casefold() in STUDENT_FILES
 
 
@@ -88,7 +88,7 @@ def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
     """The problem of this name.
 
     Raises:
-        AssignmentError: there is none.
+        AssignmentError: no problem has this name.
     """
     try:
         return problems[name]

@@ -21,6 +21,8 @@ METADATA = "case"
 WEIGHTS = "matrix of weights"
 # Three digits: how far off an answer may be where its last digits are not asked for, in terms of its largest number.
 TOLERANCE = 1e-3
+# The first failure that a student reads should be the simplest.
+SIMPLEST = ("by-hand", "no-mask")
 
 
 class CaseError(Exception):
@@ -98,10 +100,10 @@ class Case:
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
-        """What an adapter gave, under the names in `expected`: the answer, and the weights where they are stored.
+        """Name the parts of what an adapter returned as in `expected`: the answer, and the weights if they are stored.
 
         Raises:
-            WrongAnswer: the weights are stored, and what came is no pair.
+            WrongAnswer: the weights are stored, and the answer is not a pair.
         """
         if WEIGHTS not in self.expected:
             return {"answer": answer}
@@ -132,6 +134,8 @@ class Case:
             what = f"gradient of {name}"
             if gradient is None:
                 message = f"the answer does not depend on {name}: its gradient is missing"
+                if name.endswith("_weight"):
+                    message += "; does the adapter copy it, with .data or load_state_dict? Use functional_call instead"
                 raise WrongAnswer(message, Check.GRADIENT)
             compare(gradient, self.expected[what], leaf.dtype, tolerance[what], what, Check.GRADIENT)
 
@@ -158,7 +162,7 @@ class Case:
 
     @property
     def drops(self) -> bool:
-        """Whether the call drops weights at random."""
+        """Tell whether the call drops weights at random."""
         return bool(self.inputs.get("training") and self.inputs["dropout"])
 
     @property
@@ -168,10 +172,10 @@ class Case:
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
-    """The names of the cases under `fixtures` that match, "attention/3d-*"; other dtypes last, as they tell less."""
+    """The names of the cases under `fixtures` that match, "attention/3d-*", the simplest first, other dtypes last."""
     paths = fixtures.glob(f"{pattern}.safetensors")
     names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
-    return sorted(names, key=lambda name: ("float" in name, name))
+    return sorted(names, key=lambda name: ("float" in name, not name.endswith(SIMPLEST), name))
 
 
 def load_case(fixtures: Path, name: str) -> Case:
@@ -203,7 +207,7 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
 
 
 def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
-    """How a case that can be read was made: call, seed, generator, torch version, sha256 of the inputs."""
+    """Read how a case was made: call, seed, generator, torch version, sha256 of the inputs."""
     with safe_open(fixtures / f"{name}.safetensors", framework="pt") as file:
         return json.loads(file.metadata()[METADATA])
 

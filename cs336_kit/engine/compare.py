@@ -107,12 +107,12 @@ def _places(wrong: Tensor) -> Iterator[str]:
 
 
 def place_of_largest(x: Tensor) -> list[int]:
-    """Where `x` is largest, or NaN, the first of equals."""
+    """Find where `x` is largest, or NaN; the first place among equals."""
     return index_of(int(x.argmax()), x.shape)
 
 
 def index_of(position: int, shape: Sequence[int]) -> list[int]:
-    """Where the element is that has this position in row-major order.
+    """Find the element that has this position in row-major order.
 
     `torch.unravel_index` would import sympy, which takes half a second.
     """

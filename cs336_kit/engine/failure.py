@@ -5,9 +5,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from traceback import FrameSummary
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor
@@ -15,8 +16,10 @@ from torch import Tensor
 from cs336_kit.engine.assignment import is_students
 from cs336_kit.engine.case import Case, CaseError
 from cs336_kit.engine.compare import WrongAnswer
+from cs336_kit.engine.operands import operands
 from cs336_kit.engine.python_errors import in_plain_words
 from cs336_kit.engine.result import Check, Outcome
+from cs336_kit.engine.type_errors import expected_and_got
 
 FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
 
@@ -53,7 +56,7 @@ class NotWrittenError(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """What ended a test.
+    """The end of a test that failed.
 
     Args:
         check: what failed.
@@ -92,25 +95,30 @@ def describe(error: BaseException, root: Path) -> Failure:
     if isinstance(error, StudentRaised) and kind == "NotWrittenError" and not frames:  # the adapter is missing
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error.message}")
     if _is_stub(kind, frames):
-        return Failure(Check.NOT_WRITTEN, f"not implemented yet: write {frames[-1].name} in {frames[-1].filename}")
+        place = f"{frames[-1].filename}, line {frames[-1].lineno}"
+        return Failure(Check.NOT_WRITTEN, f"not implemented yet: write {frames[-1].name} in {place}")
     if isinstance(error, AssertionError) and not frames:  # an assert of the test's own
         return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert in the test fails")
 
     headline, *details = text.splitlines()
     if isinstance(error, SyntaxError) and details:  # the place and the line come first, the message last
         headline, *details = details[-1], headline, *details[:-1]
-    with suppress(Exception):  # it looks at the student's objects, which may do anything
-        details = in_plain_words(error) or details
-    calls = [[f"{frame.filename}:{frame.lineno}, in {frame.name}", f"    {frame.line}"] for frame in frames]
+    with suppress(Exception):  # they look at the student's objects, which may do anything
+        headline, *details = expected_and_got(error) or [headline, *(in_plain_words(error) or details)]
+    calls = list(_told(frames))
     if (left_out := len(calls) - 2 * FRAMES) > 0:
         calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
+    with suppress(Exception):
+        calls.append([f"    {line}" for line in _operands(error, root)])
     functions = tuple((frame.filename, frame.name) for frame in frames)
     return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, functions)
 
 
 def with_type(error: BaseException) -> str:
-    """The type and the text of an exception, also of one that the student's code raised in another process."""
-    return str(error) if isinstance(error, StudentRaised) else f"{type(error).__name__}: {error}"
+    """Tell an exception with its type, also one raised in another process; one of jaxtyping's in a single line."""
+    if isinstance(error, StudentRaised):
+        return str(error)
+    return next(iter(expected_and_got(error)), f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
@@ -126,18 +134,43 @@ def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
 
 
 def _is_stub(kind: str, frames: Sequence[FrameSummary]) -> bool:
-    """Whether this is the line that stands where the student is to write; torch raises the same class of its own."""
+    """Tell whether this is a stub's line; torch raises the same class for reasons of its own."""
     return kind == "NotImplementedError" and bool(frames) and frames[-1].line == "raise NotImplementedError"
 
 
 def _student_frames(error: BaseException, root: Path) -> Iterator[FrameSummary]:
     """The frames in the student's files, innermost last, named relative to the root and with the class of a method."""
-    for frame, lineno in traceback.walk_tb(error.__traceback__):
-        code = frame.f_code
-        path = Path(code.co_filename)
+    for trace in _student_calls(error, root):
+        code = trace.tb_frame.f_code
+        name, line = (
+            Path(code.co_filename).relative_to(root).as_posix(),
+            linecache.getline(code.co_filename, trace.tb_lineno),
+        )
+        yield FrameSummary(name, trace.tb_lineno, code.co_qualname, line=line)
+
+
+def _told(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
+    """The lines for each call; calls in a row that are the same, as in endless recursion, are told once."""
+    for place, same in groupby(frames, lambda frame: (frame.filename, frame.lineno, frame.name, frame.line)):
+        file, number, name, line = place
+        yield [f"{file}:{number}, in {name}", f"    {line}"]
+        if (more := len(list(same)) - 1) > 1:
+            yield [f"... and {more} times more: what ends this recursion?"]
+
+
+def _operands(error: BaseException, root: Path) -> list[str]:
+    calls = list(_student_calls(error, root))
+    return operands(calls[-1], calls[0].tb_frame) if calls else []
+
+
+def _student_calls(error: BaseException, root: Path) -> Iterator[TracebackType]:
+    """The calls in the student's files that the error went through, the innermost last."""
+    trace = error.__traceback__
+    while trace:
+        path = Path(trace.tb_frame.f_code.co_filename)
         if path.is_relative_to(root) and is_students(path.relative_to(root)):
-            name, line = path.relative_to(root).as_posix(), linecache.getline(str(path), lineno)
-            yield FrameSummary(name, lineno, code.co_qualname, line=line)
+            yield trace
+        trace = trace.tb_next
 
 
 def _shown(value: Any) -> str:

@@ -1,9 +1,10 @@
 """Errors of student code in plain words: what came, what was expected, what to do.
 
-Most failures are no wrong numbers but parts that do not fit together: names, shapes, keywords.
+Most failures are not wrong numbers but parts that do not fit together: names, shapes, keywords.
 """
 
 import re
+from bdb import BdbQuit
 from collections.abc import Callable
 from difflib import get_close_matches
 
@@ -13,7 +14,7 @@ Match = re.Match[str]
 
 
 def in_plain_words(error: BaseException) -> list[str]:
-    """What an error means, in a few lines; nothing when its own message says it best."""
+    """Explain an error in a few lines, or not at all when its own message says it best."""
     if isinstance(error, AttributeError) and error.name is not None:
         return _missing_attribute(error)
     for kind, pattern, explain in RULES:
@@ -30,14 +31,14 @@ def _missing_attribute(error: AttributeError) -> list[str]:
     if isinstance(error.obj, nn.Module):
         what, inside = type(error.obj).__name__, vars(error.obj)
         if "_parameters" not in inside:
-            return [f"got {what} without what every module has: is `super().__init__()` the first line of __init__?"]
+            return [f"{what} was never set up as a module: is `super().__init__()` the first line of __init__?"]
         names = [name for kind in ("_parameters", "_modules", "_buffers") for name in inside[kind]]
     else:
         names = get_close_matches(str(error.name), dir(error.obj))
         what = getattr(error.obj, "__name__", type(error.obj).__name__)
     return [
-        f"got {what}.{error.name}, expected a name that {what} has" + (f": {', '.join(names)}" if names else ""),
-        "is it spelt as in __init__, and is it set there?",
+        f"{what} has no {error.name}" + (f"; it has {', '.join(names)}" if names else ""),
+        "check its spelling, and whether __init__ sets it",
     ]
 
 
@@ -73,12 +74,12 @@ def _broadcast(match: Match) -> list[str]:
 
 def _unexpected_keyword(match: Match) -> list[str]:
     function, keyword = match.groups()
-    return [f"got {keyword}=..., expected only what the `def` of {function} names: compare the two lines"]
+    return [f"the `def` of {function} has no argument {keyword}: compare it with the call"]
 
 
 def _missing_argument(match: Match) -> list[str]:
     function, names = match.groups()
-    return [f"{function} expected {names}, and the call did not pass it"]
+    return [f"{function} needs {names}, but the call does not pass it"]
 
 
 def _too_many(match: Match) -> list[str]:
@@ -86,15 +87,37 @@ def _too_many(match: Match) -> list[str]:
     return [f"{function} takes {most} arguments (self counts), got {came}: compare the call with the `def`"]
 
 
+def _no_forward(match: Match) -> list[str]:
+    return [f"{match[1]} has no method called `forward`: look at how its `def` is spelt"]
+
+
+def _no_name(match: Match) -> list[str]:
+    name = match[1]
+    if name not in IMPORTS:
+        return []
+    return [f"add `{IMPORTS[name]}` at the top of the file"]
+
+
 def _import(match: Match) -> list[str]:
     name, module = match.groups()
-    return [f"adapters.py asks {module} for {name}, which it does not define: is the name spelt the same in both?"]
+    return [f"{module} does not define {name}: is the name spelt the same in both files?"]
 
 
 def _reshape(match: Match) -> list[str]:
     shape, size = match.groups()
-    return [f"got {size} numbers for the shape {shape}, expected as many as the shape has places"]
+    return [f"the shape {shape} does not hold {size} numbers: multiply its sizes and compare"]
 
+
+IMPORTS = {
+    "torch": "import torch",
+    "math": "import math",
+    "nn": "from torch import nn",
+    "Tensor": "from torch import Tensor",
+    "einsum": "from einops import einsum",
+    "rearrange": "from einops import rearrange",
+    "functional_call": "from torch.func import functional_call",
+    "np": "import numpy as np",
+}
 
 RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...] = (
     (RuntimeError, r"Error\(s\) in loading state_dict for (\w+):(.*)", _state_dict),
@@ -106,5 +129,17 @@ RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...]
     (TypeError, r"([\w.]+\(\)) missing \d+ required .*arguments?: (.*)", _missing_argument),
     (TypeError, r"([\w.]+\(\)) takes (.*) positional arguments? but (\d+) ", _too_many),
     (SyntaxError, r"null bytes", lambda match: ["a file is not UTF-8 text: save it again as UTF-8, not as UTF-16"]),
+    (NotImplementedError, r"Module \[(\w+)\] is missing the required \"forward\"", _no_forward),
+    (NameError, r"name '(\w+)' is not defined", _no_name),
+    (
+        BdbQuit,
+        "",
+        lambda match: ["`breakpoint()` needs a terminal; `uv run pytest` gives it one, `cs336 check` does not"],
+    ),
+    (
+        ModuleNotFoundError,
+        "No module named 'adapters'",
+        lambda match: ["adapters.py is missing: take it again from the handout"],
+    ),
     (ImportError, r"cannot import name '(\w+)' from '([\w.]+)'", _import),
 )

@@ -20,7 +20,7 @@ class Outcome(StrEnum):
 
 
 class Check(StrEnum):
-    """What a test was looking at when it failed."""
+    """The part of an answer that a test was looking at when it failed."""
 
     CALL = "call"  # the student's code raised, or was stopped
     NOT_WRITTEN = "not written"
@@ -98,7 +98,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What an examination found in one problem, as the student reads it.
+    """One finding of an examination in one problem, as the student reads it.
 
     Args:
         problem: the id of the problem.

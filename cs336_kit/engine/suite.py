@@ -69,7 +69,7 @@ class Test:
         return self.name.partition("[")[0]
 
     def cases(self) -> Sequence[Case]:
-        """What it runs on; nothing if it makes its own inputs.
+        """Read the cases that it runs on; none if it makes its own inputs.
 
         Raises:
             CaseError: a file is missing or damaged.
@@ -214,7 +214,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
         headline=failure.headline,
         details=failure.details,
         on_paper=told,
-        inputs=shapes(case, test.hidden) if case and failure.check is not Check.NOT_WRITTEN else (),
+        inputs=_inputs(case, test) if case and failure.check is not Check.NOT_WRITTEN else (),
         raised=failure.raised,
         functions=failure.functions,
     )
@@ -226,7 +226,7 @@ def not_run(test: Test, why: str, outcome: Outcome = Outcome.NOT_RUN) -> Result:
 
 
 def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
-    """What ended a test, and the case that it was on."""
+    """Run a test and return what ended it, with the case that it was on."""
     case = None
     try:
         if not (test.stored or test.drawn):
@@ -238,6 +238,12 @@ def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
     except BaseException as error:
         return error, case
     return None, None
+
+
+def _inputs(case: Case, test: Test) -> tuple[str, ...]:
+    """The shapes of the case, and the command that looks into a call of attention."""
+    look = test.stored and not test.hidden and case.call == "run_scaled_dot_product_attention"
+    return (*shapes(case, test.hidden), *(["", f"uv run cs336 debug --case {case.name}"] if look else []))
 
 
 def _loader(fixtures: Path, name: str) -> Callable[[], Case]:

@@ -124,7 +124,12 @@ class Contract:
         required = {name: slope for name, slope in zip(names, slopes, strict=True) if name in self.differentiable}
         if cut := [name for name, slope in required.items() if slope is None]:
             measured = f"{listed(cut)} {'get' if len(cut) > 1 else 'gets'} no gradient."
-            return self._gradient("cut", measured, "Which operation between there and the answer cuts the graph?")
+            question = "Which operation between there and the answer cuts the graph?"
+            if all(name.endswith("_weight") for name in cut):
+                question = (
+                    "Does your adapter copy the weights, as .data and load_state_dict do? functional_call does not."
+                )
+            return self._gradient("cut", measured, question)
         noise = ROUNDING * float((answer.detach() * direction).abs().sum())
         return self._compared(required, direction.double(), noise)
 

@@ -25,8 +25,12 @@ class ArchiveError(Exception):
     """An archive cannot be read or written; the message says why."""
 
 
-def write_archive(path: Path, manifest_name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+def write_archive(
+    path: Path, manifest_name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes], top: str = ""
+) -> None:
     """Write `files` and the manifest, with "files" added to it; `path` is replaced as a whole or not at all.
+
+    Everything lies in the folder `top`, "assignment/", if one is given.
 
     Raises:
         ArchiveError: a name that not every system can store, or a disk that is full or read-only.
@@ -39,7 +43,7 @@ def write_archive(path: Path, manifest_name: str, manifest: Mapping[str, Any], f
             unfinished = Path(folder) / path.name
             with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as archive:  # zlib's versions differ in bytes
                 for name in sorted(entries):
-                    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+                    entry = zipfile.ZipInfo(top + name, date_time=(1980, 1, 1, 0, 0, 0))
                     entry.create_system = 3  # Unix, also when Windows writes
                     entry.external_attr = 0o100644 << 16
                     archive.writestr(entry, entries[name])
@@ -48,8 +52,8 @@ def write_archive(path: Path, manifest_name: str, manifest: Mapping[str, Any], f
         raise ArchiveError(f"cannot write {path}: {error.strerror}") from None
 
 
-def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files.
+def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read the manifest and the files, which lie in the folder `top`.
 
     Raises:
         ArchiveError: not a zip, damaged, too large, unsafe names, or not what the manifest says.
@@ -63,7 +67,7 @@ def read_archive(path: Path, manifest_name: str) -> tuple[dict[str, Any], dict[s
             for entry in entries:
                 if entry.external_attr >> 28 not in (0, 0o10):
                     raise ArchiveError(f"{path} holds {entry.filename}, which is not a plain file")
-                files[entry.filename] = content = read_entry(archive, entry, room)
+                files[entry.filename.removeprefix(top)] = content = read_entry(archive, entry, room)
                 room -= len(content)
                 if room < 0:
                     raise ArchiveError(f"{path} holds more than {MAX_BYTES >> 20} MiB")
@@ -98,7 +102,7 @@ def check_names(names: list[str]) -> None:
             raise ArchiveError(f"{name!r} is not a valid name in an archive: use letters, digits, _ - . and /")
     folded = [name.casefold() for name in names]
     if twice := [name for name in names if folded.count(name.casefold()) > 1]:
-        raise ArchiveError(f"{twice[0]} is there twice, if upper and lower case are not told apart")
+        raise ArchiveError(f"{twice[0]} appears twice on systems that ignore upper and lower case")
 
 
 def _check_manifest(path: Path, name: str, files: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:

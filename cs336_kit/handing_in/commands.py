@@ -41,7 +41,9 @@ def submit(archive: Path | None) -> None:
     if run.status is None:
         raise click.Abort
     scores = score(problems.values(), run.results_or_error(), run.explanations)
-    console.print(render(scores, run.not_own_work))
+    console.print(render(scores, run, root))
+    if not any(each.points for each in scores):
+        click.secho("\nThis submission would earn 0 points: none of the public tests passes yet.", fg="yellow")
     write_submission(root / FILE_NAME, files, scores)
     click.echo(f"\n{root / FILE_NAME} is written: hand it in")
 
@@ -61,4 +63,4 @@ def update(archive: Path) -> None:
         click.echo(f"{change.kind:<8} {change.name}{lines}")
     click.echo(f"Files changed: {len(changes)}; this is release {new.version}")
     if any(change.kind != "new" for change in changes):
-        click.echo(f"What was there before is in {copies.name}/")
+        click.echo(f"The files as they were before are in {copies.name}/")

@@ -41,7 +41,7 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
 
 
 def left_out(root: Path) -> list[str]:
-    """What lies beside the files that go in, without hidden files; a folder is one entry, "tests/"."""
+    """List what lies beside the files that go in, without hidden files; a folder is one entry, "tests/"."""
     entries = [path for path in root.iterdir() if not path.name.startswith((".", "__")) and path.name != FILE_NAME]
     beside = [f"{path.name}/" if path.is_dir() else path.name for path in entries if path.name not in STUDENT_FILES]
     below = [path.relative_to(root).as_posix() for path in _student_paths(root) if path.suffix != ".py"]
@@ -69,7 +69,7 @@ def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
     """The files, and what the manifest says of the public tests in one line for each problem.
 
     Raises:
-        ArchiveError: it is no submission, or not what its manifest says.
+        ArchiveError: it is not a submission, or not what its manifest says.
     """
     manifest, files = read_archive(path, MANIFEST)
     try:

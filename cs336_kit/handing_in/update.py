@@ -42,7 +42,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one file.
+    """A change to one file.
 
     Args:
         name: of the file.

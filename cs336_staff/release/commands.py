@@ -17,11 +17,13 @@ from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
 from cs336_staff.hidden.release import FOLDER, REHEARSAL, SECRET, load_release
 from cs336_staff.release.gradescope import write_autograder
+from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
 from cs336_staff.release.mutants import equivalents, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
 from cs336_staff.release.trial_run import TrialError, try_out
 from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
+from cs336_staff.release.walk import WalkError
 
 
 @click.command()
@@ -120,13 +122,13 @@ def handout(out: Path, since: Path | None) -> None:
     """
     root = find_root(Path.cwd())
     try:
-        previous = read_archive(since, MANIFEST)[1] if since else {}
+        previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
         release = make_handout(root, version("cs336_basics"))
         write_handout(release, out, previous)
         click.echo(f"{len(release.files)} files written to {out}")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
-    except (ArchiveError, HandoutError, TrialError) as error:
+    except (ArchiveError, HandoutError, TrialError, WalkError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or out}: {error.strerror}; choose another place") from None

@@ -1,15 +1,15 @@
 """Making what students receive: the tree without solutions and without anything of the staff's.
 
 Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a function the region becomes
-`raise NotImplementedError`; around whole functions it is left out. Lines that end in `staff-only`, and all between
-`staff-only: begin` and `staff-only: end`, are left out of files of any kind.
+`raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported. Lines
+that end in `staff-only`, and all between `staff-only: begin` and `staff-only: end`, are left out of files of any kind.
 """
 
 import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,11 @@ LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
 
 TELLING_LENGTH = 25
 
+# What students need in nearly every file stays imported there; another import goes with the solution that used it.
+TOOLS = ("einsum", "functional_call", "math", "nn", "rearrange", "torch")
+
 MANIFEST = "handout.json"
+FOLDER = "assignment/"  # in the zip, so that unpacking it makes one folder
 
 PYTHON = "{}.{}".format(*sys.version_info)  # for students the one that staff grade with
 
@@ -48,7 +52,7 @@ class HandoutError(Exception):
 
 @dataclass(frozen=True)
 class Handout:
-    """What students receive.
+    """The files that students receive.
 
     Args:
         version: that of `pyproject.toml`.
@@ -71,9 +75,9 @@ def make_handout(root: Path, version: str) -> Handout:
     for name in _tracked(root):
         content = _without_staff_lines(name, (root / name).read_bytes())
         if is_students(Path(name)) and name.endswith(".py"):
-            stub, solution = cut_solution(name, content.decode())
-            content = _formatted(stub).encode()
-            secrets |= {line.strip() for line in solution if _tells(line.strip())}
+            source = content.decode()
+            secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
+            content = stub(name, source).encode()
         files[name] = content
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
@@ -104,41 +108,63 @@ def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) ->
     _run(tree, "git", "add", "--all", "--force")
     _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {handout.version}")
 
-    write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files)
+    write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files, FOLDER)
     ours = {name: content for name, content in files.items() if not is_students(Path(name))}
     removed = tuple(sorted(name for name in previous if name not in files and not is_students(Path(name))))
     write_update(out / f"update-{handout.version}.zip", Update(handout.version, ours, removed))
 
 
-def cut_solution(name: str, source: str) -> tuple[str, list[str]]:
-    """The source with its solutions cut out, and the lines that went.
+def stub(name: str, source: str, written: Collection[str] = ()) -> str:
+    """Make what students start from, or have in front of them once they have `written` some functions of the file.
 
     Raises:
         HandoutError: the markers do not pair.
     """
-    functions = [
-        range(node.lineno, (node.end_lineno or 0) + 1)
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef)
-    ]
+    return _formatted(_without_unused_imports(cut_solution(name, source, written)[0]))
+
+
+def cut_solution(name: str, source: str, written: Collection[str] = ()) -> tuple[str, list[str]]:
+    """Cut the solutions out of a source, and return it with the lines that went.
+
+    Args:
+        name: of the file, for errors.
+        source: what is in it.
+        written: functions, as "softmax" or "Linear.forward", that keep their solutions; the first of them brings what
+            stands outside of functions.
+
+    Raises:
+        HandoutError: the markers do not pair.
+    """
+    functions = dict(_functions(ast.parse(source)))
     kept: list[str] = []
     gone: list[str] = []
-    begun = 0
+    begun, keeps = 0, False
     for number, line in enumerate(source.splitlines(keepends=True), start=1):
         match line.strip():
             case marker if marker not in (BEGIN, END):
-                (gone if begun else kept).append(line)
+                (gone if begun and not keeps else kept).append(line)
             case marker if (marker == BEGIN) == bool(begun):
                 raise HandoutError(f"{name}:{number}: {marker} without its partner")
             case marker if marker == BEGIN:
                 begun = number
-                if any(number in function for function in functions):
+                around = [function for function, lines in functions.items() if number in lines]
+                keeps = bool(set(around) & set(written) if around else written)
+                if around and not keeps:
                     kept.append(line.replace(BEGIN, "raise NotImplementedError"))
             case _:
                 begun = 0
     if begun:
         raise HandoutError(f"{name}:{begun}: {BEGIN} without its partner")
     return "".join(kept), gone
+
+
+def _functions(node: ast.AST, inside: str = "") -> Iterator[tuple[str, range]]:
+    """The lines of each function and method, by name."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            yield inside + child.name, range(child.lineno, (child.end_lineno or 0) + 1)
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{inside}{child.name}.")
 
 
 def _tracked(root: Path) -> Iterator[str]:
@@ -175,7 +201,7 @@ def _without_staff_lines(name: str, content: bytes) -> bytes:
 
 
 def _tells(line: str) -> bool:
-    """Whether a line gives a solution away wherever it stands; imports are given, and `return x` is anyone's."""
+    """Tell whether a line gives a solution away wherever it is; imports are given, and `return x` is anyone's."""
     return len(line) >= TELLING_LENGTH and not line.startswith(("import ", "from "))
 
 
@@ -188,13 +214,20 @@ def _refuse_leftovers(name: str, content: bytes, secrets: set[str]) -> None:
             raise HandoutError(f"{name}: a line of the solution would reach students: {line}")
 
 
+def _without_unused_imports(source: str) -> str:
+    """Leave out imports that only the solution used: what they name may be gone, too."""
+    uses = f"({', '.join(TOOLS)})\n"
+    command = ("ruff", "check", "--quiet", "--isolated", "--select=F401", "--fix-only", "-")
+    return _run(Path.cwd(), *command, stdin=source + uses).removesuffix(uses)
+
+
 def _formatted(source: str) -> str:
     """Without the blank lines that a cut leaves behind."""
     return _run(Path.cwd(), "ruff", "format", "--quiet", "--line-length=120", "-", stdin=source)
 
 
 def _run(folder: Path, *command: str, stdin: str | None = None) -> str:
-    """What a command prints. Commits have the same bytes whoever makes them and whenever."""
+    """Run a command and return what it prints. Commits have the same bytes whoever makes them and whenever."""
     who = {f"GIT_{role}_{key}": "staff" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     when = {f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
     quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}

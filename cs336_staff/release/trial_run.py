@@ -11,17 +11,8 @@ from pathlib import Path
 import pexpect
 
 from cs336_kit.engine.assignment import STUDENT_FILES, load_problems
-from cs336_kit.engine.result import Check, Result, result_from_json
+from cs336_staff.release.walk import walk
 
-PRINT_RESULTS = """
-from pathlib import Path
-
-from cs336_kit.checking.runner import run_once
-from cs336_kit.engine.assignment import load_problems
-
-for result in run_once(Path.cwd(), list(load_problems(Path.cwd()))).results_or_error():
-    print(result.as_json())
-"""
 UNWRITTEN = "def run_softmax(in_features, dim):\n    raise NotImplementedError\n"
 
 
@@ -37,7 +28,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         out: what `write_handout` wrote.
 
     Raises:
-        TrialError: a step fails.
+        TrialError, WalkError: a step fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "assignment"
@@ -45,21 +36,16 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, 0, "uv", "sync", "--quiet", "--locked")
         yield "a clone of the handout installs from its own lock file"
 
-        results = _results(clone)
-        if odd := [result for result in results if result.check is not Check.NOT_WRITTEN]:
-            raise TrialError(f"{odd[0].test} should be not implemented yet, it is: {odd[0]}")
-        yield f"as handed out, each of {len(results)} public tests is not implemented yet"
+        written = walk(root, clone)
+        yield f"every file can be imported, and each problem in its turn asks for what is missing: {written} functions"
 
         for name in STUDENT_FILES:
             target = clone / name
             shutil.rmtree(target) if target.is_dir() else target.unlink()
             copy = shutil.copytree if (root / name).is_dir() else shutil.copy
             copy(root / name, target)
-        results = _results(clone)
-        if wrong := [result for result in results if not result.passed]:
-            raise TrialError(f"{wrong[0].test} should pass with the solution, it says: {wrong[0].headline}")
         _run(clone, 0, "uv", "run", "pytest", "--quiet")
-        yield f"with the solution laid over it, all {len(results)} pass"
+        yield "with the solution laid over it, all public tests pass"
 
         problem = next(iter(load_problems(root)))
         _run(clone, 0, "uv", "run", "cs336", "check")
@@ -77,16 +63,6 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
             raise TrialError(f"submission.zip should get all points, it fails {', '.join(lost)}")
         yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
-
-
-def _results(tree: Path) -> list[Result]:
-    """Run the public suite in `tree`, in the environment there: the result of every test."""
-    command = ["uv", "run", "python", "-c", PRINT_RESULTS]
-    printed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-    results = [result_from_json(line) for line in printed.stdout.splitlines()]
-    if printed.returncode != 0 or not results:
-        raise TrialError(f"the public tests could not be run: {printed.stdout}{printed.stderr}")
-    return results
 
 
 def _watch(tree: Path, problem: str) -> None:

@@ -26,16 +26,24 @@ def test_a_solved_assignment_passes_but_was_not_graded(student: Student) -> None
     assert {cells[0] for cells in board} == {"passed"}
     assert [cells[2] for cells in board] == ["2.0/2", "5.0/5", "1.0/1", "2.0/2", "5.0/5", "2.0/2", "2.0/2", "3.0/3"]
     assert re.search(r"(\d+) of \1 public tests passed; the hidden suite was not run\.", process.stdout)
-    assert "Next" not in process.stdout
+    assert process.stdout.endswith("\n15 of 15 points: now uv run cs336 submit\n")
 
 
 def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
-    student.unwrite("adapters.py")
+    for name in ("adapters.py", FUNCTIONAL):
+        student.unwrite(name)
     process = student.run("cs336_kit", "check")
     assert process.returncode == 1
     assert {tuple(cells[::2]) for cells in rows(process.stdout).values()} >= {("not implemented", "0.0/2")}
-    assert "Next: test_softmax[1d]\n  not implemented yet: write run_softmax in adapters.py\n" in process.stdout
-    assert "  uv run pytest -x -k test_softmax\n" in process.stdout
+    _, welcome, last = process.stdout.split("\n\n")
+    assert welcome.startswith("Welcome! docs/assignment.md explains each problem.")
+    assert [re.sub(r"\d+$", "N", line) for line in last.splitlines()] == [
+        "Next: softmax",
+        f"  open {FUNCTIONAL}, line N",
+        "  not implemented yet: write run_softmax in adapters.py, line N",
+        "  uv run pytest -x -k test_softmax",
+    ]
+    assert len(process.stdout.splitlines()) <= 22
 
 
 def test_partial_credit(student: Student) -> None:
@@ -74,6 +82,26 @@ def test_one_problem(student: Student) -> None:
     process = student.run("cs336_kit", "check", "linear")
     assert process.returncode == 0
     assert list(rows(process.stdout)) == ["linear"]
+    assert "submit" not in process.stdout
+
+
+def test_what_a_failing_test_prints_is_shown_below_it(student: Student) -> None:
+    student.replace(
+        "cs336_basics/nn/linear.py",
+        "return einsum(",
+        "print('x is', *x.shape)\n        print('W')\n        return -einsum(",
+    )
+    process = student.run("cs336_kit", "check", "linear")
+    assert "    your code printed:\n      x is 3 5\n      W\n  uv run pytest -x -k test_linear\n" in process.stdout
+
+
+def test_a_terminal_that_knows_only_ascii(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    process = student.run("cs336_kit", "check", "scaled_dot_product_attention")
+    assert process.returncode == 1, process.stderr
+    assert "1/sqrtd_k" in process.stdout
+    assert "Traceback" not in process.stderr
 
 
 def test_a_bonus_problem_may_fail(student: Student) -> None:

@@ -47,3 +47,10 @@ def test_an_unknown_problem(hint) -> None:
     assert result.exit_code == 1
     assert result.output.startswith("Error: no problem is called lineal; the problems are softmax, ")
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_without_a_problem_it_helps_with_the_first_that_does_not_pass(student: Student) -> None:
+    student.replace("cs336_basics/nn/linear.py", "return einsum(", "return -einsum(")
+    process = student.run("cs336_kit", "hint")
+    assert process.stdout.splitlines()[0] == "Hints for linear, 1 of 2"

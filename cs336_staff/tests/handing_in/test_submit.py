@@ -64,6 +64,17 @@ def test_a_submission(student: Student) -> None:
     assert "  linear: 0 of 5 tests, 0.0 points\n" in process.stdout
 
 
+@pytest.mark.slow
+def test_what_would_earn_nothing_is_said_before_it_is_packed(student: Student) -> None:
+    student.unwrite("adapters.py")
+    process = student.run("cs336_kit", "submit")
+    assert process.returncode == 0
+    assert process.stdout.splitlines()[-3:-1] == [
+        "This submission would earn 0 points: none of the public tests passes yet.",
+        "",
+    ]
+
+
 def test_a_file_that_is_missing(student: Student) -> None:
     (student.folder / ROPE).unlink()
     assert refusal(student) == f"Error: nothing was written: {ROPE} is missing; put it back, even if it is empty\n"

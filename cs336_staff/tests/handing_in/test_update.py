@@ -49,7 +49,7 @@ def test_an_update(student: Student, update) -> None:
         "changed  tests/test_1_softmax.py +2 -0",
         f"removed  tests/test_3_linear.py +0 -{before['tests/test_3_linear.py'].decode().count(chr(10))}",
         "Files changed: 4; this is release 0.1.1",
-        "What was there before is in before-update-0.1.1/",
+        "The files as they were before are in before-update-0.1.1/",
     ]
     after = files_in(student.folder)
     assert after.pop("tests/test_1_softmax.py") == softmax + b"\n# mended\n"

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,11 +11,21 @@ import pytest
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
-from cs336_staff.release.handout import MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+from cs336_staff.release.handout import FOLDER, MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+from cs336_staff.release.walk import WalkError, walk
 
 ROOT = find_root(Path(__file__).parent)
 
 SOLVED = """\
+import math
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from cs336_basics.functional import weighted_values
+
+
 class Head:
     # BEGIN SOLUTION
     scale: float
@@ -27,7 +38,7 @@ class Head:
 
     # BEGIN SOLUTION
     def attend_to_everything(self, x):
-        return x.mean(-2, keepdim=True).expand_as(x)
+        return weighted_values(*product(x.mean(-2, keepdim=True).expand_as(x)))
 
     # END SOLUTION
 """
@@ -53,9 +64,12 @@ def git(tree: Path, *command: str) -> str:
 
 def test_solutions_and_staff_lines_are_cut_out(tree: Path) -> None:
     files = make_handout(tree, "1").files
+    head = (
+        "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
+    )
     assert {name: content.decode() for name, content in files.items()} == {
         "README.md": "for all\n",
-        "cs336_basics/head.py": "class Head:\n    def forward(self, x):\n        raise NotImplementedError\n",
+        "cs336_basics/head.py": head,
         "pyproject.toml": 'a = [\n    "for all",\n]\n',
     }
 
@@ -122,7 +136,9 @@ def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
         digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("*.zip")))))
     assert digests[0] == digests[1]
     assert digests[0][0].count("\n") == 1
-    files = read_archive(tmp_path / "one/handout-1.zip", MANIFEST)[1]
+    with zipfile.ZipFile(tmp_path / "one/handout-1.zip") as archive:
+        assert {name.partition("/")[0] for name in archive.namelist()} == {"assignment"}
+    files = read_archive(tmp_path / "one/handout-1.zip", MANIFEST, FOLDER)[1]
     assert "uv.lock" in files
     assert files[".python-version"].decode() == "{}.{}\n".format(*sys.version_info)
 
@@ -140,3 +156,16 @@ def test_this_tree_can_be_handed_out() -> None:
     files = make_handout(ROOT, "1").files
     assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
     assert not any(name.startswith(("cs336_staff", ".ci")) for name in files)
+
+
+@pytest.mark.slow
+def test_a_file_that_needs_what_went_with_the_solution(tmp_path: Path) -> None:
+    for name, content in make_handout(ROOT, "1").files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    module = tmp_path / "cs336_basics/nn/attention_module.py"
+    module.write_text(module.read_text() + "\nfrom cs336_basics.nn.functional import weighted_values\n")
+    with pytest.raises(
+        WalkError, match="as handed out, a file cannot be imported: ImportError: cannot import name 'weig"
+    ):
+        walk(ROOT, tmp_path)

@@ -151,14 +151,17 @@ def test_an_exception_names_the_lines_of_the_student(run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize("source", ["def run_softmax(x, dim):\n    raise NotImplementedError", ""])
-def test_what_is_not_written_yet(run: Run, source: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [("def run_softmax(x, dim):\n    raise NotImplementedError", "adapters.py, line 2"), ("", "adapters.py")],
+)
+def test_what_is_not_written_yet(run: Run, source: str, place: str) -> None:
     with pytest.raises(StudentRaised) as caught:
         run(source).run_softmax(torch.ones(3), 0)
     failure = describe(caught.value, ROOT)
     assert (failure.check, failure.headline) == (
         Check.NOT_WRITTEN,
-        "not implemented yet: write run_softmax in adapters.py",
+        f"not implemented yet: write run_softmax in {place}",
     )
 
 
