@@ -180,8 +180,7 @@ def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[
     def worth(test: Test) -> Test:
         if (problem := problem_of.get(test.function)) is None:
             return test
-        weight = problem.tests[test.function] / sum(problem.tests.values())
-        points = problem.points * weight / cases[test.function]
+        points = problem.worth(test.function) / cases[test.function]
         return replace(test, problem=problem.id, bonus=problem.bonus, points=points)
 
     return [worth(test) for test in sorted(tests, key=lambda test: (test.hidden, order.get(test.function, len(order))))]

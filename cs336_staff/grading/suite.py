@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from cs336_kit.engine.assignment import Problem, load_problems
+from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
@@ -20,7 +20,7 @@ from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import load_release
+from cs336_staff.hidden.release import load_graded_problems, load_release
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
 
@@ -91,12 +91,13 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
         proxy: what the tests call, if it is to be more than `Adapters`.
 
     Raises:
-        SuiteError: a suite cannot be loaded, or does not fit the weights in `assignment.toml` and `release.toml`, or
-            the stored hidden cases are those of another release.
+        AssignmentError: something in `assignment.toml` or `release.toml` is not as it should be.
+        SuiteError: a suite cannot be loaded, or does not fit the weights stated there, or the stored hidden cases are
+            those of another release.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
-    problems = with_hidden_tests(load_problems(root).values(), release.weights)
+    problems = load_graded_problems(root)
     proxy = proxy or Adapters(root / "adapters.py")
     suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True)
     check_weights(problems, [test.name for test in suite.tests])
@@ -107,25 +108,12 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
             raise SuiteError(
                 f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
             )
-    sha256 = _sha256(root, problems)
-    return GradedSuite(suite, proxy, foresee(suite, proxy), sha256, release.seed("release"), release.rehearsal)
+    return GradedSuite(suite, proxy, foresee(suite, proxy), _sha256(root), release.seed("release"), release.rehearsal)
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
     """The results of a submission that was not run."""
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]
-
-
-def with_hidden_tests(problems: Iterable[Problem], weights: Mapping[str, Mapping[str, float]]) -> dict[str, Problem]:
-    """The problems by id, their points shared by public and hidden tests.
-
-    Raises:
-        SuiteError: a problem has no hidden tests, or there are some for a problem that does not exist.
-    """
-    by_id = {problem.id: problem for problem in problems}
-    if by_id.keys() != weights.keys():
-        raise SuiteError(f"expected hidden weights for {', '.join(by_id)}; got some for {', '.join(weights)}")
-    return {name: replace(problem, tests={**problem.tests, **weights[name]}) for name, problem in by_id.items()}
 
 
 def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None:
@@ -141,11 +129,12 @@ def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None
         raise SuiteError(f"expected tests of different names, got {twice[0]} twice")
 
 
-def _sha256(root: Path, problems: Mapping[str, Problem]) -> str:
-    """Of the tests, their cases and weights, all code that draws, compares or keeps apart, and what that runs on."""
+def _sha256(root: Path) -> str:
+    """Of the tests and their cases, all code that draws, compares or keeps apart, and what that runs on.
+
+    Points and weights decide no verdict: recorded results are scored with the present ones.
+    """
     digest = hashlib.sha256(f"{sys.version} {torch.__version__} {version('hypothesis')}".encode())
-    for problem in problems.values():
-        digest.update(f"{problem.id} {problem.points} {sorted(problem.tests.items())} {problem.bonus}".encode())
     for folder in (root / "tests", root / "fixtures", HIDDEN):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())

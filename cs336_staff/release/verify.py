@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import torch
 
-from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.examination.problems import EXAMINATIONS
@@ -17,9 +16,8 @@ from cs336_staff import authoring
 from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.authoring.parts import Adapter
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.grading.suite import with_hidden_tests
 from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import load_release
+from cs336_staff.hidden.release import load_graded_problems
 
 EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
 
@@ -48,8 +46,7 @@ class Caught:
 
 def both_suites(root: Path) -> Suite:
     """The public and the hidden suite, to be run in this process on adapters that staff wrote."""
-    problems = with_hidden_tests(load_problems(root).values(), load_release().weights)
-    return load_suite(root, [root / "tests", HIDDEN], problems)
+    return load_suite(root, [root / "tests", HIDDEN], load_graded_problems(root))
 
 
 def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure: bool = False) -> list[Result]:
