@@ -52,6 +52,7 @@ def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda v
     Raises:
         AssignmentError: there is no such file, or something in it is not as the schema says.
     """
+    text = ""
     try:
         text = path.read_text(encoding="utf-8")
         value = _read(tomllib.loads(text), schema, ())
@@ -82,22 +83,24 @@ def _read(value: Any, hint: Any, key: Key) -> Any:
         if value not in arguments:
             raise Complaint(key, f"is {value!r}, expected {' or '.join(map(repr, arguments))}")
         return value
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = {
-        float: number and math.isfinite(value) and value >= 0,
-        int: number and isinstance(value, int) and value >= 0,
-        str: isinstance(value, str) and bool(value.strip()),
-        tuple: isinstance(value, list),
-        datetime: isinstance(value, datetime) and value.tzinfo is not None,
-    }.get(origin, isinstance(value, origin))
-    if not fits:
-        shown = value if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
-        raise Complaint(key, f"is {shown}, expected {EXPECTED[origin]}")
+    if not _fits(value, origin):
+        raise Complaint(key, f"is {value!r}, expected {EXPECTED[origin]}")
     if origin is tuple:
         return tuple(_read(each, arguments[0], (*key, number)) for number, each in enumerate(value))
     if origin is dict:
         return {name: _read(each, arguments[1], (*key, name)) for name, each in value.items()}
     return float(value) if origin is float else value
+
+
+def _fits(value: Any, type_: type) -> bool:
+    if type_ in (int, float):
+        number = isinstance(value, int) or (type_ is float and isinstance(value, float))
+        return number and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    if type_ is str:
+        return isinstance(value, str) and bool(value.strip())
+    if type_ is datetime:
+        return isinstance(value, datetime) and value.tzinfo is not None
+    return isinstance(value, list if type_ is tuple else type_)
 
 
 def _table(value: Any, schema: Any, key: Key) -> Any:

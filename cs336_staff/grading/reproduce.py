@@ -44,7 +44,7 @@ def reproduce_test(path: Path, name: str, layer: Layer) -> None:
     tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
     if not tests:
         raise click.UsageError(f"no test is called {name}; results.json and the gradebook have the names")
-    with start(layer) as sandbox, Worker(sandbox, take_in(path)) as worker:
+    with start(layer) as sandbox, Worker(sandbox, take_in(path), graded.limits) as worker:
         for result in graded.run(worker, tests):
             click.secho(f"{result.test}: {result.outcome}", bold=True)
             if text := result.staff or result.text:

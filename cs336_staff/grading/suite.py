@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,10 +17,12 @@ from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
 from cs336_staff.grading.carried_forward import CarriedForward
+from cs336_staff.grading.course import load_course
 from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
 from cs336_staff.hidden.release import load_graded_problems, load_release
+from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
 
@@ -40,6 +42,7 @@ class GradedSuite:
         sha256: of everything that a verdict depends on besides the submission.
         seed: which tells one release from another, and nothing about its hidden inputs.
         rehearsal: whether the hidden inputs come from a secret that is none.
+        limits: what a submission may use.
     """
 
     suite: Suite
@@ -48,6 +51,7 @@ class GradedSuite:
     sha256: str
     seed: int
     rehearsal: bool
+    limits: Limits
 
     @property
     def problems(self) -> Mapping[str, Problem]:
@@ -108,7 +112,9 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
             raise SuiteError(
                 f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
             )
-    return GradedSuite(suite, proxy, foresee(suite, proxy), _sha256(root), release.seed("release"), release.rehearsal)
+    limits = load_course(root).limits
+    requests, sha256 = foresee(suite, proxy), _sha256(root, limits)
+    return GradedSuite(suite, proxy, requests, sha256, release.seed("release"), release.rehearsal, limits)
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
@@ -129,12 +135,12 @@ def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None
         raise SuiteError(f"expected tests of different names, got {twice[0]} twice")
 
 
-def _sha256(root: Path) -> str:
-    """Of the tests and their cases, all code that draws, compares or keeps apart, and what that runs on.
+def _sha256(root: Path, limits: Limits) -> str:
+    """Of the tests, their cases and limits, all code that draws, compares or keeps apart, and what that runs on.
 
     Points and weights decide no verdict: recorded results are scored with the present ones.
     """
-    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {version('hypothesis')}".encode())
+    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {version('hypothesis')} {limits}".encode())
     for folder in (root / "tests", root / "fixtures", HIDDEN):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())

@@ -86,11 +86,6 @@ def check(header: dict[str, Any], body: bytes | bytearray, request: dict[str, An
     )
 
 
-def printable(text: str) -> str:
-    """`text` without what could command a terminal, reverse the direction of writing, or fail to encode."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 def _failure(error: object) -> Failure:
     error = expect(dict, error, "an error")
     lines = tuple(_line(line) for line in _items(error.get("lines"), "lines"))
