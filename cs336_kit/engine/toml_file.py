@@ -130,5 +130,5 @@ def _line(text: str, key: Key) -> int:
             table = (first, tables[first] - 1, *rest) if tables[first] else (first, *rest)
             lines.setdefault(table, number)
         elif entry := re.match(r"\s*[\"']?([^\s=\"']+)[\"']?\s*=", line):
-            lines.setdefault((*table, entry[1]), number)
+            lines.setdefault((*table, *entry[1].split(".")), number)
     return next((lines[key[:size]] for size in range(len(key), 0, -1) if key[:size] in lines), 1)

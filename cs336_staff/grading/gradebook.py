@@ -206,8 +206,10 @@ class Gradebook:
     def __enter__(self) -> "Gradebook":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self.close()
+        if isinstance(error, sqlite3.DatabaseError):
+            raise GradebookError(f"{self._path}: {error}; take it from a backup, or grade into a new folder") from None
 
     def score_with(self, problems: Mapping[str, Problem], functions: Collection[str] | None = None) -> bool:
         """Score all results, recorded and to come, with the weights of `problems`; whether that changes any.

@@ -7,8 +7,8 @@ import click
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.assignment import find_root
 from cs336_staff.authoring import references
+from cs336_staff.grading.course import find_checked_root
 from cs336_staff.grading.suite import load_graded_suite
 from cs336_staff.sandbox.confinement import Layer, start
 from cs336_staff.sandbox.proxy import Adapters
@@ -38,7 +38,7 @@ def reproduce_test(path: Path, name: str, layer: Layer) -> None:
         click.UsageError: no test has this name.
         SuiteError, SandboxError, Refused: it cannot be run.
     """
-    root = find_root(Path.cwd())
+    root = find_checked_root()
     recorder = Recorder(root / "adapters.py")
     graded = load_graded_suite(root, recorder)
     tests = [test for test in graded.suite.tests if name in (test.name, test.function)]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cs336_kit.rules.watch import Use
 from cs336_staff.sandbox.inside.frames import FrameError, decode, expect, unpack
+from cs336_staff.sandbox.printable import printable
 
 MAX_TEXT = 4_000
 MAX_NAME = 200
