@@ -186,4 +186,4 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     assert "Graded by an earlier suite than the others, so grade them again: ada" in run("rescore")
     printed = run("diff", "old", "results")
     assert "other work counts" in printed
-    assert "test_softmax[2], test_softmax[3] and 2 more pass no more" in printed
+    assert "test_softmax[2], test_softmax[3] and 2 more" in printed
