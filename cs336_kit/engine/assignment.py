@@ -24,6 +24,7 @@ class Problem:
         tests: the weight of each test function; the cases of one function share its weight evenly.
         hints: from a question to a pointer.
         bonus: whether its points come on top of the maximum.
+        left_out: whether this course does without it.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Problem:
     tests: dict[str, float]
     hints: tuple[str, ...]
     bonus: bool = False
+    left_out: bool = False
 
     def worth(self, test: str) -> float:
         """The points of a test function."""
@@ -77,14 +79,14 @@ def is_students(path: PurePath) -> bool:
     return path.parts[0].casefold() in STUDENT_FILES
 
 
-def load_problems(root: Path) -> dict[str, Problem]:
-    """The problems by id, in the order of the assignment.
+def load_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
+    """The problems by id, in the order of the assignment; or those that this course leaves out.
 
     Raises:
         AssignmentError: the file is not TOML, or something in it is not as it should be.
     """
     assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
-    return {problem.id: problem for problem in assignment.problem}
+    return {problem.id: problem for problem in assignment.problem if problem.left_out == left_out}
 
 
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import torch
 
-from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.assignment import Problem, load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
+from cs336_staff.authoring.misconceptions import check_catalogue
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.course import load_course
 from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import load_graded_problems, load_release
+from cs336_staff.hidden.release import left_out_tests, load_graded_problems, load_release
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
@@ -103,7 +104,9 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
     release = load_release()
     problems = load_graded_problems(root)
     proxy = proxy or Adapters(root / "adapters.py")
-    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True)
+    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
+    left_out = left_out_tests(root)
+    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True, left_out=left_out)
     check_weights(problems, [test.name for test in suite.tests])
     for test in suite.tests:
         test.cases()

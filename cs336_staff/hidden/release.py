@@ -55,14 +55,14 @@ def load_release() -> Release:
     return Release(secret, rehearsal, stated.weights)
 
 
-def load_graded_problems(root: Path) -> dict[str, Problem]:
-    """The problems by id, their points shared by public and hidden tests.
+def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
+    """The problems by id, their points shared by public and hidden tests; or those that this course leaves out.
 
     Raises:
         AssignmentError: `assignment.toml` and `release.toml` do not go together.
     """
-    problems, weights = load_problems(root), load_release().weights
-    public = {test for problem in problems.values() for test in problem.tests}
+    problems, weights = load_problems(root) | load_problems(root, left_out=True), load_release().weights
+    seen = {test for problem in problems.values() for test in problem.tests}
     try:
         for id in problems.keys() - weights.keys():
             raise Complaint(("weights", id), "is missing: a problem needs hidden tests")
@@ -70,9 +70,15 @@ def load_graded_problems(root: Path) -> dict[str, Problem]:
             if id not in problems:
                 raise Complaint(("weights", id), f"is no problem of the assignment; these are {', '.join(problems)}")
             for test in tests:
-                if test in public:
+                if test in seen:
                     raise Complaint(("weights", id, test), "has a weight already, in assignment.toml or above")
-            public.update(tests)
+            seen.update(tests)
     except Complaint as complaint:
         raise located(FILE, complaint) from None
-    return {id: replace(problem, tests={**problem.tests, **weights[id]}) for id, problem in problems.items()}
+    chosen = {id: problem for id, problem in problems.items() if problem.left_out == left_out}
+    return {id: replace(problem, tests={**problem.tests, **weights[id]}) for id, problem in chosen.items()}
+
+
+def left_out_tests(root: Path) -> set[str]:
+    """The test functions of the problems that this course leaves out."""
+    return {test for problem in load_graded_problems(root, left_out=True).values() for test in problem.tests}

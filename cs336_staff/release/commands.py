@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from cs336_staff.authoring.stored_cases import check_fixtures, public_seed, writ
 from cs336_staff.grading.course import find_checked_root
 from cs336_staff.hidden.release import FOLDER, REHEARSAL, SECRET, load_release
 from cs336_staff.release.gradescope import write_autograder
-from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
+from cs336_staff.release.handout import MANIFEST, Handout, HandoutError, make_handout, write_handout
+from cs336_staff.release.left_out import cut, find_left_out
 from cs336_staff.release.mutants import equivalents, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
+from cs336_staff.release.price_list import price_list
+from cs336_staff.release.stated_points import TEXT, with_points
 from cs336_staff.release.trial_run import TrialError, try_out
 from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
 
@@ -132,13 +136,22 @@ def handout(out: Path, since: Path | None) -> None:
     root = find_checked_root()
     try:
         previous = read_archive(since, MANIFEST)[1] if since else {}
-        release = make_handout(root, version("cs336_basics"))
+        release = _handout(root)
         write_handout(release, out, previous)
         click.echo(f"{len(release.files)} files written to {out}")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
     except (ArchiveError, HandoutError, TrialError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _handout(root: Path) -> Handout:
+    """The handout of the problems that the course has, with their points in its text."""
+    suite = both_suites(root)
+    release = make_handout(root, version("cs336_basics"))
+    files = cut(release.files, find_left_out(root))
+    text = with_points(files[TEXT].decode(), suite.problems, price_list(suite))
+    return replace(release, files={**files, TEXT: text.encode()})
 
 
 def _complaints(root: Path) -> list[str]:

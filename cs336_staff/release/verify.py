@@ -9,15 +9,16 @@ from types import SimpleNamespace
 
 import torch
 
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.examination.problems import EXAMINATIONS
 from cs336_staff import authoring
-from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.authoring.misconceptions import CATALOGUE, check_catalogue
 from cs336_staff.authoring.parts import Adapter
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import load_graded_problems
+from cs336_staff.hidden.release import left_out_tests, load_graded_problems
 
 EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
 
@@ -46,7 +47,8 @@ class Caught:
 
 def both_suites(root: Path) -> Suite:
     """The public and the hidden suite, to be run in this process on adapters that staff wrote."""
-    return load_suite(root, [root / "tests", HIDDEN], load_graded_problems(root))
+    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
+    return load_suite(root, [root / "tests", HIDDEN], load_graded_problems(root), left_out=left_out_tests(root))
 
 
 def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure: bool = False) -> list[Result]:
@@ -78,11 +80,11 @@ def verify_right_styles(suite: Suite) -> list[str]:
 
 
 def verify_misconceptions(suite: Suite) -> list[Caught]:
-    """Each misconception must fail some test of either suite."""
+    """Each misconception in the suite's problems must fail some test of either suite."""
     hidden = replace(suite, tests=[test for test in suite.tests if test.hidden])
     public = replace(suite, tests=[test for test in suite.tests if not test.hidden])
     found = []
-    for id in CATALOGUE:
+    for id in (id for id, entry in CATALOGUE.items() if entry.problem in suite.problems):
         failed = Counter(result.function for result in run_suite(public, submission(id)) if not result.passed)
         stopped = run_suite(hidden, submission(id), until_first_failure=True)
         found.append(Caught(id, failed, hidden=not stopped[-1].passed))
@@ -106,6 +108,9 @@ def verify_examination() -> tuple[int, list[str]]:
         for style, adapters in RIGHT_STYLES.items():
             complaints += [f"{style} is right, and is told {found.id}" for found in examine(adapters[adapter])]
         for id, ids in expected[adapter].items():
+            if id not in CATALOGUE or adapter not in CATALOGUE[id].adapters:
+                complaints.append(f"{EXPECTED.name}: {adapter}.{id} is no misconception of that adapter")
+                continue
             made += 1
             found = [finding.id for finding in examine(submission(id)[adapter])]
             if found != ids:
