@@ -44,7 +44,7 @@ def rescore(out: Path) -> None:
             before = _published(out, gradebook, course)
             gradebook.score_with(problems)
             write_all_reports(out, gradebook, problems)
-            found = write_course(Console(), gradebook, list(problems), out, course)
+            found = write_course(Console(), gradebook, problems, out, course)
             _print(before, _published(out, gradebook, course))
     except (GradebookError, RosterError, OSError) as error:
         raise click.ClickException(str(error)) from None

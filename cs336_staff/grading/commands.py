@@ -70,7 +70,7 @@ def grade(
             for fault in done.faults:
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
-            found = write_course(console, gradebook, list(suite.problems), out, course)
+            found = write_course(console, gradebook, suite.problems, out, course)
             counts = count_findings(found)
             write_findings(out / FILE_NAME, counts)
             if counts and len(found) > 1:
@@ -128,7 +128,7 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
                 gradebook.overrule(before, each, because)
             after = gradebook.of(submission) or before
             write_reports(out / submission, after, problems)
-            write_course(Console(), gradebook, list(problems), out, load_course(root))
+            write_course(Console(), gradebook, problems, out, load_course(root))
     except (GradebookError, RosterError, OSError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{submission}: {after.points:.1f} of {after.maximum:g} points, {before.points:.1f} before")

@@ -1,17 +1,19 @@
 """`grades.csv` and a csv that Canvas imports, from the gradebook."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.course import Course
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.identity import HandedIn, RosterError, Student, with_groups
+from cs336_staff.grading.report import write_reports
 from cs336_staff.sandbox.printable import printable
 
 IDENTITY = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account", "Section")
@@ -65,9 +67,11 @@ def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
 
 
 def write_course(
-    console: Console, gradebook: Gradebook, problems: Sequence[str], out: Path, course: Course
+    console: Console, gradebook: Gradebook, problems: Mapping[str, Problem], out: Path, course: Course
 ) -> list[Grade]:
     """Write grades.csv, and canvas.csv if there is a roster; print what staff should look into.
+
+    Where there are several attempts, the reports are of the one that counts.
 
     Returns:
         The grade of each student.
@@ -76,10 +80,11 @@ def write_course(
         RosterError: the roster or the list of groups cannot be used.
     """
     found = grades(gradebook, course)
-    write_grades(out / "grades.csv", found, problems)
-    lines = [
-        f"Has an extension, and no grade: {key}" for key in course.extensions.keys() - {g.student.key for g in found}
-    ]
+    write_grades(out / "grades.csv", found, list(problems))
+    for grading in (grade.grading for grade in found if grade.attempts > 1):
+        write_reports(out / grading.submission, gradebook.with_texts(grading), problems)
+    unknown = course.extensions.keys() - {grade.student.key for grade in found}
+    lines = [f"Has an extension, and no grade: {key}" for key in sorted(unknown)]
     suite = _last_suite(found)
     if earlier := sorted({grade.grading.submission for grade in found if grade.grading.suite != suite}):
         lines.append(f"{EARLIER.capitalize()} than the others, so grade them again: {', '.join(earlier)}")

@@ -284,6 +284,12 @@ class Gradebook:
         condition = "id IN (SELECT max(id) FROM grading GROUP BY submission, content, handed_in)"
         return self._select(condition, (), texts=False, order="id")
 
+    def with_texts(self, grading: Grading) -> Grading:
+        """The same grading, read with its texts."""
+        condition = "submission = ? AND content = ? AND suite = ? AND handed_in = ?"
+        key = (grading.submission, grading.content, grading.suite, _as_json(grading.handed_in))
+        return next(self._select(condition, key))
+
     def latest(self, texts: bool = True) -> Iterator[Grading]:
         """The last grading of every submission, by name.
 

@@ -18,7 +18,7 @@ from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, lo
 from cs336_staff.grading.exports import write_course
 from cs336_staff.hidden import release
 from cs336_staff.tests.grading.test_gradebook import GRADING
-from cs336_staff.tests.grading.test_grades import gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
 
 ROOT = find_root(Path(__file__).parent)
 ASSIGNMENT, RELEASE, COURSE = "assignment.toml", "release.toml", "course.toml"
@@ -161,7 +161,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     old, new = tree / "old", tree / "results"
     new.mkdir()
     with gradebook_with(new, ada=2.0, alan=3.0) as gradebook:
-        write_course(Console(), gradebook, ["softmax"], new, Course())
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, new, Course())
     run("rescore")
     shutil.copytree(new, old)
     assert "No grade changed" in run("diff", "old", "results")

@@ -136,7 +136,9 @@ def test_of_several_attempts_one_counts(tmp_path, take, attempt):
 def test_a_better_attempt_is_remembered_once_worse_work_lies_in_its_place(tmp_path, take, points):
     with gradebook_with(tmp_path, graded("ada", 3.0, "a" * 64), graded("ada", 1.0, "b" * 64)) as gradebook:
         (grade,) = grades(gradebook, Course(attempt=take))
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(attempt=take))
     assert (grade.points, grade.attempts) == (points, 2)
+    assert (tmp_path / "ada" / "feedback.md").read_text().startswith(f"# `ada`: {points:.1f} of 3 points")
 
 
 @pytest.mark.parametrize(("percent", "points"), [(10, 2.7), (50, 2.0)])
@@ -185,7 +187,7 @@ def test_the_view_of_points_agrees_with_the_grades(tmp_path):
 def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     later = replace(graded("alan", 3.0), suite="e" * 64, started=GRADING.started + timedelta(days=1))
     with gradebook_with(tmp_path, graded("ada", 3.0), later) as gradebook:
-        write_course(Console(), gradebook, ["softmax"], tmp_path, Course(due=DUE, extensions={"nobody": DUE}))
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(due=DUE, extensions={"nobody": DUE}))
     assert [row["notes"] for row in rows(tmp_path / "grades.csv").values()] == ["graded by an earlier suite", ""]
     assert capsys.readouterr().out.splitlines() == [
         "Has an extension, and no grade: nobody",
