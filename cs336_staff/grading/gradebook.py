@@ -209,7 +209,9 @@ class Gradebook:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self.close()
         if isinstance(error, sqlite3.DatabaseError):
-            raise GradebookError(f"{self._path}: {error}; take it from a backup, or grade into a new folder") from None
+            busy = isinstance(error, sqlite3.OperationalError)  # or its disk is full
+            todo = "try again" if busy else "take it from a backup, or grade into a new folder"
+            raise GradebookError(f"{self._path}: {error}; {todo}") from None
 
     def score_with(self, problems: Mapping[str, Problem], functions: Collection[str] | None = None) -> bool:
         """Score all results, recorded and to come, with the weights of `problems`; whether that changes any.
