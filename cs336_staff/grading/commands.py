@@ -8,17 +8,16 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.suite import SuiteError
 from cs336_staff.grading import batch, show
 from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findings_table, write_findings
 from cs336_staff.grading.course import find_checked_root, load_course
 from cs336_staff.grading.exports import RosterError, check_lists, grades, write_course
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.report import write_reports
+from cs336_staff.grading.report import write_all_reports, write_reports
 from cs336_staff.grading.reproduce import reproduce_test
 from cs336_staff.grading.suite import load_graded_suite
-from cs336_staff.hidden.release import REHEARSAL
+from cs336_staff.hidden.release import REHEARSAL, load_graded_problems
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
 from cs336_staff.sandbox.submission import Refused
 
@@ -111,9 +110,11 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
     if bool(because) == undo:
         raise click.UsageError("expected --because TEXT, or --undo")
     root = find_checked_root()
-    problems = load_problems(root)
+    problems = load_graded_problems(root)
     try:
         with Gradebook.of_results(out) as gradebook:
+            if gradebook.score_with(problems):
+                write_all_reports(out, gradebook, problems)
             before = gradebook.of(submission)
             if before is None:
                 raise click.ClickException(f"{out} has no submission {submission}; grades.csv has the names")

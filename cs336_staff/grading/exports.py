@@ -221,6 +221,8 @@ def _last_suite(found: Sequence[Grade]) -> str:
 
 def _notes(grade: Grade, suite: str) -> Iterator[str]:
     grading = grade.grading
+    if grading.notes.refused:
+        yield f"not run: {grading.notes.refused}"
     yield from (f"{problem} overruled: {because}" for problem, because in grading.overruled.items())
     yield from grading.notes.taken_in
     if grade.handed.late and grade.days_late is None:

@@ -240,6 +240,8 @@ def test_a_student_of_two_downloads_is_one(tmp_path):
         (grade,) = batch_of(tmp_path, tmp_path / week / "ada")
     assert (grade.student.key, grade.attempts) == ("ada", 2)
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
+        write_grades(tmp_path / "grades.csv", grades(gradebook, Course()), ["softmax"])
+        assert rows(tmp_path / "grades.csv")["ada"]["notes"].startswith("not run: ")
         assert [each.path for each in gradebook.latest()] == [str(tmp_path / "1" / "ada")]
 
 
