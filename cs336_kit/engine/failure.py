@@ -108,6 +108,11 @@ def describe(error: BaseException, root: Path) -> Failure:
     return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, functions)
 
 
+def with_type(error: BaseException) -> str:
+    """The type and the text of an exception, also of one that the student's code raised in another process."""
+    return str(error) if isinstance(error, StudentRaised) else f"{type(error).__name__}: {error}"
+
+
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
     """The case: one line for each input and for the answer, with its shape and dtype, or its value.
 

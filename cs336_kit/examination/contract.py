@@ -5,6 +5,7 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import dtype_name
+from cs336_kit.engine.failure import with_type
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, near
 from cs336_kit.examination.words import listed
 
@@ -116,7 +117,7 @@ class Contract:
         try:
             slopes = torch.autograd.grad(answer, leaves, direction.to(answer.dtype), allow_unused=True)
         except Exception as error:
-            measured = f"The call works, and backward() fails: `{type(error).__name__}: {str(error).splitlines()[0]}`."
+            measured = f"The call works, and backward() fails: `{with_type(error).splitlines()[0]}`."
             return self._gradient("backward-fails", measured, "Which tensor did you change after it was used?", error)
         names = [name for name, x in zip(self.names, self.arguments, strict=False) if _is_float(x)]
         required = {name: slope for name, slope in zip(names, slopes, strict=True) if name in self.differentiable}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import article
+from cs336_kit.engine.failure import with_type
 
 NAN = 1e300  # stands for it where numbers are compared
 MOST_CALLS = 400  # of one examination: a student waits for it
@@ -109,7 +110,7 @@ class Ask:
         try:
             return answer.detach(), list(torch.autograd.grad(answer.sum(), leaves, allow_unused=True))
         except Exception as error:
-            raise NoAnswerError(f"{type(error).__name__}: {error}") from error
+            raise NoAnswerError(with_type(error)) from error
 
     def _call(self, arguments: list[Any]) -> Any:
         self.calls += 1
@@ -120,7 +121,7 @@ class Ask:
                 torch.default_generator.manual_seed(self.seed)  # torch.manual_seed also looks for other devices: slow
                 return self.function(*arguments)
         except Exception as error:
-            raise NoAnswerError(f"{type(error).__name__}: {error}") from error
+            raise NoAnswerError(with_type(error)) from error
 
 
 def by_name(run: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
-from cs336_staff.grading.identity import METADATA, HandedIn, check_claims, handed_in
+from cs336_staff.grading.identity import HandedIn, check_claims, handed_in, together
 from cs336_staff.grading.report import safe_name, write_all_reports, write_reports
 from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
@@ -64,7 +64,7 @@ class Progress:
         done: graded now or before.
         already: of these, graded before.
         running: being graded.
-        failed: graded, without full points.
+        below: graded, without full points.
         faults: those that are no grade.
     """
 
@@ -72,7 +72,7 @@ class Progress:
     done: int = 0
     already: int = 0
     running: int = 0
-    failed: int = 0
+    below: int = 0
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -130,15 +130,25 @@ def grade(
     """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
-        names = _names([path for path in paths if path.name != METADATA], gradebook.paths())
+        files = together(dict.fromkeys(path.resolve() for path in paths))
+        names = _names(list(files), gradebook.paths())
         check_claims(names)
         if gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests}):
             write_all_reports(out, gradebook, suite.problems)
-        return _Batch(suite, sandbox, gradebook, out, limits or suite.limits).run(names, jobs, rerun, show)
+        return _Batch(suite, sandbox, gradebook, out, limits or suite.limits, files).run(names, jobs, rerun, show)
 
 
 class _Batch:
-    def __init__(self, suite: GradedSuite, sandbox: Sandbox, gradebook: Gradebook, out: Path, limits: Limits) -> None:
+    def __init__(
+        self,
+        suite: GradedSuite,
+        sandbox: Sandbox,
+        gradebook: Gradebook,
+        out: Path,
+        limits: Limits,
+        files: Mapping[Path, Mapping[str, Path]],
+    ) -> None:
+        self.files = files  # of each submission that came file by file
         self.suite, self.sandbox, self.gradebook, self.out, self.limits = suite, sandbox, gradebook, out, limits
         self.waiting: deque[tuple[str, Path, int]] = deque()
         self.forks: dict[int, _Fork] = {}  # by the pipe that each writes to
@@ -166,7 +176,7 @@ class _Batch:
         """Fork, unless the gradebook has it or it is refused."""
         started, clock = datetime.now(UTC), time.monotonic()
         try:
-            submission: Submission | Refused = take_in(path)
+            submission: Submission | Refused = take_in(path, self.files[path])
             content = submission.sha256
         except Refused as refused:
             submission, content = refused, _content_of_refused(path)
@@ -258,7 +268,7 @@ class _Batch:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         write_reports(self.out / grading.submission, grading, self.suite.problems)
         self.progress.done += 1
-        self.progress.failed += any(not result.passed for result in grading.results if not result.bonus)
+        self.progress.below += any(not result.passed for result in grading.results if not result.bonus)
 
 
 def _grade_and_exit(

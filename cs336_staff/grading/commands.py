@@ -16,12 +16,13 @@ from cs336_staff.grading.exports import RosterError, check_lists, grades, write_
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.report import write_all_reports, write_reports
 from cs336_staff.grading.reproduce import reproduce_test
-from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.grading.suite import ready
 from cs336_staff.hidden.release import REHEARSAL, load_graded_problems
-from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
+from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused
 
 FAULTS = 3  # the exit status when something of ours went wrong
+INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COMMONEST = 10  # findings that are printed; the file has all
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -53,10 +54,9 @@ def grade(
     course = load_course(root)
     try:
         check_lists(course)
-        suite = load_graded_suite(root)
-        if suite.rehearsal:
-            console.print(Text(REHEARSAL, "bold red"))
-        with start(layer) as sandbox:
+        with ready(root, layer) as (suite, sandbox):
+            if suite.rehearsal:
+                console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
             with show.progress_bar(console) as progress:
                 done = batch.grade(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show=progress)
@@ -79,6 +79,9 @@ def grade(
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
+    except KeyboardInterrupt:
+        console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
+        sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
 
 

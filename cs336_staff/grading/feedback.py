@@ -52,10 +52,15 @@ def _headline(result: Result) -> str:
         return "not implemented yet"
     if result.raised:
         return result.raised if result.raised in RAISED else "an exception"
-    for pattern, sentence in SENTENCES:
-        if match := re.match(pattern, result.headline):
-            return match.expand(sentence) + result.headline[match.end() :]
-    return result.headline
+    return sentence(result.headline)
+
+
+def sentence(headline: str) -> str:
+    """The headline of a wrong answer without what the submission chose: the same for all of one kind."""
+    for pattern, fixed in SENTENCES:
+        if match := re.match(pattern, headline):
+            return match.expand(fixed) + headline[match.end() :]
+    return headline
 
 
 def _place(result: Result, submission: Submission) -> str:

@@ -1,7 +1,7 @@
-"""Who handed a submission in, and when: read from the names that Canvas and Gradescope give to what they export."""
+"""Who handed a submission in, and when: read from the names that Canvas, Moodle, Blackboard and Gradescope give it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -16,7 +16,12 @@ METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
 
 # smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the submission, the file's own
 # name, and the attempt, counted from the second one on.
-CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.*?(-(?P<attempt>\d+))?(\.\w+)?")
+CANVAS = r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<file>.*?)(-(?P<attempt>\d+))?(?P<suffix>\.\w+)?"
+# Jane Smith_1234_assignsubmission_file_homework.zip, or a folder of that name without a file's; and what was typed.
+MOODLE = r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_((?P<text>onlinetext)|file)_?(?P<file>.*)"
+# Homework 1_smithjane_attempt_2026-10-01-23-58-01_homework.zip, and a .txt that says what there is.
+BLACKBOARD = r".+_(?P<id>(?P<name>[^_]+))_attempt_\d{4}(-\d\d){5}((?P<text>\.txt)|_(?P<file>.*))"
+FORMS = [re.compile(form) for form in (MOODLE, BLACKBOARD, CANVAS)]
 
 
 class RosterError(Exception):
@@ -58,7 +63,7 @@ class HandedIn:
 
 
 def handed_in(path: Path, submission: str) -> HandedIn:
-    """Who did it: read from Gradescope's metadata beside `path`, from Canvas's file name, or else nobody knows.
+    """Who did it: read from Gradescope's metadata beside `path`, from the file's name, or else nobody knows.
 
     Then the submission, by the name of its report, stands for its student: names of files are not always different.
 
@@ -70,11 +75,33 @@ def handed_in(path: Path, submission: str) -> HandedIn:
         entries = _entries(metadata)
         if entry := entries.get(path.stem) or entries.get(path.name):
             return _of_gradescope(entry)
-    if found := CANVAS.fullmatch(path.name):
+    if found := _parts(path):
         student = Student(found["id"], _line(found["name"]))
-        return HandedIn((student,), int(found["attempt"] or 0), found["late"] is not None)
+        return HandedIn((student,), int(found.get("attempt") or 0), bool(found.get("late")))
     name = path.name.removesuffix(".py").removesuffix(".zip")
     return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
+
+
+def together(paths: Iterable[Path]) -> dict[Path, dict[str, Path]]:
+    """What is to be graded: the path that stands for each submission, and its files by own name if it has several.
+
+    Python files that one student handed in one by one are one submission. What a learning platform writes beside the
+    submissions is none.
+    """
+    of_student: dict[object, list[tuple[Path, dict[str, str]]]] = {}
+    for path in paths:
+        if path.name != METADATA:
+            parts = _parts(path)
+            of_student.setdefault((path.parent, parts["id"]) if parts else path, []).append((path, parts))
+    found: dict[Path, dict[str, Path]] = {}
+    for each in of_student.values():
+        files = [(path, parts) for path, parts in each if not parts.get("text")] or each
+        own = {f"{parts.get('file', '')}{parts.get('suffix', '')}": path for path, parts in files}
+        if len(own) == len(files) > 1 and all(name.endswith(".py") for name in own):
+            found[own.get("adapters.py", files[0][0])] = own
+        else:
+            found |= {path: {} for path, _ in files}
+    return found
 
 
 def check_claims(submissions: Mapping[str, Path]) -> None:
@@ -91,6 +118,12 @@ def check_claims(submissions: Mapping[str, Path]) -> None:
                     f"two submissions by student {_line(student.key)}: {_line(str(other))} and {_line(str(path))}; "
                     "keep the right one, put files of one submission into a folder, grade attempts one after another"
                 )
+
+
+def _parts(path: Path) -> dict[str, str]:
+    """What the form of a platform that `path` has says; nothing if it has none."""
+    found = next(filter(None, (form.fullmatch(path.name) for form in FORMS)), None)
+    return found.groupdict("") if found else {}
 
 
 def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:

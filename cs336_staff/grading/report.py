@@ -5,16 +5,22 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Result
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_staff.grading.feedback import sentence
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.sandbox.printable import printable
 
 MAX_MESSAGE = 4_000
+# Of feedback.md, of one block in it, and of a line of code: students read what they can take in.
+MAX_LINES, MAX_BLOCK, MAX_LINE = 100, 24, 200
+
+# Lines of feedback: in full, and where there is no room for that.
+Block = tuple[list[str], list[str]]
 
 
 def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem]) -> None:
@@ -31,37 +37,38 @@ def write_all_reports(out: Path, gradebook: Gradebook, problems: Mapping[str, Pr
 
 
 def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]:
-    """The report as Gradescope reads it; hidden tests are shown once grades are published."""
+    """The report as Gradescope reads it: a box for each test function, a hidden one once grades are published."""
     numbers = {problem: i for i, problem in enumerate(problems, start=1)}
-    tests = []
-    for i, result in enumerate(grading.results, start=1):
-        tests.append(
-            {
-                "name": f"{problems[result.problem].title}: {result.test}",
-                "number": f"{numbers[result.problem]}.{i}",
-                "score": round(result.points, 6),
-                "max_score": round(result.maximum, 6),
-                "status": "passed" if result.passed else "failed",
-                "output": _shown(result.text),
-                "output_format": "text",
-                "visibility": "after_published" if result.hidden else "visible",
-                "tags": [result.problem],
-                "extra_data": {
-                    "outcome": result.outcome,
-                    "test": result.test,
-                    "hidden": result.hidden,
-                    "bonus": result.bonus,
-                },
-            }
-        )
+    functions: dict[tuple[str, str], list[Result]] = {}
+    for result in grading.results:
+        functions.setdefault((result.problem, result.function), []).append(result)
+    tests = [
+        {
+            "name": f"{problems[problem].title}: {function}",
+            "number": f"{numbers[problem]}.{i}",
+            "score": round(math.fsum(case.points for case in cases), 6),
+            "max_score": round(math.fsum(case.maximum for case in cases), 6),
+            "status": "passed" if all(case.passed for case in cases) else "failed",
+            "output": _output(cases),
+            "output_format": "text",
+            "visibility": "after_published" if cases[0].hidden else "visible",
+            "tags": [problem],
+            "extra_data": {
+                "hidden": cases[0].hidden,
+                "bonus": cases[0].bonus,
+                "outcomes": {case.test: case.outcome for case in cases},
+            },
+        }
+        for i, ((problem, function), cases) in enumerate(functions.items(), start=1)
+    ]
     return {
         "score": round(grading.points, 6),
-        "max_score": round(grading.maximum, 6),
         "output": "\n\n".join((*_remarks(grading), *_explained(grading))),
         "output_format": "text",
         "tests": tests,
         "extra_data": {
             "submission": grading.submission,
+            "maximum": round(grading.maximum, 6),
             "content": grading.content,
             "suite": grading.suite,
             "sandbox": grading.layer,
@@ -71,27 +78,32 @@ def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]
 
 
 def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
-    """What the student reads: the points, and for each test that did not pass, why."""
-    lines = [f"# {_inline(grading.submission)}: {grading.points:.1f} of {grading.maximum:g} points", ""]
-    for remark in _remarks(grading):
-        lines += [*_fenced(remark), ""]
-    lines += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
+    """What the student reads, in at most `MAX_LINES` lines: points, findings, and each kind of failure once."""
+    head = [f"# {_code(grading.submission)}: {grading.points:.1f} of {grading.maximum:g} points", ""]
+    head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
+    blocks: list[Block] = [_told(remark) for remark in _remarks(grading)]
+    told = ""
     for problem in problems.values():
         results = [result for result in grading.results if result.problem == problem.id]
         earned, passed = math.fsum(result.points for result in results), sum(result.passed for result in results)
+        unwritten = all(result.check is Check.NOT_WRITTEN for result in results)
+        state = "not written" if unwritten else f"{passed} / {len(results)}"
         title = problem.title + " (bonus)" * problem.bonus
-        lines.append(f"| {title} | {earned:.1f} / {problem.points:g} | {passed} / {len(results)} |")
-    for problem in problems.values():
-        failed = [result for result in grading.results if result.problem == problem.id and not result.passed]
-        if failed:
-            lines += ["", f"## {problem.title}"]
+        head.append(f"| {title} | {earned:.1f} / {problem.points:g} | {state} |")
+        if passed == len(results) or (unwritten and problem.bonus):
+            continue
+        title = ["", f"## {problem.title}"]
+        blocks.append((title, title))
+        kinds = _kinds(results)
+        raised = [kind[0].headline for kind in kinds if kind[0].check is Check.CALL]
         for explanation in grading.notes.explanations:
-            if explanation.problem == problem.id:
-                lines += ["", *_fenced("\n".join(explanation.lines))]
-        for message, results in _by_message(failed):
-            tests = ", ".join(f"`{result.test}`{' (hidden)' * result.hidden}" for result in results)
-            lines += ["", tests, "", *_fenced(message)]
-    return "\n".join(lines) + "\n"
+            if explanation.problem == problem.id and not any(h in told and h in explanation.lines[0] for h in raised):
+                blocks.append(_told("\n".join(explanation.lines)))
+                told += explanation.lines[0]
+        for kind in kinds:
+            blocks.append(_one_for_all(kind, told))
+            told += kind[0].headline
+    return "\n".join(_fitted([(head, head), *blocks])) + "\n"
 
 
 def safe_name(name: str) -> str:
@@ -130,12 +142,89 @@ def _explained(grading: Grading) -> Iterable[str]:
         yield f"{explanation.problem}:\n" + "\n".join(explanation.lines)
 
 
-def _by_message(results: Iterable[Result]) -> Iterable[tuple[str, list[Result]]]:
-    """Results with the same message, together: one missing function fails every test."""
-    together: dict[str, list[Result]] = {}
+def _kinds(results: Iterable[Result]) -> list[list[Result]]:
+    """Those that did not pass, together where they fail in the same way: one mistake fails many tests."""
+    together: dict[tuple[Check | None, Outcome, str], list[Result]] = {}
     for result in results:
-        together.setdefault(_shown(result.text), []).append(result)
-    return together.items()
+        if not result.passed:
+            together.setdefault(_kind(result), []).append(result)
+    public = any(key[0] is Check.NOT_WRITTEN and not kind[0].hidden for key, kind in together.items())
+    # Of what is not written, the public tests say what to write.
+    return [
+        kind for kind in together.values() if not (public and kind[0].check is Check.NOT_WRITTEN and kind[0].hidden)
+    ]
+
+
+def _kind(result: Result) -> tuple[Check | None, Outcome, str]:
+    """The same for a public and a hidden failure of one kind: what was looked at, and the headline without numbers."""
+    if result.check is Check.NOT_WRITTEN:
+        return result.check, result.outcome, result.headline
+    return result.check, result.outcome, re.split(r": | in |[\d(\[]", sentence(result.headline))[0]
+
+
+def _output(cases: Sequence[Result]) -> str:
+    """What the box of one test function says."""
+    kinds = _kinds(cases)
+    lines = [f"{sum(case.passed for case in cases)} of {len(cases)} cases pass."] if kinds and len(cases) > 1 else []
+    for first, *others in kinds:
+        lines += ["", f"{first.test}:", _shown(first.text)]
+        lines += [f"The same in {', '.join(other.test for other in others)}."] if others else []
+    return _shown("\n".join(lines).strip())
+
+
+def _one_for_all(kind: Sequence[Result], told: str) -> Block:
+    """One example in full and the names of the others, or a line if it was told or there is no more to tell."""
+    first, *others = kind
+    headline = _code(first.headline.rstrip(":"))
+    count = f"{len(kind)} tests" if others else _names(kind)
+    if first.check is Check.NOT_WRITTEN:
+        return (line := ["", f"- {headline}"]), line
+    if first.check is Check.RULES or first.headline in told:
+        return (line := ["", f"- {headline}: {count}"]), line
+    if first.text == first.headline:
+        return ["", f"- {headline}: {_names(kind)}"], ["", f"- {headline}: {count}"]
+    full = [
+        "",
+        f"`{first.test}`{f', and {len(others)} more in the same way' * bool(others)}:",
+        "",
+        *_fenced(first.text),
+    ]
+    return [*full, *(["", f"The others: {_names(others)}."] if others else [])], ["", f"- {headline}: {count}"]
+
+
+def _names(results: Iterable[Result]) -> str:
+    """The tests, those of one function together, hidden ones last."""
+    functions: dict[str, list[Result]] = {}
+    for result in results:
+        functions.setdefault(result.function, []).append(result)
+    names = {
+        name: f"{len(cases)} of `{name}`" if cases[1:] else f"`{cases[0].test}`" for name, cases in functions.items()
+    }
+    shown = (
+        [names[name] for name, cases in functions.items() if cases[0].hidden == hidden] for hidden in (False, True)
+    )
+    public, hidden = map(", ".join, shown)
+    return "; ".join([public] * bool(public) + [f"hidden: {hidden}"] * bool(hidden))
+
+
+def _told(text: str) -> Block:
+    first, *others = text.splitlines()
+    return ["", *_fenced(text)], ["", f"- {_code(first)}{' ...' * bool(others)}"]
+
+
+def _fitted(blocks: Sequence[Block]) -> list[str]:
+    """The lines of all blocks, the first of them in full, as many as there is room for."""
+    shown = [short for _, short in blocks]
+    room = MAX_LINES - sum(map(len, shown))
+    for i, (full, short) in enumerate(blocks):
+        if (more := len(full) - len(short)) <= room:
+            shown[i], room = full, room - more
+    lines = [line for block in shown for line in block]
+    return (
+        lines
+        if room >= 0
+        else [*lines[: MAX_LINES - 2], "", f"There is more, but {MAX_LINES} lines are enough to start with."]
+    )
 
 
 def _shown(message: str) -> str:
@@ -145,12 +234,22 @@ def _shown(message: str) -> str:
 
 def _fenced(text: str) -> list[str]:
     """A code block that nothing in `text` can end."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
-    return [f"{fence}text", _shown(text), fence]
+    fence = "`" * max(3, 1 + _longest(text))
+    lines = _shown(text).splitlines()
+    more = [f"({len(lines) - MAX_BLOCK} more lines)"] if len(lines) > MAX_BLOCK else []
+    return [f"{fence}text", *lines[:MAX_BLOCK], *more, fence]
 
 
-def _inline(text: str) -> str:
-    return f"`{text}`"
+def _code(text: str) -> str:
+    """A line of code that nothing in `text` can end."""
+    fence = "`" * (1 + _longest(text))
+    line = " ".join(printable(text).split())[:MAX_LINE]
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
+
+
+def _longest(text: str) -> int:
+    """Of the runs of backticks."""
+    return max(map(len, re.findall(r"`+", text)), default=0)
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """One test of one submission again, with everything that students are not shown."""
 
+import difflib
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ from torch import Tensor
 
 from cs336_staff.authoring import references
 from cs336_staff.grading.course import find_checked_root
-from cs336_staff.grading.suite import load_graded_suite
-from cs336_staff.sandbox.confinement import Layer, start
+from cs336_staff.grading.suite import load_both_suites, ready
+from cs336_staff.sandbox.confinement import Layer
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import take_in
 from cs336_staff.sandbox.worker import Worker
@@ -39,12 +40,17 @@ def reproduce_test(path: Path, name: str, layer: Layer) -> None:
         SuiteError, SandboxError, Refused: it cannot be run.
     """
     root = find_checked_root()
+    name = name.rpartition(": ")[2]  # in results.json the problem stands before it
+    tests = load_both_suites(root).tests
+    names = {test.name for test in tests} | {test.function for test in tests}
+    if name not in names:  # said before anything is drawn or started
+        near = difflib.get_close_matches(name, sorted(names), n=3, cutoff=0.5)
+        hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"
+        raise click.UsageError(f"no test is called {name}; {hint}")
+    submission = take_in(path)
     recorder = Recorder(root / "adapters.py")
-    graded = load_graded_suite(root, recorder)
-    tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
-    if not tests:
-        raise click.UsageError(f"no test is called {name}; results.json and the gradebook have the names")
-    with start(layer) as sandbox, Worker(sandbox, take_in(path), graded.limits) as worker:
+    with ready(root, layer, recorder) as (graded, sandbox), Worker(sandbox, submission, graded.limits) as worker:
+        tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
         for result in graded.run(worker, tests):
             click.secho(f"{result.test}: {result.outcome}", bold=True)
             if text := result.staff or result.text:

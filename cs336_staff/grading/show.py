@@ -17,20 +17,37 @@ from cs336_staff.grading.gradebook import Grading
 from cs336_staff.grading.report import safe_name
 from cs336_staff.sandbox.printable import printable
 
+LINES = 20
+
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Callable[[batch.Progress], None]]:
-    """A bar with submissions done, running and failed, and the time left."""
-    text = "{task.completed} of {task.total} done, {task.fields[running]} running, {task.fields[failed]} failed"
+    """A bar with submissions done and running, and the time left; where there is no terminal, at most `LINES` lines."""
+    if not console.is_terminal:
+        told = 0
+
+        def tell(now: batch.Progress) -> None:
+            nonlocal told
+            if now.done * LINES // max(1, now.total) > told:
+                told = now.done * LINES // now.total
+                console.print(Text(_so_far(now)))
+
+        yield tell
+        return
     # Drawn when something changes: a thread that draws must not be there when a submission's process is forked.
-    with Progress(BarColumn(), TextColumn(text), TimeRemainingColumn(), console=console, auto_refresh=False) as bar:
-        task = bar.add_task("", total=None, running=0, failed=0)
+    columns = (BarColumn(), TextColumn("{task.fields[so_far]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, auto_refresh=False) as bar:
+        task = bar.add_task("", total=None, so_far="")
 
         def show(now: batch.Progress) -> None:
-            failed = now.failed + len(now.faults)
-            bar.update(task, total=now.total, completed=now.done, running=now.running, failed=failed, refresh=True)
+            bar.update(task, total=now.total, completed=now.done, so_far=_so_far(now), refresh=True)
 
         yield show
+
+
+def _so_far(now: batch.Progress) -> str:
+    faults = f", {len(now.faults)} not graded" if now.faults else ""
+    return f"{now.done} of {now.total} done, {now.running} running, {now.below} below full points{faults}"
 
 
 def board(grading: Grading, problems: Mapping[str, Problem]) -> Table:
@@ -73,6 +90,8 @@ def findings(gradings: Iterable[Grading]) -> Iterator[str]:
         name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):
             yield f"{printable(grading.path)} is reported as {name}"
+        if notes.refused:
+            yield f"REFUSED, not run, no points: {name}: {notes.refused}"
         for problem, calls in notes.forbidden.items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"

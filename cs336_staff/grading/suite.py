@@ -5,10 +5,11 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -23,6 +24,7 @@ from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
 from cs336_staff.hidden.release import left_out_tests, load_graded_problems, load_release
+from cs336_staff.sandbox.confinement import Layer, Sandbox, start
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
@@ -102,12 +104,8 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
-    problems = load_graded_problems(root)
     proxy = proxy or Adapters(root / "adapters.py")
-    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
-    left_out = left_out_tests(root)
-    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True, left_out=left_out)
-    check_weights(problems, [test.name for test in suite.tests])
+    suite = load_both_suites(root, proxy)
     for test in suite.tests:
         test.cases()
     for name in case_names(HIDDEN / "fixtures", "**/*"):
@@ -118,6 +116,32 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
     limits = load_course(root).limits
     requests, sha256 = foresee(suite, proxy), _sha256(root, limits)
     return GradedSuite(suite, proxy, requests, sha256, release.seed("release"), release.rehearsal, limits)
+
+
+def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
+    """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
+    problems = load_graded_problems(root)
+    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
+    left_out = left_out_tests(root)
+    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True, left_out=left_out)
+    check_weights(problems, [test.name for test in suite.tests])
+    return suite
+
+
+@contextmanager
+def ready(
+    root: Path, layer: Layer | Literal["auto"] = "auto", proxy: Adapters | None = None
+) -> Iterator[tuple[GradedSuite, Sandbox]]:
+    """The suite, loaded while the sandbox starts: each takes seconds.
+
+    Raises:
+        SuiteError, SandboxError: one of them cannot be had.
+    """
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
+            starting = beside.submit(lambda: stack.enter_context(start(layer)))
+            suite = load_graded_suite(root, proxy)
+        yield suite, starting.result()
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
@@ -143,7 +167,7 @@ def _sha256(root: Path, limits: Limits) -> str:
 
     Points and weights decide no verdict: recorded results are scored with the present ones.
     """
-    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {version('hypothesis')} {limits}".encode())
+    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {limits}".encode())
     for folder in (root / "tests", root / "fixtures", HIDDEN):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())

@@ -1,55 +1,55 @@
-"""Cases that hypothesis draws from the secret of the release, the same ones for every submission."""
+"""Cases that are drawn from the secret of the release, the same ones for every submission."""
 
 import functools
 from collections.abc import Sequence
+from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_staff.authoring.cases.spec import CaseSpec
 from cs336_staff.authoring.stored_cases import make_case
 from cs336_staff.hidden.release import Release, load_release
-from cs336_staff.hidden.strategies import Kinds
+from cs336_staff.hidden.strategies import Draw, Kinds
 
 # Of each kind. With twice as many the properties catch the same known mistakes, and a submission takes longer.
 EXAMPLES = 3
 
 
+class Spread(Random):
+    """What one of several cases chooses: where there are as many cases as choices, each choice is some case's.
+
+    Of the same seed, `turn` 0 chooses at random, and every other one what comes as many places later.
+    """
+
+    def __init__(self, seed: int, turn: int) -> None:
+        super().__init__(seed)
+        self.turn = turn
+
+    def choice(self, seq: Any) -> Any:
+        return seq[(self.randrange(len(seq)) + self.turn) % len(seq)]
+
+
 class DrawnCases:
     """`EXAMPLES` cases of one kind; they are drawn and answered once, before any submission is looked at."""
 
-    def __init__(self, specs: st.SearchStrategy[CaseSpec], release: Release) -> None:
-        self.strategy = st.builds(
-            lambda spec, number: make_case(spec, release.seed(f"drawn {number}")), specs, st.integers(0, 2**32 - 1)
-        )
-        self.seed = release.seed("drawn")
+    def __init__(self, draw: Draw, release: Release, kind: str) -> None:
+        self.draw, self.release = draw, release
+        self.seed = release.seed(f"drawn {kind}")
 
     @functools.cache  # noqa: B019  (as long-lived as the suite)
     def examples(self) -> Sequence[Case]:
         """The cases, the smallest first."""
-        found: list[Case] = []
-        repeatable = settings(
-            max_examples=EXAMPLES,
-            deadline=None,
-            database=None,
-            phases=(Phase.generate,),
-            suppress_health_check=(HealthCheck.too_slow,),
-        )
-
-        def shown(case: Case) -> None:
-            found.append(case)
-
-        seed(self.seed)(repeatable(given(self.strategy)(shown)))()
-        return sorted(found, key=_elements)
+        specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
+        cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
+        return sorted(cases, key=_elements)
 
 
 def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
     """Run the test on cases of each kind, drawn from the secret of the release: each is a test of its own."""
     release = load_release()
-    return pytest.mark.cases({kind: DrawnCases(specs, release) for each in kinds for kind, specs in each.items()})
+    return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
 
 
 def _elements(case: Case) -> int:

@@ -121,7 +121,10 @@ def gradescope(output: Path) -> None:
     """Write the autograder that Gradescope runs."""
     if load_release().rehearsal:
         click.secho(REHEARSAL, fg="red", err=True)
-    write_autograder(find_checked_root(), output)
+    try:
+        write_autograder(find_checked_root(), output)
+    except OSError as error:
+        raise click.ClickException(f"{output} cannot be written: {error.strerror}; choose another place") from None
     click.echo(f"{output} written; its README says what the container needs")
 
 
@@ -143,6 +146,8 @@ def handout(out: Path, since: Path | None) -> None:
             click.echo(f"tried: {step}")
     except (ArchiveError, HandoutError, TrialError) as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or out}: {error.strerror}; choose another place") from None
 
 
 def _handout(root: Path) -> Handout:

@@ -13,15 +13,14 @@ from pathlib import Path
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading.batch import grade
-from cs336_staff.grading.suite import load_graded_suite
-from cs336_staff.sandbox.confinement import start
+from cs336_staff.grading.suite import ready
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
 LEFT_OUT = ("__pycache__", "cs336_staff/tools", "cs336_staff/docs", "cs336_staff/tests")
 # What the grader needs, and what a submission may import.
 PACKAGES = (
-    *("beartype", "click", "einops", "hypothesis", "jaxtyping", "numpy", "pytest", "pyyaml", "rich", "safetensors"),
+    *("beartype", "click", "einops", "jaxtyping", "numpy", "pytest", "pyyaml", "rich", "safetensors"),
     *("torch", "einx", "psutil", "regex", "tiktoken", "tqdm"),
 )
 
@@ -94,8 +93,7 @@ def _shipped(root: Path) -> Iterator[Path]:
 
 def main(autograder: Path) -> int:
     """Grade `autograder/submission` and write `autograder/results/results.json`, or nothing if the grader fails."""
-    suite = load_graded_suite(autograder / "source")
-    with tempfile.TemporaryDirectory() as folder, start() as sandbox:
+    with tempfile.TemporaryDirectory() as folder, ready(autograder / "source") as (suite, sandbox):
         done = grade(suite, sandbox, [autograder / "submission"], Path(folder))
         if not done.faults:
             shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")

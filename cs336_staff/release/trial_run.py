@@ -76,7 +76,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         report = json.loads((results / "submission" / "results.json").read_text())
         if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
             raise TrialError(f"submission.zip should get all points, it fails {', '.join(lost)}")
-        yield f"graded, submission.zip gets {report['score']:g} of {report['max_score']:g} points"
+        yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
 
 
 def _results(tree: Path) -> list[Result]:

@@ -80,13 +80,15 @@ def verify_right_styles(suite: Suite) -> list[str]:
 
 
 def verify_misconceptions(suite: Suite) -> list[Caught]:
-    """Each misconception in the suite's problems must fail some test of either suite."""
-    hidden = replace(suite, tests=[test for test in suite.tests if test.hidden])
-    public = replace(suite, tests=[test for test in suite.tests if not test.hidden])
+    """Each misconception in the suite's problems must fail some test of its own problem, in either suite."""
     found = []
-    for id in (id for id, entry in CATALOGUE.items() if entry.problem in suite.problems):
-        failed = Counter(result.function for result in run_suite(public, submission(id)) if not result.passed)
-        stopped = run_suite(hidden, submission(id), until_first_failure=True)
+    for id, entry in CATALOGUE.items():
+        if entry.problem not in suite.problems:  # the course leaves it out
+            continue
+        tests = [test for test in suite.tests if test.problem == entry.problem]
+        public, hidden = ([test for test in tests if test.hidden == is_hidden] for is_hidden in (False, True))
+        failed = Counter(r.function for r in run_suite(replace(suite, tests=public), submission(id)) if not r.passed)
+        stopped = run_suite(replace(suite, tests=hidden), submission(id), until_first_failure=True)
         found.append(Caught(id, failed, hidden=not stopped[-1].passed))
     return found
 

@@ -14,7 +14,7 @@ import stat
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -34,6 +34,8 @@ MAX_ADAPTERS_BYTES = MIB // 16  # of adapters that are read where there are seve
 MAX_SHOWN = 3  # paths in a message
 MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
+IMPORTED = re.compile(rb"^\s*(?:from|import)\s+(cs336_basics(?:\.\w+)*)\.(\w+)", re.MULTILINE)
+GIVEN = Path(__file__).parents[2] / "cs336_basics" / "given"
 LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "src/adapters.py": "adapters"}
 TAR = (".tar", ".tar.gz", ".tgz")
 NO_CODE = {".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"}
@@ -82,8 +84,10 @@ class Submission:
         return {path: ends.split(source.decode(errors="replace")) for path, source in self.files.items()}
 
 
-def take_in(path: Path) -> Submission:
+def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     """The submission in `path`: a Python file (its own adapters), a folder, or a zip or tar archive.
+
+    Or it is several Python `files`, by their own names, for which `path` stands.
 
     `adapters.py` is looked for at the root, in `tests/` and in `src/`, and in the same places one folder down; one
     folder around everything is ignored. Of several adapters those are taken in which most is written. A folder with an
@@ -92,7 +96,9 @@ def take_in(path: Path) -> Submission:
     Raises:
         Refused: it is hostile, broken or too large, or has no adapters.
     """
-    if path.is_dir():
+    if files:
+        taken = _Collected((PurePosixPath(name), partial(_read_file, files[name])) for name in sorted(files))
+    elif path.is_dir():
         taken = _Collected(_in_folder(path))
         if not taken.files and len(taken.archives) == 1:
             taken = _in_archive(path / taken.archives[0])
@@ -109,7 +115,23 @@ def take_in(path: Path) -> Submission:
     below = {file.removeprefix(root): source for file, source in taken.files.items() if file.startswith(root)}
     if file == "src/adapters.py":
         below.pop("adapters.py", None)  # it would be imported in its place
-    return Submission(path.resolve().name, below, LAYOUTS[file], (*remarks, *taken.remarks))
+    if files:
+        remarks += (f"taken together as one submission: {', '.join(_shown(each.name) for each in files.values())}",)
+    return Submission(path.resolve().name, _in_place(below), LAYOUTS[file], (*remarks, *taken.remarks))
+
+
+def _in_place(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The same; files handed in without their folder also lie where import statements look for them.
+
+    What every student is given lies beside them.
+    """
+    if any(path.startswith("cs336_basics/") for path in files):
+        return files
+    wanted = {match for source in files.values() for match in IMPORTED.findall(source)}
+    names = {name: f"{package.decode().replace('.', '/')}/{name.decode()}.py" for package, name in wanted}
+    placed = {path: files[f"{name.decode()}.py"] for name, path in names.items() if f"{name.decode()}.py" in files}
+    given = {f"cs336_basics/given/{path.name}": path.read_bytes() for path in GIVEN.glob("*.py")} if placed else {}
+    return {**given, **files, **placed}
 
 
 # Its path, and what reads it, with the most bytes that are wanted; None for a link or a device.

@@ -1,6 +1,7 @@
 """Attention without a queries × keys matrix: exact, quick, in memory that grows linearly with the length."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -8,9 +9,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd import Function
 
-from cs336_kit.lab.blockwise.forward import at_least_float32, blockwise_forward
+from cs336_kit.lab.blockwise.forward import blockwise_forward
 from cs336_kit.lab.blockwise.masks import Mask
-from cs336_kit.lab.blockwise.plan import BlockPlan
+from cs336_kit.lab.blockwise.plan import BlockPlan, Part
+from cs336_kit.lab.blockwise.threads import share_out
 
 
 def blockwise_attention(
@@ -86,27 +88,33 @@ class _Attention(Function):
         dQ = plan.for_queries(Q.shape[-1], accumulator)
         dK, dV = plan.for_keys(K, accumulator).zero_(), plan.for_keys(V, accumulator).zero_()
         scale = 1 / math.sqrt(max(1, Q.shape[-1]))
-        weights, dscores, dqueries = (Q.new_empty(0, dtype=accumulator) for _ in range(3))
 
-        for blocks, (q, k, v, o, lse, g, dq, dk, dv) in plan.groups(Q, K, V, output, logsumexp, G, dQ, dK, dV):
-            for rows, tiles in blocks:
-                queries, outputs, gradient = (at_least_float32(x[:, :, rows]).flatten(1, 2) for x in (q, o, g))
-                normaliser = lse[:, :, rows].flatten(1, 2)
-                mean = (gradient * outputs).sum(-1, keepdim=True)
-                dqueries.resize_(queries.shape).zero_()
-                for span, tile in tiles:
-                    keys, values = at_least_float32(k[:, 0, span]), at_least_float32(v[:, 0, span])
-                    shape = (*queries.shape[:2], keys.shape[1])
-                    torch.bmm(queries, keys.mT, out=weights.resize_(shape))
-                    torch.add(-normaliser, weights, alpha=scale * math.log2(math.e), out=weights)
-                    if tile is not None:
-                        weights.unflatten(1, (q.shape[1], -1)).masked_fill_(~tile, -math.inf)
-                    weights.exp2_()
-                    torch.bmm(gradient, values.mT, out=dscores.resize_(shape)).sub_(mean).mul_(weights)
-                    dv[:, 0, span].baddbmm_(weights.mT, gradient)
-                    dk[:, 0, span].baddbmm_(dscores.mT, queries)
-                    dqueries.baddbmm_(dscores, keys)
-                dq[:, :, rows] = dqueries.mul_(scale).unflatten(1, (q.shape[1], -1))
+        def walk(parts: Iterator[Part]) -> None:
+            weights, dscores, dqueries = (Q.new_empty(0, dtype=accumulator) for _ in range(3))
+            for part in parts:
+                for strip in part.strips:
+                    q, o, lse, g, dq = (x[:, :, strip.rows] for x in part.by_query)
+                    queries, gradient = q.flatten(1, 2), g.flatten(1, 2)
+                    normaliser = lse.flatten(1, 2).neg()
+                    mean = (gradient * o.flatten(1, 2)).sum(-1, keepdim=True)
+                    dqueries.resize_(queries.shape).zero_()
+                    for number, tile in strip.tiles(Q.device):
+                        keys, values, dkeys, dvalues = (blocks[number] for blocks in part.by_key)
+                        shape = (*queries.shape[:2], keys.shape[1])
+                        torch.bmm(queries, keys.mT, out=weights.resize_(shape))
+                        torch.add(normaliser, weights, alpha=scale * math.log2(math.e), out=weights)
+                        if tile is not None:
+                            weights.unflatten(1, q.shape[1:3]).masked_fill_(~tile, -math.inf)
+                        weights.exp2_()
+                        torch.bmm(gradient, values.mT, out=dscores.resize_(shape)).sub_(mean).mul_(weights)
+                        dvalues.baddbmm_(weights.mT, gradient)
+                        dkeys.baddbmm_(dscores.mT, queries)
+                        dqueries.baddbmm_(dscores, keys)
+                    dq.copy_(dqueries.mul_(scale).unflatten(1, q.shape[1:3]))
+
+        # All queries of a head add to the gradients of its keys and values, so a head is not divided among threads.
+        q, k, v, o, g = (x.to(accumulator) for x in (Q, K, V, output, G))
+        share_out(walk, plan.heads((q, o, logsumexp, g, dQ), (k, v, dK, dV)))
         dK.mul_(scale)
         dQ, dK, dV = (d.sum_to_size(x.shape).to(x.dtype) for d, x in zip((dQ, dK, dV), (Q, K, V), strict=True))
         return dQ, dK, dV, None

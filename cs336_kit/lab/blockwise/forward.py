@@ -1,12 +1,14 @@
 """The forward pass of blockwise attention: the online softmax over the blocks in which something is visible."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from cs336_kit.lab.blockwise.plan import BlockPlan
+from cs336_kit.lab.blockwise.plan import BlockPlan, Part, Strip
+from cs336_kit.lab.blockwise.threads import share_out
 
 
 def blockwise_forward(
@@ -23,7 +25,7 @@ def blockwise_forward(
 
     Args:
         Q, K, V: as in `blockwise_attention`.
-        plan: which blocks there are. `plan.groups(...)` gives the heads that are computed together.
+        plan: the blocks.
 
     Returns:
         The output, and the logarithm to base 2 of the sum of 2^(c s) for each query, in float32 or better.
@@ -33,28 +35,29 @@ def blockwise_forward(
     output, logsumexp = plan.for_queries(V.shape[-1], Q.dtype), plan.for_queries(1, accumulator)
     scale = math.log2(math.e) / math.sqrt(max(1, Q.shape[-1]))
     bounded = scores_are_small(Q, K, V, scale)
-    # Memory that is used again is in the cache and needs no new pages: with fresh tensors this took up to 1.6 times as
-    # long. `resize_` keeps what is there.
-    scores, weighted_sum = Q.new_empty(0, dtype=accumulator), Q.new_empty(0, dtype=accumulator)
 
-    for blocks, (q, k, v, out, lse) in plan.groups(Q, K, V, output, logsumexp):
-        for rows, key_blocks in blocks:
-            queries = (at_least_float32(q[:, :, rows]) * (scale if bounded else 1.0)).flatten(1, 2)
+    def walk(strips: Iterator[tuple[Strip, Part]]) -> None:
+        # Memory that is used again is in the cache and needs no new pages. `resize_` keeps what is there.
+        scores, weighted_sum = Q.new_empty(0, dtype=accumulator), Q.new_empty(0, dtype=accumulator)
+        for strip, part in strips:
+            q, out, lse = (x[:, :, strip.rows] for x in part.by_query)
+            queries = q.flatten(1, 2)
+            if bounded:
+                queries = queries * scale
             shape = queries.shape[:2]
             maximum = queries.new_full((*shape, 1), 0.0 if bounded else limits.min)
             total = torch.zeros_like(maximum)
-            weighted_sum.resize_(*shape, v.shape[-1]).zero_()
-            for columns, tile in key_blocks:
-                keys, values = at_least_float32(k[:, 0, columns]), at_least_float32(v[:, 0, columns])
+            weighted_sum.resize_(*shape, V.shape[-1]).zero_()
+            for number, tile in strip.tiles(Q.device):
+                keys, values = (blocks[number] for blocks in part.by_key)
                 torch.bmm(queries, keys.mT, out=scores.resize_(*shape, keys.shape[1]))
-                by_head = scores.unflatten(1, (q.shape[1], -1))
                 if bounded:
                     weights = scores.exp2_()
-                    if tile is not None:
-                        by_head.mul_(tile)
+                    if tile is not None:  # multiplying by bytes is four times as quick as by booleans
+                        scores.unflatten(1, q.shape[1:3]).mul_(tile.view(torch.uint8))
                 else:
                     if tile is not None:
-                        by_head.masked_fill_(~tile, -math.inf)
+                        scores.unflatten(1, q.shape[1:3]).masked_fill_(~tile, -math.inf)
                     previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True))
                     weights = scores.sub_(maximum).mul_(scale).exp2_()
                     shrink = torch.exp2((previous - maximum) * scale)
@@ -63,8 +66,11 @@ def blockwise_forward(
                 total.add_(weights.sum(-1, keepdim=True))
                 weighted_sum.baddbmm_(weights, values)
             total.clamp_(min=limits.tiny)  # a query that sees nothing: 0 / tiny is 0
-            out[:, :, rows] = weighted_sum.div_(total).unflatten(1, (q.shape[1], -1))
-            lse[:, :, rows] = total.log2_().add_(maximum, alpha=scale).unflatten(1, (q.shape[1], -1))
+            out.copy_(weighted_sum.div_(total).unflatten(1, q.shape[1:3]))
+            lse.copy_(total.log2_().add_(maximum, alpha=scale).unflatten(1, q.shape[1:3]))
+
+    Q, K, V = (x.to(accumulator) for x in (Q, K, V))  # half precision is computed in float32
+    share_out(walk, plan.strips((Q, output, logsumexp), (K, V)))
     return output, logsumexp
 
 
@@ -80,8 +86,3 @@ def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
     wide = torch.promote_types(Q.dtype, torch.float32)
     q, k, v = (torch.linalg.vector_norm(x, dim=-1, dtype=wide).amax() for x in (Q, K, V))
     return bool((q * k * scale < 32) & (v < 2.0**60))
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Half precision is computed in float32, the others as they are."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,6 +1,7 @@
-"""Which blocks of the score matrix blockwise attention computes, and how large they are."""
+"""Which blocks of the score matrix blockwise attention computes, how large they are, and in which order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool
@@ -10,46 +11,58 @@ from cs336_kit.lab.blockwise.arguments import check_arguments
 from cs336_kit.lab.blockwise.heads import HeadLayout
 from cs336_kit.lab.blockwise.masks import Mask, Visibility, as_mask
 
-# A tile of scores goes through two matrix products and the exponential; in the cache it gets through faster. On a CPU
-# 2 to 8 MiB were about as good where this was measured. A GPU has thousands of lanes to fill: its tiles are larger.
-TILE_BYTES_ON_CPU = 4 * 2**20
-TILE_BYTES_ELSEWHERE = 64 * 2**20
+# A tile of scores goes through two matrix products and the exponential, so it should fit into the cache that each core
+# has for itself. A GPU has thousands of lanes to fill: its tiles are larger.
+TILE_BYTES_ON_CPU = 2**20
+TILE_BYTES_ELSEWHERE = 2**26
 
 # The longer a block's sides, the nearer the matrix products come to the machine's peak; the shorter, the more of what
-# a mask hides is skipped. With a mask, 256 was the quickest of 128, 256 and 512; without, 512 of 256, 512 and 1024.
+# a mask hides is skipped.
 SIDE_WITH_MASK = 256
 SIDE_WITHOUT_MASK = 512
 
-Tile = Bool[Tensor, "#rows #columns"]
 
+@dataclass(frozen=True)
+class Strip:
+    """A block of queries, and the blocks of keys of which these see something.
 
-class VisibleBlocks:
-    """The blocks of one score matrix in which something is visible, row by row.
-
-    Iterating gives, for each block of queries, its rows and the blocks of keys that these see something of: their
-    columns, and a boolean tile, or None where everything is visible. Tiles are made one at a time.
+    Args:
+        rows: the queries.
+        mask: which may attend to which key; None where all may to all.
+        columns: for each block of keys that is not hidden: its number, which keys it has, and how much is visible.
     """
 
-    def __init__(self, mask: Mask | None, rows: list[slice], columns: list[slice], device: torch.device) -> None:
-        self._mask = mask
-        self._device = device
-        self._rows = [(block, [(c, v) for c in columns if (v := self._visibility(block, c))]) for block in rows]
+    rows: slice
+    mask: Mask | None
+    columns: list[tuple[int, slice, Visibility]]
 
-    def __iter__(self) -> Iterator[tuple[slice, Iterator[tuple[slice, Tile | None]]]]:
-        for rows, columns in self._rows:
-            yield rows, ((block, self._tile(rows, block, visibility)) for block, visibility in columns)
+    def tiles(self, device: torch.device) -> Iterator[tuple[int, Bool[Tensor, "#rows #columns"] | None]]:
+        """The number of each block, and its part of the mask, made when it is needed; None if all of it is visible."""
+        for number, block, visibility in self.columns:
+            if self.mask is None or visibility is Visibility.ALL:
+                yield number, None
+            else:
+                yield number, self.mask.tile(self.rows, block, device)
 
-    def _visibility(self, rows: slice, columns: slice) -> Visibility:
-        return Visibility.ALL if self._mask is None else self._mask.visibility(rows, columns)
 
-    def _tile(self, rows: slice, columns: slice, visibility: Visibility) -> Tile | None:
-        if self._mask is None or visibility is Visibility.ALL:
-            return None
-        return self._mask.tile(rows, columns, self._device)
+@dataclass(frozen=True)
+class Part:
+    """What some heads have of each tensor.
+
+    Args:
+        strips: their work. All have the same mask.
+        by_query: tensors (heads, sharing, queries, width), `sharing` being the number of heads of queries for each
+            head of keys and values.
+        by_key: tensors (heads, keys, width), cut into blocks.
+    """
+
+    strips: list[Strip]
+    by_query: list[Tensor]
+    by_key: list[Sequence[Tensor]]
 
 
 class BlockPlan:
-    """The order of the work for one call of blockwise attention.
+    """The work of one call of blockwise attention. It does not depend on the number of threads that do it.
 
     Args:
         Q, K, V, mask: the arguments of `blockwise_attention`.
@@ -69,39 +82,56 @@ class BlockPlan:
         of_mask = () if mask is None else mask.shape[:-2]
         batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], of_mask)
         self._layout = HeadLayout(K.shape[:-2], V.shape[:-2], of_mask, batch)
-        self._queries, self._device = queries, Q.device
+        self._queries, self.device = queries, Q.device
 
         scores = TILE_BYTES_ON_CPU if Q.device.type == "cpu" else TILE_BYTES_ELSEWHERE
         scores //= max(4, Q.element_size())  # half precision is computed in float32
-        width = block_size or (SIDE_WITHOUT_MASK if mask is None else SIDE_WITH_MASK)
+        self._width = block_size or (SIDE_WITHOUT_MASK if mask is None else SIDE_WITH_MASK)
         # Heads of queries that share their keys lie below each other in a tile: the more there are, the less of each.
-        height = block_size or min(width, max(16, scores // (width * max(1, self._layout.sharing))))
-        tile = min(height, queries) * min(width, keys) * self._layout.sharing
+        height = block_size or min(self._width, max(16, scores // (self._width * max(1, self._layout.sharing))))
+        tile = min(height, queries) * min(self._width, keys) * self._layout.sharing
         self._heads_at_once = max(1, scores // max(1, tile))
-        rows, columns = _blocks(queries, height), _blocks(keys, width)
+        rows, columns = _blocks(queries, height), _blocks(keys, self._width)
         self._matrices = [
-            (index, VisibleBlocks(None if mask is None else mask.matrix(index), rows, columns, Q.device))
+            (index, _strips(rows, columns, None if mask is None else mask.matrix(index)))
             for index in self._layout.matrices()
         ]
 
-    def groups(self, *tensors: Tensor) -> Iterator[tuple[VisibleBlocks, list[Tensor]]]:
-        """Heads that are computed together: the visible blocks that they share, and their part of each tensor.
+    def strips(self, by_query: Sequence[Tensor], by_key: Sequence[Tensor]) -> list[tuple[Strip, Part]]:
+        """The strips of all heads, the longest first: what is begun last should be short, for all have to wait for it.
 
-        A part has the shape (heads, sharing, length, width). `sharing` is the number of heads of queries for each
-        head of keys and values, and 1 for these. Parts of tensors from `for_queries` and `for_keys` may be written to.
+        Parts of tensors from `for_queries` and `for_keys` may be written to.
         """
-        for index, blocks in self._matrices:
-            parts = [self._layout.part(x, index) for x in tensors]
-            for first in range(0, self._layout.heads, self._heads_at_once):
-                yield blocks, [part[first : first + self._heads_at_once] for part in parts]
+        work = [(strip, part) for part in self._parts(self._heads_at_once, by_query, by_key) for strip in part.strips]
+        return sorted(work, key=lambda item: len(item[0].columns), reverse=True)
+
+    def heads(self, by_query: Sequence[Tensor], by_key: Sequence[Tensor]) -> list[Part]:
+        """The same work, not divided where heads have it in common; half as many heads, for two tiles at a time."""
+        work = self._parts((self._heads_at_once + 1) // 2, by_query, by_key)
+        return sorted(work, key=lambda part: sum(len(strip.columns) for strip in part.strips), reverse=True)
+
+    def _parts(self, at_once: int, by_query: Sequence[Tensor], by_key: Sequence[Tensor]) -> Iterator[Part]:
+        for index, strips in self._matrices:
+            of_index = [[self._layout.part(x, index) for x in xs] for xs in (by_query, by_key)]
+            for first in range(0, self._layout.heads, at_once):
+                q, k = ([x[first : first + at_once] for x in xs] for xs in of_index)
+                yield Part(strips, q, [x[:, 0].split(self._width, dim=1) for x in k])
 
     def for_queries(self, width: int, dtype: torch.dtype) -> Tensor:
         """An empty tensor (..., queries, width) with the batch-like dimensions of the output."""
-        return self._layout.empty((*self._layout.batch, self._queries, width), dtype, self._device)
+        return self._layout.empty((*self._layout.batch, self._queries, width), dtype, self.device)
 
     def for_keys(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """An empty tensor for the gradient of the keys or values `x`; `sum_to_size` brings it to their shape."""
-        return self._layout.empty(self._layout.gradient_shape(x), dtype, self._device)
+        return self._layout.empty(self._layout.gradient_shape(x), dtype, self.device)
+
+
+def _strips(rows: list[slice], columns: list[slice], mask: Mask | None) -> list[Strip]:
+    strips = []
+    for block in rows:
+        seen = [Visibility.ALL if mask is None else mask.visibility(block, c) for c in columns]
+        strips.append(Strip(block, mask, [(i, c, v) for i, (c, v) in enumerate(zip(columns, seen, strict=True)) if v]))
+    return strips
 
 
 def _blocks(length: int, size: int) -> list[slice]:

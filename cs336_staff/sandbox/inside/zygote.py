@@ -45,7 +45,7 @@ def main(control: int, settings: dict[str, Any]) -> None:
     watch.install()
     for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
         del sys.modules[name]  # a submission that imports more of it finds it missing
-    _warm_up()
+    warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
     connection = socket.socket(fileno=control)
@@ -61,19 +61,24 @@ def main(control: int, settings: dict[str, Any]) -> None:
             os.close(descriptor)
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Import and run once what would otherwise be slow in every worker. One thread: others do not survive a fork."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     for package in STUDENT_PACKAGES:
         with suppress(ImportError):
             importlib.import_module(package)
-    tempfile.tempdir = "/"  # else torch.compile tries to find one that is writable
-    torch.compile(lambda x: x)
+    tempfile.tempdir = "/"  # else whoever asks for one looks for a folder that is writable
+    torch.compile = _not_compiled
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     gc.collect()
     gc.freeze()
+
+
+def _not_compiled(model: Any = None, **_: Any) -> Any:
+    """In the place of torch.compile, which would run compilers, and whose import takes seconds: the function itself."""
+    return _not_compiled if model is None else model
 
 
 def _become_worker(

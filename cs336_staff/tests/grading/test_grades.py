@@ -27,7 +27,7 @@ from cs336_staff.grading.exports import (
     write_grades,
 )
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
-from cs336_staff.grading.identity import METADATA, HandedIn, Student, check_claims, handed_in
+from cs336_staff.grading.identity import METADATA, HandedIn, Student, check_claims, handed_in, together
 from cs336_staff.grading.report import safe_name
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.limits import Limits
@@ -293,7 +293,7 @@ def test_a_name_commands_no_terminal(tmp_path):
 CLAIMS = {
     "honestann_111_5_x.py": "honestann_111_9999_x-50.py",
     "honestann_111_6_x.py": "111.py",
-    "dumasdi_222_7_adapters.py": "dumasdi_222_8_functional.py",
+    "dumasdi_222_7_adapters.py": "dumasdi_222_8_functional.zip",
 }
 
 
@@ -311,6 +311,47 @@ def test_two_claims_end_a_batch_before_it_begins(tmp_path):
         (tmp_path / name).touch()
     with pytest.raises(RosterError, match="two submissions by student 111: "):
         batch.grade(NONE, NONE, sorted(tmp_path.glob("*.py")), tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("name", "student", "attempt"),
+    [
+        ("Ada Lovelace_4711_assignsubmission_file_", Student("4711", "Ada Lovelace"), 0),
+        ("Ada Lovelace_4711_assignsubmission_file_home_work.zip", Student("4711", "Ada Lovelace"), 0),
+        ("Homework 1_alovelace_attempt_2026-10-01-23-58-01_home_work.zip", Student("alovelace", "alovelace"), 0),
+    ],
+)
+def test_names_of_moodle_and_blackboard_give_the_student(name, student, attempt):
+    assert handed_in(Path("/in", name), "x").students == (student,)
+
+
+LOOSE = {
+    "canvas": ("dumasdi_222_7_adapters-1.py", "dumasdi_222_8_functional.py"),
+    "moodle": ("Di Dumas_222_assignsubmission_file_adapters.py", "Di Dumas_222_assignsubmission_file_functional.py"),
+    "blackboard": (
+        "HW_dumasdi_attempt_2026-10-01-23-58-01_adapters.py",
+        "HW_dumasdi_attempt_2026-10-01-23-58-01_functional.py",
+    ),
+}
+
+
+@pytest.mark.parametrize("platform", LOOSE)
+def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
+    adapters, functional = (Path("/in", name) for name in LOOSE[platform])
+    other = Path("/in/lovelaceada_1_2_adapters.py")
+    assert together([functional, other, adapters]) == {
+        adapters: {"adapters.py": adapters, "functional.py": functional},
+        other: {},
+    }
+
+
+def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
+    attempt = "HW_ada_attempt_2026-10-01-23-58-01"
+    typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
+    names = [METADATA, f"{attempt}.txt", f"{attempt}_hw.zip", "HW_alan_attempt_2026-10-01-23-58-01.txt", "notes.txt"]
+    found = together([*(Path("/in", name) for name in names), typed, files])
+    assert list(found) == [*(Path("/in", name) for name in names[2:]), files]
+    assert set(map(str, found.values())) == {"{}"}
 
 
 def test_metadata_is_no_submission(tmp_path):

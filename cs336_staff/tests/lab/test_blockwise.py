@@ -1,34 +1,26 @@
 """The lab's blockwise attention gives what scaled_dot_product_attention gives, and skips what a mask hides."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, current_thread, main_thread
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from cs336_basics.nn.functional import scaled_dot_product_attention
 from cs336_kit.lab.blockwise.attention import blockwise_attention
 from cs336_kit.lab.blockwise.masks import Mask, causal, document, padding, window
+from cs336_kit.lab.blockwise.threads import share_out
+from cs336_staff.tests.blockwise import assert_as_einsum, drawn_mask, sizes_and_inputs
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-
-
-def random_mask(*shape: int, seed: int = 0) -> Tensor:
-    """Each entry True or not, with whole stretches of both, so that some blocks are all, nothing and mixed."""
-    generator = torch.Generator().manual_seed(seed)
-    mask = torch.rand(shape, generator=generator) < 0.5
-    rows, columns = shape[-2] // 2, shape[-1] // 2
-    mask[..., :rows, :columns] = True
-    mask[..., rows:, columns:] = False
-    return mask
 
 
 # The batch-like dimensions of queries, keys, values and mask (None: no mask).
@@ -50,35 +42,15 @@ BATCHES = [
 
 
 @pytest.mark.parametrize("batches", BATCHES, ids=str)
-@settings(max_examples=12, deadline=None, derandomize=True)
-@given(
-    sizes=st.tuples(*(st.integers(1, 40) for _ in range(2)), *(st.integers(1, 9) for _ in range(2))),
-    block_size=st.none() | st.integers(1, 50),
-    magnitude=st.sampled_from([1.0, 100.0]),
-    seed=st.integers(0, 999),
-)
-def test_results_and_gradients_are_those_of_einsum_attention(
-    batches: tuple, sizes: tuple[int, int, int, int], block_size: int | None, magnitude: float, seed: int
-) -> None:
-    (queries, keys, d_k, d_v), (of_Q, of_K, of_V, of_mask) = sizes, batches
-    Q = normal(*of_Q, queries, d_k, seed=seed, dtype=torch.float64)
-    K = normal(*of_K, keys, d_k, seed=seed + 1, dtype=torch.float64)
-    V = normal(*of_V, keys, d_v, seed=seed + 2, dtype=torch.float64)
-    inputs = [(Q * magnitude).requires_grad_(), K.requires_grad_(), V.requires_grad_()]
-    mask = None if of_mask is None else random_mask(*of_mask, queries, keys, seed=seed)
-    expected = scaled_dot_product_attention(inputs[0], K, V, mask)
-    actual = blockwise_attention(inputs[0], K, V, mask, block_size=block_size)
-    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
-    cotangent = normal(*expected.shape, seed=seed, dtype=torch.float64)
-    gradients = [torch.autograd.grad(output, inputs, cotangent) for output in (actual, expected)]
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9 * magnitude)
+@sizes_and_inputs
+def test_results_and_gradients_are_those_of_einsum_attention(batches: tuple, **drawn: Any) -> None:
+    assert_as_einsum(blockwise_attention, batches, **drawn)
 
 
 @pytest.mark.parametrize("magnitude", [1.0, 50.0])
 def test_gradcheck(magnitude: float) -> None:
     Q, K, V = (normal(2, 5, 3, seed=i, dtype=torch.float64).requires_grad_() for i in range(3))
-    mask = random_mask(5, 5)
+    mask = drawn_mask(5, 5)
     mask[2] = False
     assert torch.autograd.gradcheck(
         lambda Q, K, V: blockwise_attention(Q * magnitude, K, V, mask, block_size=2), (Q, K, V), atol=1e-4
@@ -210,7 +182,7 @@ def test_inputs_may_have_any_strides_and_are_not_modified(mask: Any) -> None:
     packed = normal(2, 30, 3 * 4 * 8).unflatten(-1, (3, 4, 8))
     Q, K, V = (x.transpose(1, 2).requires_grad_() for x in packed.unbind(2))
     if mask == "tensor":
-        mask = random_mask(30, 2).repeat(1, 30)[:, ::2].T
+        mask = drawn_mask(30, 2).repeat(1, 30)[:, ::2].T
     before = [x.clone() for x in (Q, K, V)]
     actual = blockwise_attention(Q, K, V, mask, block_size=8)
     actual.sum().backward()
@@ -219,20 +191,95 @@ def test_inputs_may_have_any_strides_and_are_not_modified(mask: Any) -> None:
     assert all(torch.equal(x, y) for x, y in zip((Q, K, V), before, strict=True))
 
 
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """`threads(n)`: have torch use n threads until the test ends."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("mask", [None, causal], ids=["no mask", "causal"])
 @pytest.mark.parametrize("magnitude", [1.0, 20.0])
-def test_block_size_and_threads_change_the_result_by_rounding_alone(mask: Mask | None, magnitude: float) -> None:
+def test_block_size_changes_the_result_by_rounding_alone(mask: Mask | None, magnitude: float) -> None:
     Q, K, V = (normal(2, 700, 16, seed=i) for i in range(3))
-    Q = Q * magnitude
-    expected = blockwise_attention(Q, K, V, mask)
-    threads = torch.get_num_threads()
-    try:
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            for block_size in (None, 64, 100, 1000):
-                torch.testing.assert_close(blockwise_attention(Q, K, V, mask, block_size=block_size), expected)
-    finally:
-        torch.set_num_threads(threads)
+    expected = blockwise_attention(magnitude * Q, K, V, mask)
+    for block_size in (64, 100, 1000):
+        torch.testing.assert_close(blockwise_attention(magnitude * Q, K, V, mask, block_size=block_size), expected)
+
+
+@pytest.mark.parametrize("magnitude", [1.0, 20.0])
+@pytest.mark.parametrize(
+    "mask", [None, causal & window(90), document(torch.arange(300) // 70)], ids=["no mask", "window", "document"]
+)
+def test_threads_change_no_bit(mask: Mask | None, magnitude: float, threads: Callable[[int], None]) -> None:
+    Q, K, V = (normal(3, 300, 16, seed=i).requires_grad_() for i in range(3))
+
+    def result() -> list[bytes]:
+        output = blockwise_attention(magnitude * Q, K, V, mask, block_size=64)
+        gradients = torch.autograd.grad(output.square().sum(), (Q, K, V))
+        return [x.detach().numpy().tobytes() for x in (output, *gradients)]
+
+    threads(1)
+    alone = result()
+    for count in (2, 3, 8):
+        threads(count)
+        assert result() == alone
+
+
+def threads_here_and_in_a_new_thread() -> tuple[int, int]:
+    with ThreadPoolExecutor(1) as executor:
+        return torch.get_num_threads(), executor.submit(torch.get_num_threads).result()
+
+
+def test_every_thread_computes_on_one_and_the_count_is_given_back(threads: Callable[[int], None]) -> None:
+    together = Barrier(2, timeout=60)
+    seen = {}
+
+    def work(items: Iterator[int]) -> None:
+        for item in items:
+            together.wait()  # each of the two has an item
+            seen[item] = current_thread(), torch.get_num_threads(), torch.is_grad_enabled()
+
+    threads(2)
+    with torch.no_grad():
+        share_out(work, range(6))
+    assert sorted(seen) == list(range(6))
+    assert len({thread for thread, *_ in seen.values()}) == 2
+    assert all((count, gradients) == (1, False) for _, count, gradients in seen.values())
+    assert threads_here_and_in_a_new_thread() == (2, 2)
+
+
+@pytest.mark.parametrize("fails_here", [True, False], ids=["in the calling thread", "in another"])
+def test_an_exception_in_a_thread_ends_all_and_gives_the_count_back(
+    fails_here: bool, threads: Callable[[int], None]
+) -> None:
+    together = Barrier(2, timeout=60)
+    taken = []
+
+    def work(items: Iterator[int]) -> None:
+        for item in items:
+            taken.append(item)
+            if len(taken) <= 2:
+                together.wait()
+            if (current_thread() is main_thread()) == fails_here:
+                raise ArithmeticError(f"item {item}")
+            return  # and leave four items
+
+    threads(2)
+    with pytest.raises(ArithmeticError, match=r"item [01]"):
+        share_out(work, range(6))
+    assert sorted(taken) == [0, 1]
+    assert threads_here_and_in_a_new_thread() == (2, 2)
+
+
+def test_inference_mode_holds_in_every_thread(threads: Callable[[int], None]) -> None:
+    threads(2)
+    with torch.inference_mode():
+        Q, K, V = (normal(3, 90, 4, seed=i) for i in range(3))
+        output = blockwise_attention(Q, K, V, causal, block_size=8)
+    assert output.is_inference()
+    torch.testing.assert_close(output, scaled_dot_product_attention(Q, K, V, torch.ones(90, 90).tril().bool()))
 
 
 def test_the_output_may_be_modified_in_place() -> None:
@@ -256,7 +303,8 @@ class LargestTensor(TorchFunctionMode):
         return result
 
 
-def test_grouped_queries_copy_neither_keys_nor_values() -> None:
+def test_grouped_queries_copy_neither_keys_nor_values(threads: Callable[[int], None]) -> None:
+    threads(1)  # LargestTensor sees what its own thread does
     Q, K, V = normal(64, 32, 4), normal(1, 4000, 4, seed=1), normal(1, 4000, 4, seed=2)
     with LargestTensor() as largest:
         blockwise_attention(Q, K, V, block_size=16)
@@ -276,7 +324,10 @@ def test_grouped_queries_copy_neither_keys_nor_values() -> None:
     ],
     ids=["none", "causal", "causal tensor", "causal window", "padding", "document", "nothing"],
 )
-def test_blocks_in_which_nothing_is_visible_are_not_computed(mask: Any, blocks: int) -> None:
+def test_blocks_in_which_nothing_is_visible_are_not_computed(
+    mask: Any, blocks: int, threads: Callable[[int], None]
+) -> None:
+    threads(1)
     Q, K, V = (normal(1, 80, 4, seed=i) for i in range(3))
     with LargestTensor() as largest:
         blockwise_attention(Q, K, V, mask, block_size=10)

@@ -10,7 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cs336_staff.cli import staff
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.tests.container import run_in_container
 from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
@@ -97,3 +99,11 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
     assert f"--python {sys.version_info.major}.{sys.version_info.minor} .venv" in scripts[0].decode()
     for script in scripts:
         subprocess.run(["/bin/bash", "-n"], input=script, check=True)
+
+
+@pytest.mark.parametrize("place", ["missing/autograder.zip", "/dev/full"])
+def test_a_place_that_cannot_be_written_is_told_in_a_line(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(ROOT)
+    finished = CliRunner().invoke(staff, ["gradescope", "-o", str(tmp_path / place)])
+    assert finished.exit_code == 1
+    assert f"{tmp_path / place} cannot be written: No s" in finished.output

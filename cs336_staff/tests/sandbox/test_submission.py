@@ -65,6 +65,25 @@ def test_a_single_file_is_its_own_adapters(tmp_path: Path) -> None:
     assert take_in(path) == submission.Submission("ada.py", {"adapters.py": b"x = 1"}, "adapters")
 
 
+IMPORTS = "def run_softmax(x, dim):\n    from cs336_basics.nn.functional import softmax\n    return softmax(x, dim)\n"
+
+
+def test_files_handed_in_without_their_folder_lie_where_they_are_imported_from(tmp_path: Path) -> None:
+    loose = {"adapters.py": IMPORTS, "functional.py": "from cs336_basics.given.checks import x"}
+    names = {name: f"ada_1_2_{name}" for name in loose}
+    folder(tmp_path / "in", {names[name]: source for name, source in loose.items()})
+    taken = take_in(tmp_path / "in" / names["adapters.py"], {each: tmp_path / "in" / names[each] for each in loose})
+    assert taken.files["cs336_basics/nn/functional.py"] == taken.files["functional.py"]
+    assert taken.files["cs336_basics/given/checks.py"].startswith(b'"""')
+    assert taken.remarks == ("taken together as one submission: 'ada_1_2_adapters.py', 'ada_1_2_functional.py'",)
+    assert take_in(folder(tmp_path / "folder", loose)).files == taken.files
+
+
+def test_a_submission_with_its_folder_is_left_as_it_is(tmp_path: Path) -> None:
+    files = FLAT | {"adapters.py": IMPORTS, "functional.py": ""}
+    assert set(take_in(folder(tmp_path, files)).files) == set(files)
+
+
 def test_the_same_content_has_the_same_hash(tmp_path: Path) -> None:
     first, second = take_in(folder(tmp_path / "a", FLAT)), take_in(archive(tmp_path, below("x/", FLAT)))
     assert first.sha256 == second.sha256

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jaxtyping
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cs336_basics.nn.blockwise import blockwise_attention
 from cs336_basics.nn.functional import scaled_dot_product_attention
+from cs336_staff.tests.blockwise import assert_as_einsum, drawn, drawn_mask, sizes_and_inputs
 
 
 @pytest.fixture
@@ -22,19 +22,6 @@ def without_types() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
-
-
-def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return x.to(dtype).requires_grad_()
-
-
-def drawn_mask(*shape: int, seed: int = 0) -> Tensor:
-    """Half of it True, with a first row that sees nothing and a second that sees only the last keys."""
-    mask = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < 0.5
-    mask[..., 0, :] = False
-    mask[..., 1:2, : shape[-1] // 2] = False
-    return mask
 
 
 # The batch-like dimensions of queries, keys, values and mask (None: no mask).
@@ -48,25 +35,9 @@ BATCHES = [
 
 
 @pytest.mark.parametrize("batches", BATCHES, ids=str)
-@settings(max_examples=12, deadline=None, derandomize=True)
-@given(
-    sizes=st.tuples(*(st.integers(1, 40) for _ in range(2)), *(st.integers(1, 9) for _ in range(2))),
-    block_size=st.none() | st.integers(1, 50),
-    magnitude=st.sampled_from([1.0, 100.0]),
-    seed=st.integers(0, 999),
-)
-def test_results_and_gradients_are_those_of_einsum_attention(
-    batches: tuple, sizes: tuple[int, int, int, int], block_size: int | None, magnitude: float, seed: int
-) -> None:
-    (queries, keys, d_k, d_v), (of_Q, of_K, of_V, of_mask) = sizes, batches
-    Q, K, V = drawn(*of_Q, queries, d_k), drawn(*of_K, keys, d_k, seed=1), drawn(*of_V, keys, d_v, seed=2)
-    mask = None if of_mask is None else drawn_mask(*of_mask, queries, keys, seed=seed)
-    expected = scaled_dot_product_attention(magnitude * Q, K, V, mask)
-    actual = blockwise_attention(magnitude * Q, K, V, mask, block_size=block_size)
-    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
-    cotangent = drawn(*expected.shape, seed=seed).detach()
-    gradients, expected_gradients = (torch.autograd.grad(x, (Q, K, V), cotangent) for x in (actual, expected))
-    torch.testing.assert_close(gradients, expected_gradients, rtol=1e-8, atol=1e-9 * magnitude)
+@sizes_and_inputs
+def test_results_and_gradients_are_those_of_einsum_attention(batches: tuple, **drawn: Any) -> None:
+    assert_as_einsum(blockwise_attention, batches, **drawn)
 
 
 @pytest.mark.parametrize("block_size", [1, 2, None])

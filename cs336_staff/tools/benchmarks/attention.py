@@ -1,299 +1,312 @@
-"""How long blockwise attention takes and how much memory it needs, next to what else there is.
+"""How quick the lab's blockwise attention is, next to PyTorch's fused kernel that is told the same mask.
 
-    uv run python -m cs336_staff.tools.benchmarks.attention results/attention.json
+    uv run python -m cs336_staff.tools.benchmarks.attention
 
-measures, prints as it goes and keeps what it found in a file. It takes about half an hour.
+prints the tables, writes them into `cs336_staff/docs/blockwise.md`, and draws `blockwise_time.png` beside it. It takes
+about four minutes on a quiet machine with two cores.
 
-8 heads of 64, float32 on a CPU. In each comparison the implementations take turns, and what counts is the ratio of
-medians. With one thread, times are the processor time of that thread, which other programs disturb little. With more,
-they are wall-clock times: a call during which the system took a processor away (more than 10 involuntary context
-switches a second) is measured again, and a comparison that never got three undisturbed calls of each is marked.
-Memory is the peak above what the process held before, in a fresh process for each call.
+8 heads of 64, float32 on a CPU. Implementations take turns, and what counts is the ratio of their medians. Times are
+wall-clock times, but with one thread processor time, which other programs disturb less. Memory is the peak above what
+the process held before, in a fresh process for each call.
 """
 
-import json
-import math
+import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import click
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from cs336_basics.nn.blockwise import blockwise_attention as students
 from cs336_basics.nn.functional import scaled_dot_product_attention
+from cs336_kit.lab.blockwise import forward
 from cs336_kit.lab.blockwise.attention import blockwise_attention
-from cs336_kit.lab.blockwise.masks import Mask, causal, document, padding, window
+from cs336_kit.lab.blockwise.masks import Mask, Visibility, causal, document, padding, window
 
-HEADS, WIDTH = 8, 64
-LENGTHS_COMPILED = [512, 1024, 2048]
-LENGTHS_BACKWARD = [512, 1024, 2048, 4096]
-LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
-MEMORY_LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768]
-# Implementations that hold the whole matrix, or take as long as they do, stop here.
-LONGEST_WITH_MATRIX = {"time": 4096, "forward": 8192, "both": 4096}
+PAGE = Path(__file__).parents[2] / "docs" / "blockwise.md"
+BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+SECONDS = 0.8  # for one mask and length, all that are compared together
+# Length and largest ratio to the fused kernel that blockwise attention should have.
+GOALS: dict[str, dict[int, float | None]] = {
+    "no mask": {128: 1.3, 256: 1.3, 1024: 1.1, 4096: 1.1},
+    "causal": {128: 1.3, 256: 1.3, 1024: None, 4096: 0.5, 8192: 0.5, 16384: 0.5},
+    "causal window of 512": {1024: None, 4096: 0.15, 8192: 0.1},
+    "half the keys padded": {1024: 0.6, 4096: 0.6},
+    "8 documents": {1024: None, 4096: 0.25},
+    "causal, with backward": {1024: None, 4096: 0.7},
+}
+STEPS_LENGTH = 2048
+
+Call = Callable[[], object]
 
 
-def fused(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, **options: bool) -> Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(Q, K, V, attn_mask=mask, **options)
+@dataclass(frozen=True)
+class Setting:
+    """How many threads torch has, and how many other processes compute at the same time."""
+
+    threads: int
+    neighbours: int = 0
+
+    def __str__(self) -> str:
+        threads = f"{self.threads} thread" + "s" * (self.threads > 1)
+        return threads + (f", {self.neighbours} busy neighbours" if self.neighbours else "")
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Have it so for a while."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(self.neighbours)]
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+            for process in busy:
+                process.kill()
+                process.wait()
 
 
-def query_chunks(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """The first loop that tutorials show: the einsum version on 512 queries at a time, against all keys."""
-    chunks = [slice(start, start + 512) for start in range(0, Q.shape[-2], 512)]
-    return torch.cat(
-        [scaled_dot_product_attention(Q[..., c, :], K, V, None if mask is None else mask[c]) for c in chunks], dim=-2
+def fused(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
+
+
+def masks(name: str, length: int) -> tuple[Tensor | None, Mask | None]:
+    """A mask as a boolean matrix and as an object."""
+    position = torch.arange(length)
+    distance = position[:, None] - position
+    ids = position * 8 // length
+    match name:
+        case "no mask":
+            return None, None
+        case "causal" | "causal, with backward":
+            return distance >= 0, causal
+        case "causal window of 512":
+            return (distance >= 0) & (distance < 512), causal & window(512)
+        case "half the keys padded":
+            return (position < length // 2).repeat(length, 1), padding(torch.tensor(length // 2))
+        case "8 documents":
+            return ids[:, None] == ids, document(ids)
+    raise ValueError(name)
+
+
+def inputs(length: int) -> list[Tensor]:
+    return list(torch.randn(3, 1, 8, length, 64, generator=torch.Generator().manual_seed(0)))
+
+
+def both_passes(attention: Callable[..., Tensor], length: int, mask: object) -> Call:
+    tensors = [x.requires_grad_() for x in inputs(length)]
+    return lambda: torch.autograd.grad(attention(*tensors, mask).sum(), tensors)
+
+
+def medians(calls: Mapping[str, Call]) -> dict[str, float]:
+    """The median time of each call in seconds, the calls taking turns."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    rounds, began = 0, time.perf_counter()
+    while rounds < 4 or time.perf_counter() - began < SECONDS:
+        for name, call in calls.items():
+            start = clock()
+            call()
+            times[name].append(clock() - start)
+        rounds += 1
+        if rounds == 2 and time.perf_counter() - began > 8:  # such long calls need no round to warm up
+            return {name: statistics.median(values) for name, values in times.items()}
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def compare(name: str, length: int) -> tuple[float, float]:
+    """Seconds that the fused kernel and blockwise attention take."""
+    matrix, mask = masks(name, length)
+    if name == "causal, with backward":
+        calls = {
+            "fused": both_passes(fused, length, matrix),
+            "blockwise": both_passes(blockwise_attention, length, mask),
+        }
+    else:
+        Q, K, V = inputs(length)
+        calls = {"fused": lambda: fused(Q, K, V, matrix), "blockwise": lambda: blockwise_attention(Q, K, V, mask)}
+    took = medians(calls)
+    return took["fused"], took["blockwise"]
+
+
+@dataclass(frozen=True)
+class Blunt(Mask):
+    """A mask that tells less of its blocks than `mask` does, so that fewer are skipped or left as they are."""
+
+    mask: Mask
+    skips: bool
+
+    def matrix(self, index: tuple[int, ...]) -> Mask:
+        return self
+
+    def visibility(self, rows: slice, columns: slice) -> Visibility:
+        return min(self.mask.visibility(rows, columns), Visibility.SOME) if self.skips else Visibility.SOME
+
+    def tile(self, rows: slice, columns: slice, device: torch.device) -> Tensor:
+        return self.mask.tile(rows, columns, device)
+
+
+def steps() -> dict[str, float]:
+    """Seconds of a causal call, from einsum to the lab's, each with one thing more than the one before."""
+    Q, K, V = inputs(STEPS_LENGTH)
+    matrix, _ = masks("causal", STEPS_LENGTH)
+
+    def with_maximum(mask: Mask) -> Tensor:
+        with patch.object(forward, "scores_are_small", lambda *_: False):
+            return blockwise_attention(Q, K, V, mask)
+
+    return medians(
+        {
+            "einsum on the whole matrix": lambda: scaled_dot_product_attention(Q, K, V, matrix),
+            "the two loops of the handout": lambda: students(Q, K, V, matrix),
+            "the lab's loops: one block of memory, bmm, 2^x": lambda: with_maximum(Blunt(causal, skips=False)),
+            "hidden blocks are skipped": lambda: with_maximum(Blunt(causal, skips=True)),
+            "blocks that are all visible need no mask": lambda: with_maximum(causal),
+            "no maximum where no score can be large": lambda: blockwise_attention(Q, K, V, causal),
+        }
     )
 
 
-def simple_tiles(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """The second one: the online softmax over tiles of 256, each made anew, masked wherever there is a mask."""
-    outputs = []
-    for first_query in range(0, Q.shape[-2], 256):
-        rows = slice(first_query, first_query + 256)
-        q = Q[..., rows, :] / math.sqrt(Q.shape[-1])
-        maximum = torch.full_like(q[..., :1], -1e30)
-        total, weighted = torch.zeros_like(maximum), torch.zeros_like(q)
-        for first_key in range(0, K.shape[-2], 256):
-            columns = slice(first_key, first_key + 256)
-            scores = q @ K[..., columns, :].mT
-            if mask is not None:
-                scores = scores.masked_fill(~mask[rows, columns], -math.inf)
-            previous, maximum = maximum, torch.maximum(maximum, scores.amax(-1, keepdim=True))
-            weights, shrink = torch.exp(scores - maximum), torch.exp(previous - maximum)
-            total = total * shrink + weights.sum(-1, keepdim=True)
-            weighted = weighted * shrink + weights @ V[..., columns, :]
-        outputs.append(weighted / total)
-    return torch.cat(outputs, dim=-2)
-
-
-def masks(length: int) -> dict[str, tuple[Tensor | None, Mask | None]]:
-    """Each mask as a boolean matrix and as an object."""
-    position = torch.arange(length)
-    document_ids = position * 8 // length
-    lower = torch.ones(length, length, dtype=torch.bool).tril()
-    return {
-        "no mask": (None, None),
-        "causal": (lower, causal),
-        "causal window of 512": (lower.triu(-511), causal & window(512)),
-        "half the keys padded": ((position < length // 2).repeat(length, 1), padding(torch.tensor(length // 2))),
-        "8 documents": (document_ids[:, None] == document_ids, document(document_ids)),
-    }
-
-
-def inputs(length: int, magnitude: float = 1.0) -> list[Tensor]:
-    torch.manual_seed(0)
-    Q, K, V = (torch.randn(1, HEADS, length, WIDTH) for _ in range(3))
-    return [Q * magnitude, K, V]
-
-
-def contestants(length: int, name: str, backward: bool) -> dict[str, Attention]:
-    """What is compared for one mask: the fused kernel with that mask comes first, the others are measured by it."""
-    matrix, mask = masks(length)[name]
-    others: dict[str, Attention] = {
-        "fused": lambda Q, K, V: fused(Q, K, V, matrix),
-        "blockwise": lambda Q, K, V: blockwise_attention(Q, K, V, matrix),
-    }
-    if mask is not None:
-        others["blockwise, mask object"] = lambda Q, K, V: blockwise_attention(Q, K, V, mask)
-    if not backward:
-        # Queries this large take the path that tracks the maximum.
-        others["blockwise, large logits"] = lambda Q, K, V: blockwise_attention(8 * Q, K, V, matrix)
-    if name == "causal":
-        others["fused, is_causal"] = lambda Q, K, V: fused(Q, K, V, is_causal=True)
-    if name in ("causal", "no mask") and length <= LONGEST_WITH_MATRIX["time"]:
-        others["einsum"] = lambda Q, K, V: scaled_dot_product_attention(Q, K, V, matrix)
-        others["query chunks"] = lambda Q, K, V: query_chunks(Q, K, V, matrix)
-        others["simple tiles"] = lambda Q, K, V: simple_tiles(Q, K, V, matrix)
-    return others
-
-
-def compiled(length: int) -> dict[str, Attention]:
-    """The peers that need a C++ compiler, for the causal mask."""
-    matrix = masks(length)["causal"][0]
-    einsum = torch.compile(scaled_dot_product_attention)
-    flex = torch.compile(flex_attention)
-    blocks = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
-    return {
-        "einsum, compiled": lambda Q, K, V: einsum(Q, K, V, matrix),
-        "flex_attention, compiled": lambda Q, K, V: flex(Q, K, V, block_mask=blocks),
-    }
-
-
-def with_backward(attention: Attention) -> Attention:
-    """Forward and backward, with a gradient of ones."""
-
-    def both(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-        Q, K, V = (x.detach().requires_grad_() for x in (Q, K, V))
-        attention(Q, K, V).sum().backward()
-        return V
-
-    return both
-
-
-def medians(calls: dict[str, Attention], tensors: list[Tensor], seconds: float) -> tuple[dict[str, float], bool]:
-    """The median time of each call in seconds, the calls taking turns, and whether the machine was quiet meanwhile."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    quiet: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call(*tensors)
-    one_thread = torch.get_num_threads() == 1
-    clock = time.thread_time if one_thread else time.perf_counter
-    patience = 60.0
-    # On a machine that is never quiet, calls that were disturbed have to do.
-    while sum(map(sum, times.values())) < seconds or (min(map(len, quiet.values())) < 3 and patience > 0):
-        for name, call in calls.items():
-            if not one_thread:
-                patience -= wait_until_idle(patience)
-            switches, began = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, clock()
-            call(*tensors)
-            took = clock() - began
-            switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
-            times[name].append(took)
-            if one_thread or switches <= 10 * took:
-                quiet[name].append(took)
-            else:
-                patience -= took
-    enough = min(map(len, quiet.values())) >= 3
-    return {name: statistics.median(values) for name, values in (quiet if enough else times).items()}, enough
-
-
-def wait_until_idle(longest: float) -> float:
-    """Wait until no other program runs, for at most `longest` seconds; returns how long it took. Linux only."""
-    began = time.perf_counter()
-    while (waited := time.perf_counter() - began) < longest:
-        if Path("/proc/loadavg").read_text().split()[3].startswith("1/"):
-            return waited
-        time.sleep(0.01)
-    return waited
-
-
 MEMORY = {
-    "einsum": lambda Q, K, V: scaled_dot_product_attention(Q, K, V, torch.ones(Q.shape[-2], Q.shape[-2]).bool().tril()),
-    "fused": lambda Q, K, V: fused(Q, K, V, torch.ones(Q.shape[-2], Q.shape[-2], dtype=torch.bool).tril()),
-    "fused, is_causal": lambda Q, K, V: fused(Q, K, V, is_causal=True),
-    "blockwise, mask object": lambda Q, K, V: blockwise_attention(Q, K, V, causal),
+    "einsum": lambda Q, K, V: scaled_dot_product_attention(Q, K, V, masks("causal", Q.shape[-2])[0]),
+    "fused": lambda Q, K, V: fused(Q, K, V, masks("causal", Q.shape[-2])[0]),
+    "blockwise": lambda Q, K, V: blockwise_attention(Q, K, V, causal),
 }
+MEMORY_LENGTHS = [2048, 4096, 8192]
 
 
-def measure_peak(name: str, length: int, backward: bool) -> int:
-    """The peak of resident memory during one call, in bytes above what was there before. Linux only."""
+def peak_of(name: str, length: int) -> int:
+    """The peak of resident memory during one causal call, in bytes above what was there before. Linux only."""
 
     def status(field: str) -> int:
         line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
         return int(line.split()[1]) * 1024
 
-    call = with_backward(MEMORY[name]) if backward else MEMORY[name]
-    call(*inputs(16))
+    MEMORY[name](*inputs(16))
     tensors = inputs(length)
     Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
     before = status("VmRSS")
-    call(*tensors)
+    MEMORY[name](*tensors)
     return status("VmHWM") - before
 
 
+def in_fresh_process(name: str, length: int) -> int:
+    command = [sys.executable, "-m", "cs336_staff.tools.benchmarks.attention", "--peak-of", name, str(length)]
+    return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
 def machine() -> str:
-    """The processor, the threads, the version of PyTorch, and the quickest of 20 large matrix products."""
     processor = platform.processor()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor = next((line.split(": ")[1] for line in lines if line.startswith("model name")), processor)
-    threads = torch.get_num_threads()
-    clock = time.thread_time if threads == 1 else time.perf_counter
-    A, out = torch.randn(2048, 2048), torch.empty(2048, 2048)
-    times = []
-    for _ in range(20):
-        began = clock()
-        torch.mm(A, A, out=out)
-        times.append(clock() - began)
-    peak = 2 * 2048**3 / min(times) / 1e9
-    return f"{processor}, {threads} thread(s), PyTorch {torch.__version__}, matrix product at {peak:.0f} GFLOP/s"
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    return f"{processor}, {os.cpu_count()} processors, PyTorch {torch.__version__}, load {load} before it began"
 
 
-def measure_time(length: int, name: str, calls: dict[str, Attention], backward: bool) -> list[dict]:
-    if backward:
-        calls = {what: with_backward(call) for what, call in calls.items()}
-    rows = []
-    times, quiet = medians(calls, inputs(length), seconds=2.0)
-    for what, took in times.items():
-        ratio = took / times["fused"]
-        row = {
-            "kind": "time",
-            "direction": "both" if backward else "forward",
-            "length": length,
-            "mask": name,
-            "what": what,
-        }
-        rows.append(row | {"seconds": took, "ratio": ratio, "quiet": quiet})
-        mark = "" if quiet else "  (disturbed)"
-        click.echo(f"{row['direction']:8}{length:6}  {name:22}{what:26}{took * 1e3:9.2f} ms {ratio:7.3f}{mark}")
-    return rows
+def table(lines: list[list[str]], text_columns: int) -> str:
+    rule = ["---"] * text_columns + ["--:"] * (len(lines[0]) - text_columns)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]]) + "\n"
 
 
-def measure_memory(length: int, what: str, backward: bool) -> dict:
-    command = [
-        sys.executable,
-        "-m",
-        "cs336_staff.tools.benchmarks.attention",
-        "--peak-of",
-        what,
-        "--length",
-        str(length),
-    ]
-    if backward:
-        command.append("--backward")
-    peak = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-    row = {
-        "kind": "memory",
-        "direction": "both" if backward else "forward",
-        "length": length,
-        "what": what,
-        "bytes": peak,
-    }
-    click.echo(f"{row['direction']:8}{length:6}  {what:26}{peak / 2**20:9.1f} MiB")
-    return row
+def time_table(settings: list[Setting]) -> tuple[str, dict[Setting, dict[int, tuple[float, float]]]]:
+    """The comparison in Markdown, and the times of the causal mask by length."""
+    lines = [["mask", "length", "goal", f"fused kernel, {settings[0]}", *map(str, settings)]]
+    times: dict[Setting, dict[int, tuple[float, float]]] = {setting: {} for setting in settings}
+    for name, goals in GOALS.items():
+        for length, goal in goals.items():
+            took = {}
+            for setting in settings:
+                if not setting.neighbours or length <= 4096:  # beside others, long calls would take minutes
+                    with setting.in_force():
+                        took[setting] = compare(name, length)
+            ratios = [f"{took[s][1] / took[s][0]:.2f}" if s in took else "" for s in settings]
+            milliseconds = f"{took[settings[0]][0] * 1e3:.1f} ms"
+            lines.append([name, str(length), "" if goal is None else f"≤ {goal}", milliseconds, *ratios])
+            click.echo("  ".join(lines[-1]), err=True)
+            if name == "causal":
+                for setting, seconds in took.items():
+                    times[setting][length] = seconds
+    return table(lines, 1), times
+
+
+def steps_table() -> str:
+    with Setting(1).in_force():
+        took = steps()
+    lines = [["what is added", "time", "factor"]]
+    for previous, (name, seconds) in zip([None, *took.values()], took.items(), strict=False):
+        factor = "" if previous is None else f"{previous / seconds:.2f}"
+        lines.append([name, f"{seconds * 1e3:.0f} ms", factor])
+    return table(lines, 1)
+
+
+def memory_table() -> str:
+    lines = [["MiB", *map(str, MEMORY_LENGTHS)]]
+    lines += [[name, *(f"{in_fresh_process(name, n) / 2**20:.1f}" for n in MEMORY_LENGTHS)] for name in MEMORY]
+    return table(lines, 1)
+
+
+def draw(path: Path, times: dict[Setting, dict[int, tuple[float, float]]]) -> None:
+    """Time over length, causal, for each setting."""
+    figure = Figure(figsize=(7, 5.5), layout="constrained")
+    axes = figure.subplots()
+    for setting, colour in zip(times, ("C0", "C1", "C2", "C3"), strict=False):
+        for which, name, style in ((0, "fused", "--"), (1, "blockwise", "-")):
+            seconds = {length: both[which] * 1e3 for length, both in times[setting].items()}
+            label = f"{name}, {setting}"
+            axes.plot(list(seconds), list(seconds.values()), style, color=colour, marker="o", markersize=4, label=label)
+    lengths = list(GOALS["causal"])
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="queries and keys",
+        ylabel="ms (one thread: processor time)",
+        title="A causal forward pass",
+    )
+    axes.set_xticks(lengths, [str(n) for n in lengths])
+    axes.minorticks_off()
+    figure.legend(loc="outside lower center", ncols=2)
+    figure.savefig(path, dpi=120)
 
 
 @click.command()
-@click.argument("output", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.option("--peak-of", type=click.Choice(list(MEMORY)), help="Only print the peak memory of one call, in bytes.")
-@click.option("--length", type=int, help="How many queries and keys that call has.")
-@click.option("--backward", is_flag=True, help="Whether it includes the backward pass.")
-@click.option("--threads", type=int, default=torch.get_num_threads(), show_default=True)
-def main(output: Path | None, peak_of: str | None, length: int, backward: bool, threads: int) -> None:
-    """Measure everything and write it to OUTPUT, or the peak memory of one call in this process."""
-    if peak_of is not None:
-        click.echo(measure_peak(peak_of, length, backward))
+@click.option(
+    "--peak-of", "peak", type=(click.Choice(list(MEMORY)), int), help="Only the memory of one call, in bytes."
+)
+def main(peak: tuple[str, int] | None) -> None:
+    """Measure, print, and write what was measured into the page."""
+    if peak is not None:
+        click.echo(peak_of(*peak))
         return
-    if output is None:
-        raise click.UsageError("expected OUTPUT, the file to write what is measured to")
-    torch.set_num_threads(threads)
+    everyone = os.cpu_count() or 1
+    settings = [Setting(n) for n in sorted({1, min(2, everyone), everyone})] + [Setting(everyone, neighbours=2)]
     name_of_machine = machine()
-    click.echo(name_of_machine)
-    rows = [
-        measure_memory(length, what, backward)
-        for backward in (False, True)
-        for what in MEMORY
-        for length in MEMORY_LENGTHS
-        if what != "einsum" or length <= LONGEST_WITH_MATRIX["both" if backward else "forward"]
-    ]
-    for backward, lengths in ((False, LENGTHS), (True, LENGTHS_BACKWARD)):
-        for length in lengths:
-            for name in masks(length):
-                rows += measure_time(length, name, contestants(length, name, backward), backward)
-    for length in LENGTHS_COMPILED:
-        calls = {"fused": contestants(length, "causal", False)["fused"], **compiled(length)}
-        rows += [row for row in measure_time(length, "causal", calls, False) if row["what"] != "fused"]
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"machine": name_of_machine, "rows": rows}, indent=1))
+    memory, way = memory_table(), steps_table()
+    times, of_causal = time_table(settings)
+    measured = (
+        f"{name_of_machine}.\n\n"
+        f"The time of blockwise attention as a multiple of the fused kernel's (one thread: processor time):\n\n"
+        f"{times}\n"
+        f"![Time over length of a causal forward pass](blockwise_time.png)\n\n"
+        f"From einsum to the lab's: causal, length {STEPS_LENGTH}, one thread. A factor is to the line above it:\n\n"
+        f"{way}\n"
+        f"Peak memory of a causal forward pass, its mask included:\n\n{memory}"
+    )
+    click.echo(measured)
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    PAGE.write_text(before + BEGIN + measured + END + rest.split(END)[1], encoding="utf-8")
+    draw(PAGE.with_name("blockwise_time.png"), of_causal)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,10 @@ def _outcomes(gradings: Graded) -> dict[str, tuple[str, ...]]:
 def _reported(out: Path, paths: list[Path]) -> dict[str, tuple[str, ...]]:
     """The outcomes that the reports have."""
     reports = {path.name: json.loads((out / path.name / "results.json").read_text()) for path in paths}
-    return {name: tuple(t["extra_data"]["outcome"] for t in report["tests"]) for name, report in reports.items()}
+    return {
+        name: tuple(outcome for t in report["tests"] for outcome in t["extra_data"]["outcomes"].values())
+        for name, report in reports.items()
+    }
 
 
 if __name__ == "__main__":
