@@ -116,8 +116,6 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
     problems = load_graded_problems(root)
     try:
         with Gradebook.of_results(out) as gradebook:
-            if gradebook.score_with(problems):
-                write_all_reports(out, gradebook, problems)
             before = gradebook.of(submission)
             if before is None:
                 raise click.ClickException(f"{out} has no submission {submission}; grades.csv has the names")
@@ -128,6 +126,9 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
                 what = "a violation of the rules" if because else "a decision to take back"
                 expected = problem or "some problem"
                 raise click.ClickException(f"{submission} has {what} in {got}, expected one in {expected}")
+            if gradebook.score_with(problems):
+                write_all_reports(out, gradebook, problems)
+                before = gradebook.of(submission) or before
             for each in sorted(chosen):
                 gradebook.overrule(before, each, because)
             after = gradebook.of(submission) or before
