@@ -36,6 +36,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (ArchiveError, AssignmentError) as error:
             raise click.ClickException(str(error)) from None
+        except BrokenPipeError:  # click's: whoever read the output has gone
+            raise
+        except OSError as error:  # a file or a disk of the user's
+            raise click.ClickException(f"{error.filename or ctx.info_name}: {error.strerror or error}") from None
 
 
 def _registered() -> dict[str, tuple[str, str]]:

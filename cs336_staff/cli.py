@@ -8,6 +8,7 @@ from cs336_kit.cli import Commands
 @click.group(
     cls=Commands,
     lazy={
+        "diff": ("cs336_staff.grading.changes:diff", "Say whose grade changed, and why."),
         "findings": ("cs336_staff.grading.commands:findings", "Count what the examinations found in a class."),
         "fixtures": ("cs336_staff.release.commands:fixtures", "Write the stored cases, or check them."),
         "grade": ("cs336_staff.grading.commands:grade", "Grade submissions in a sandbox."),
@@ -15,6 +16,7 @@ from cs336_kit.cli import Commands
         "handout": ("cs336_staff.release.commands:handout", "Write what students receive, and try it."),
         "overrule": ("cs336_staff.grading.commands:overrule", "Clear a false positive of the rules."),
         "reproduce": ("cs336_staff.grading.commands:reproduce", "Run one test of one submission again."),
+        "rescore": ("cs336_staff.grading.changes:rescore", "Score recorded results with other weights."),
         "verify": ("cs336_staff.release.commands:verify", "Prove the suites before a release."),
     },
 )

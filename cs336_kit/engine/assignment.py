@@ -1,17 +1,15 @@
 """The problems of the assignment, as `assignment.toml` states them."""
 
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from cs336_kit.engine.toml_file import AssignmentError, Complaint, read_toml
+
 FILE_NAME = "assignment.toml"
 
 STUDENT_FILES = ("adapters.py", "cs336_basics")  # what students write; the rest is the course's
-
-
-class AssignmentError(Exception):
-    """`assignment.toml` is missing or cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,7 @@ class Problem:
         tests: the weight of each test function; the cases of one function share its weight evenly.
         hints: from a question to a pointer.
         bonus: whether its points come on top of the maximum.
+        left_out: whether this course does without it.
     """
 
     id: str
@@ -35,6 +34,32 @@ class Problem:
     tests: dict[str, float]
     hints: tuple[str, ...]
     bonus: bool = False
+    left_out: bool = False
+
+    def worth(self, test: str) -> float:
+        """The points of a test function."""
+        return self.points * self.tests[test] / sum(self.tests.values())
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`assignment.toml`, whole."""
+
+    problem: tuple[Problem, ...]
+
+    def check(self) -> None:
+        """Raise Complaint where two problems are in each other's way, or points belong to no test."""
+        seen: set[str] = set()
+        for number, problem in enumerate(self.problem):
+            key = ("problem", number)
+            if not re.fullmatch(r"[a-z]\w*", problem.id, re.ASCII):
+                raise Complaint((*key, "id"), f"is {problem.id!r}, expected lower-case letters, digits and _")
+            if sum(problem.tests.values()) == 0:
+                raise Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
+            for name, place in ((problem.id, ("id",)), *((test, ("tests", test)) for test in problem.tests)):
+                if name in seen:
+                    raise Complaint((*key, *place), f"{name} is there twice" if place == ("id",) else "is there twice")
+                seen.add(name)
 
 
 def find_root(start: Path) -> Path:
@@ -54,34 +79,14 @@ def is_students(path: PurePath) -> bool:
     return path.parts[0].casefold() in STUDENT_FILES
 
 
-def load_problems(root: Path) -> dict[str, Problem]:
-    """The problems by id, in the order of the assignment.
+def load_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
+    """The problems by id, in the order of the assignment; or those that this course leaves out.
 
     Raises:
-        AssignmentError: the file is not TOML, or a problem lacks a key.
+        AssignmentError: the file is not TOML, or something in it is not as it should be.
     """
-    path = root / FILE_NAME
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))["problem"]
-        problems = [
-            Problem(
-                id=table["id"],
-                title=table["title"],
-                points=float(table["points"]),
-                files=tuple(table["files"]),
-                tests={name: float(weight) for name, weight in table["tests"].items()},
-                hints=tuple(table["hints"]),
-                bonus=table.get("bonus", False) is True,
-            )
-            for table in tables
-        ]
-    except OSError as error:
-        raise AssignmentError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise AssignmentError(f"{path} is not TOML: {error}; take it again from the handout") from None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise AssignmentError(f"{path} lacks or misstates {error}; take it again from the handout") from None
-    return {problem.id: problem for problem in problems}
+    assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
+    return {problem.id: problem for problem in assignment.problem if problem.left_out == left_out}
 
 
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:

@@ -8,7 +8,7 @@ import inspect
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -119,7 +119,12 @@ class Suite:
 
 
 def load_suite(
-    root: Path, folders: Iterable[Path], problems: Mapping[str, Problem], adapters: Any = None, remote: bool = False
+    root: Path,
+    folders: Iterable[Path],
+    problems: Mapping[str, Problem],
+    adapters: Any = None,
+    remote: bool = False,
+    left_out: Collection[str] = (),
 ) -> Suite:
     """The tests in some folders, the last of which is hidden if there are several, in the order of the problems.
 
@@ -129,6 +134,7 @@ def load_suite(
         problems: with the weights of all the tests.
         adapters: what the tests call; it may be given later, as `suite.calls.adapters`.
         remote: as in `Suite`.
+        left_out: test functions that do not count, since the course leaves their problem out.
 
     Raises:
         SuiteError: a file of tests cannot be imported, or a test asks for what it cannot get.
@@ -139,6 +145,7 @@ def load_suite(
         for number, folder in enumerate(folders)
         for path in sorted(folder.glob("test_*.py"))
         for test in _tests_in(_imported(path, calls), root, hidden=number > 0)
+        if test.function not in left_out
     ]
     return Suite(root, problems, with_points(found, problems), calls, remote)
 
@@ -180,8 +187,7 @@ def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[
     def worth(test: Test) -> Test:
         if (problem := problem_of.get(test.function)) is None:
             return test
-        weight = problem.tests[test.function] / sum(problem.tests.values())
-        points = problem.points * weight / cases[test.function]
+        points = problem.worth(test.function) / cases[test.function]
         return replace(test, problem=problem.id, bonus=problem.bonus, points=points)
 
     return [worth(test) for test in sorted(tests, key=lambda test: (test.hidden, order.get(test.function, len(order))))]

@@ -35,17 +35,24 @@ def public_seed(name: str) -> int:
     return crc32(name.encode())
 
 
-def write_fixtures(folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed) -> None:
+def write_fixtures(
+    folder: Path,
+    specs: Sequence[CaseSpec],
+    seed_of: Callable[[str], int] = public_seed,
+    show: Callable[[str], None] = lambda name: None,
+) -> None:
     """Draw the inputs of every case, compute the answers and store both; files of no case are removed.
 
     Args:
         folder: where the files go.
         specs: the cases.
         seed_of: the seed of the case with a name.
+        show: called with the name of each case before it is made.
     """
     for stray in set(case_names(folder, "**/*")) - {spec.name for spec in specs}:
         (folder / f"{stray}.safetensors").unlink()
     for spec in specs:
+        show(spec.name)
         seed = seed_of(spec.name)
         case = make_case(spec, seed)
         # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.

@@ -27,8 +27,8 @@ from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
-from cs336_staff.grading.identity import check_claims, together
-from cs336_staff.grading.report import safe_name, write_reports
+from cs336_staff.grading.identity import HandedIn, check_claims, handed_in, together
+from cs336_staff.grading.report import safe_name, write_all_reports, write_reports
 from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
@@ -120,7 +120,7 @@ def grade(
         out: gets `gradebook.sqlite` and a folder with the reports of each submission.
         jobs: how many are graded at the same time.
         rerun: grade again what is graded already.
-        limits: what a submission may use.
+        limits: what a submission may use, if not what the course says.
         show: called whenever something has changed.
 
     Raises:
@@ -130,10 +130,12 @@ def grade(
     """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
-        handed_in = together(dict.fromkeys(path.resolve() for path in paths))
-        names = _names(list(handed_in), gradebook.paths())
+        files = together(dict.fromkeys(path.resolve() for path in paths))
+        names = _names(list(files), gradebook.paths())
         check_claims(names)
-        return _Batch(suite, sandbox, gradebook, out, limits, handed_in).run(names, jobs, rerun, show)
+        if gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests}):
+            write_all_reports(out, gradebook, suite.problems)
+        return _Batch(suite, sandbox, gradebook, out, limits or suite.limits, files).run(names, jobs, rerun, show)
 
 
 class _Batch:
@@ -143,7 +145,7 @@ class _Batch:
         sandbox: Sandbox,
         gradebook: Gradebook,
         out: Path,
-        limits: Limits | None,
+        limits: Limits,
         files: Mapping[Path, Mapping[str, Path]],
     ) -> None:
         self.files = files  # of each submission that came file by file
@@ -185,7 +187,7 @@ class _Batch:
         attempt = _Attempt(name, path, content, number, started, clock)
         if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
             self.progress.already += 1
-            self.gradebook.make_latest(grading)
+            self.gradebook.hand_in_again(grading, _as_text(path.resolve()), self._handed_in(attempt))
             self._report(grading)
         elif isinstance(submission, Refused):
             self._record(attempt, results_of_refused(self.suite.suite, str(submission)), Notes(refused=str(submission)))
@@ -247,11 +249,20 @@ class _Batch:
             started=attempt.started,
             seconds=time.monotonic() - attempt.clock,
             notes=notes,
+            handed_in=self._handed_in(attempt),
             results=[_charged(result, notes.forbidden.get(result.problem, ())) for result in results],
         )
         self.gradebook.add(grading)
         # As the gradebook has it: staff may have overruled a violation of the same content.
         self._report(self.gradebook.of(attempt.name) or grading)
+
+    def _handed_in(self, attempt: _Attempt) -> HandedIn:
+        """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
+        handed, before = handed_in(attempt.path, attempt.name), self.gradebook.of(attempt.name)
+        if not handed.guessed or before is None or before.handed_in.guessed:
+            return handed
+        same = before.content == attempt.content
+        return before.handed_in if same else replace(before.handed_in, at=None, late=False)
 
     def _report(self, grading: Grading) -> None:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
@@ -261,7 +272,7 @@ class _Batch:
 
 
 def _grade_and_exit(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, limits: Limits | None, pipe: int
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, limits: Limits, pipe: int
 ) -> NoReturn:
     """In the fork: write a line for each result, and one with the notes."""
     resource.setrlimit(resource.RLIMIT_CPU, (TRUSTED_SECONDS, TRUSTED_SECONDS))
@@ -321,8 +332,8 @@ def _say(pipe: int, **line: str) -> None:
 def _names(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
     """A name for each path: the one under which it was graded before, or the file's own, made safe.
 
-    Several that are the same get a part of the hash of their path, and so does the name of another file that is still
-    there, and a name that looks as if it had one.
+    Several that are the same get a part of the hash of their path, and so does a name that looks as if it had one. A
+    file of the same name from elsewhere is another attempt.
 
     Args:
         paths: what is graded.
@@ -335,7 +346,7 @@ def _names(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
     for path, name in safe.items():
         if was := before.get(_as_text(path)):
             name = was
-        elif count[name] > 1 or HASHED.fullmatch(name) or os.path.exists(known.get(name, "")):
+        elif count[name] > 1 or HASHED.fullmatch(name):
             name += f"-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
         names[name] = path
     return names

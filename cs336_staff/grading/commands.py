@@ -2,24 +2,22 @@
 
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from cs336_kit.engine.assignment import find_root, load_problems
 from cs336_kit.engine.suite import SuiteError
 from cs336_staff.grading import batch, show
 from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findings_table, write_findings
-from cs336_staff.grading.course import Course, course_from_options, write_course
-from cs336_staff.grading.exports import Attempt, RosterError, grades
+from cs336_staff.grading.course import find_checked_root, load_course
+from cs336_staff.grading.exports import RosterError, check_lists, grades, write_course
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.report import write_reports
+from cs336_staff.grading.report import write_all_reports, write_reports
 from cs336_staff.grading.reproduce import reproduce_test
 from cs336_staff.grading.suite import ready
-from cs336_staff.hidden.release import REHEARSAL
+from cs336_staff.hidden.release import REHEARSAL, load_graded_problems
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused
 
@@ -36,42 +34,33 @@ RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--rerun", is_flag=True, help="Grade again what is graded already.")
-@click.option("--attempt", type=click.Choice(["latest", "best"]), default="latest", show_default=True)
-@click.option("--due", type=click.DateTime(), help="The deadline in UTC, for the column of late days.")
-@click.option("--groups", type=click.Path(exists=True, path_type=Path), help="The groups, as Canvas exports them.")
-@click.option("--roster", type=click.Path(exists=True, path_type=Path), help="The gradebook, as Canvas exports it.")
-@click.option("--column", default="Attention", show_default=True, help="The assignment's column in the roster.")
 def grade(
     submission: tuple[Path, ...],
     out: Path,
     layer: Layer,
     jobs: int | None,
     rerun: bool,
-    attempt: Attempt,
-    due: datetime | None,
-    groups: Path | None,
-    roster: Path | None,
-    column: str,
 ) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
     Run the same command again after an interruption: what is graded is not graded twice. Two submissions of one student
-    are an error: grade attempts one after another. The exit status is 3 when a submission could not be graded for a
+    are an error: grade attempts one after another. Deadline, late days and lists of students stand in
+    cs336_staff/course.toml. The exit status is 3 when a submission could not be graded for a
     reason of ours.
     """
     _need_linux()
     console = Console()
-    course = Course(attempt, due and due.replace(tzinfo=UTC), groups, roster, column)
+    root = find_checked_root()
+    course = load_course(root)
     try:
-        course.check()
-        with ready(find_root(Path.cwd()), layer) as (suite, sandbox):
+        check_lists(course)
+        with ready(root, layer) as (suite, sandbox):
             if suite.rehearsal:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
             with show.progress_bar(console) as progress:
                 done = batch.grade(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show=progress)
         with Gradebook(out / "gradebook.sqlite") as gradebook:
-            gradebook.course = course.as_options()
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
             board = show.board(graded[0], suite.problems) if len(graded) == 1 else show.boards(graded, suite.problems)
             console.print(board)
@@ -80,7 +69,7 @@ def grade(
             for fault in done.faults:
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
-            found = write_course(console, gradebook, list(suite.problems), out, course)
+            found = write_course(console, gradebook, suite.problems, out, course)
             counts = count_findings(found)
             write_findings(out / FILE_NAME, counts)
             if counts and len(found) > 1:
@@ -100,9 +89,10 @@ def grade(
 @click.argument("results", type=RESULTS, default=Path("results"))
 def findings(results: Path) -> None:
     """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
+    course = load_course(find_checked_root())
     try:
         with Gradebook.of_results(results) as gradebook:
-            counts = count_findings(grades(gradebook))
+            counts = count_findings(grades(gradebook, course))
     except (GradebookError, RosterError) as error:
         raise click.ClickException(str(error)) from None
     write_findings(results / FILE_NAME, counts)
@@ -122,7 +112,8 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
     """
     if bool(because) == undo:
         raise click.UsageError("expected --because TEXT, or --undo")
-    problems = load_problems(find_root(Path.cwd()))
+    root = find_checked_root()
+    problems = load_graded_problems(root)
     try:
         with Gradebook.of_results(out) as gradebook:
             before = gradebook.of(submission)
@@ -135,11 +126,14 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
                 what = "a violation of the rules" if because else "a decision to take back"
                 expected = problem or "some problem"
                 raise click.ClickException(f"{submission} has {what} in {got}, expected one in {expected}")
+            if gradebook.score_with(problems):
+                write_all_reports(out, gradebook, problems)
+                before = gradebook.of(submission) or before
             for each in sorted(chosen):
                 gradebook.overrule(before, each, because)
             after = gradebook.of(submission) or before
             write_reports(out / submission, after, problems)
-            write_course(Console(), gradebook, list(problems), out, course_from_options(gradebook.course))
+            write_course(Console(), gradebook, problems, out, load_course(root))
     except (GradebookError, RosterError, OSError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{submission}: {after.points:.1f} of {after.maximum:g} points, {before.points:.1f} before")

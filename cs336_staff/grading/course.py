@@ -1,73 +1,104 @@
-"""From the gradebook to grades: what is known about the students, and the files that are written from it."""
+"""The course, as `course.toml` states it: the deadline, late days, whose attempt counts, the lists of its students."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+import math
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from rich.console import Console
-from rich.text import Text
+from cs336_kit.engine.assignment import FILE_NAME, find_root
+from cs336_kit.engine.toml_file import Complaint, located, read_toml
+from cs336_staff.grading.identity import HandedIn
+from cs336_staff.hidden.release import load_graded_problems
+from cs336_staff.sandbox.limits import Limits
 
-from cs336_staff.grading.exports import Attempt, Grade, grades, read_groups, read_roster, write_canvas, write_grades
-from cs336_staff.grading.gradebook import Gradebook
+FILE = "cs336_staff/course.toml"
+LISTS = ("roster", "groups")
+
+
+@dataclass(frozen=True)
+class Late:
+    """What lateness costs.
+
+    Args:
+        free_days: days after the deadline that cost nothing.
+        percent: of the points, for each day after those.
+    """
+
+    free_days: int = 0
+    percent: float = 0.0
 
 
 @dataclass(frozen=True)
 class Course:
-    """What is known about the students: how attempts, groups and late days become grades."""
+    """`course.toml`, whole. Every key has a default.
 
-    attempt: Attempt
-    due: datetime | None
-    groups: Path | None
-    roster: Path | None
-    column: str
+    Args:
+        due: the deadline.
+        attempt: which attempt of a student counts: the last, or the one that earns most after what lateness costs.
+        late: what lateness costs.
+        extensions: the deadline of single students, by the column `student` of grades.csv.
+        roster: the gradebook that Canvas exported.
+        groups: the list of groups that Canvas exported.
+        column: the assignment's column in the roster.
+        limits: what a submission may use.
+    """
+
+    due: datetime | None = None
+    attempt: Literal["last", "best"] = "last"
+    late: Late = field(default_factory=Late)
+    extensions: dict[str, datetime] = field(default_factory=dict)
+    roster: str = ""
+    groups: str = ""
+    column: str = "Attention"
+    limits: Limits = field(default_factory=Limits)
 
     def check(self) -> None:
-        """Raise RosterError or OSError if a list cannot be read: now, and not when everything is graded."""
-        if self.groups:
-            read_groups(self.groups)
-        if self.roster:
-            read_roster(self.roster)
+        """Raise Complaint where values do not go together."""
+        if self.extensions and self.due is None:
+            raise Complaint(("extensions",), "are there, and no key due: when is everybody's deadline?")
+        if self.late.percent > 100:
+            raise Complaint(("late", "percent"), f"is {self.late.percent:g}, expected at most 100")
+        for name, limit in vars(self.limits).items():
+            if not limit:
+                raise Complaint(("limits", name), "is 0: no submission could run")
 
-    def as_options(self) -> dict[str, Any]:
-        """As the gradebook keeps it, so that grades can be written again."""
-        paths = {
-            name: path and str(path.resolve()) for name, path in (("groups", self.groups), ("roster", self.roster))
-        }
-        return asdict(self) | {"due": self.due and self.due.isoformat()} | paths
+    def days_late(self, student: str, handed_in: HandedIn) -> int | None:
+        """Days after the student's deadline, each begun one counted; None when the time of either is not known."""
+        due = self.extensions.get(student, self.due)
+        if handed_in.at is None or due is None:
+            return None
+        return max(0, math.ceil((handed_in.at - due) / timedelta(days=1)))
 
-
-def course_from_options(options: dict[str, Any]) -> Course:
-    """The course that `Course.as_options` wrote."""
-    due, groups, roster = options["due"], options["groups"], options["roster"]
-    return Course(
-        options["attempt"],
-        due and datetime.fromisoformat(due),
-        groups and Path(groups),
-        roster and Path(roster),
-        options["column"],
-    )
+    def penalty(self, days_late: int | None) -> float:
+        """The part of the points that lateness costs: 0 where it is not known."""
+        return min(1.0, self.late.percent / 100 * max(0, (days_late or 0) - self.late.free_days))
 
 
-def write_course(
-    console: Console, gradebook: Gradebook, problems: Sequence[str], out: Path, course: Course
-) -> list[Grade]:
-    """Write grades.csv, and canvas.csv if there is a roster; print who has no partner.
-
-    Returns:
-        The grade of each student.
+def load_course(root: Path) -> Course:
+    """The course; its lists are looked for beside `course.toml`.
 
     Raises:
-        RosterError: the roster or the list of groups cannot be used.
+        AssignmentError: something in the file is not as it should be.
     """
-    groups = read_groups(course.groups) if course.groups else None
-    found = grades(gradebook, course.attempt, groups)
-    write_grades(out / "grades.csv", found, problems, course.due)
-    if course.roster:
-        without, strangers = write_canvas(out / "canvas.csv", course.roster, found, course.column)
-        for name in without:
-            console.print(Text(f"In the roster, without a grade: {name}", "yellow"))
-        for name in strangers:
-            console.print(Text(f"Graded, not in the roster: {name}", "yellow"))
-    return found
+    path = root / FILE
+    course = read_toml(path, Course, Course.check)
+    lists = {name: str(path.parent / file) for name in LISTS if (file := getattr(course, name))}
+    return replace(course, **lists)
+
+
+def find_checked_root() -> Path:
+    """The root of the assignment around this folder, once all that staff state is checked.
+
+    Raises:
+        AssignmentError: something in `assignment.toml`, `release.toml` or `course.toml` is not as it should be.
+    """
+    root = find_root(Path.cwd())
+    course = load_course(root)
+    named = [(root / FILE, (name,), getattr(course, name)) for name in LISTS if getattr(course, name)]
+    for number, problem in enumerate(load_graded_problems(root).values()):
+        named += [(root / FILE_NAME, ("problem", number, "files"), root / file) for file in problem.files]
+    for path, key, file in named:
+        if not Path(file).is_file():
+            raise located(path, Complaint(key, f"names {file}, and there is no such file"))
+    return root

@@ -3,17 +3,21 @@
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_staff.grading.identity import HandedIn, Student
 
-LAST = "id IN (SELECT max(id) FROM grading GROUP BY submission)"  # of every submission
-VERSION = 5
+LAST = "id IN (SELECT id FROM latest)"
+VERSION = 6
+NEW = "not run: this test is newer than the grading; grade the submission again"
 SCHEMA = """
 CREATE TABLE grading (
     id INTEGER PRIMARY KEY,
@@ -26,16 +30,16 @@ CREATE TABLE grading (
     started TEXT NOT NULL,
     seconds REAL NOT NULL,
     notes TEXT NOT NULL,
-    UNIQUE (submission, content, suite)
+    handed_in TEXT NOT NULL,
+    UNIQUE (submission, content, suite, handed_in)
 );
 CREATE TABLE result (
     grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE ON UPDATE CASCADE,
     number INTEGER NOT NULL,
     test TEXT NOT NULL,
+    function TEXT GENERATED ALWAYS AS (substr(test, 1, instr(test || '[', '[') - 1)) VIRTUAL,
     problem TEXT NOT NULL,
     hidden INTEGER NOT NULL,
-    bonus INTEGER NOT NULL,
-    maximum REAL NOT NULL,
     outcome TEXT NOT NULL,
     looked_at TEXT NOT NULL,
     headline TEXT NOT NULL,
@@ -52,9 +56,25 @@ CREATE TABLE overruled (
     because TEXT NOT NULL,
     PRIMARY KEY (submission, content, problem)
 ) WITHOUT ROWID;
-CREATE TABLE course (
-    options TEXT NOT NULL
-);
+CREATE TABLE worth (
+    function TEXT PRIMARY KEY,
+    problem TEXT NOT NULL,
+    bonus INTEGER NOT NULL,
+    points REAL NOT NULL
+) WITHOUT ROWID;
+CREATE VIEW latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
+CREATE VIEW points AS
+    WITH passed AS (
+        SELECT grading, function, avg(outcome = 'passed' OR (looked_at = 'rules' AND because IS NOT NULL)) AS share
+        FROM result
+        JOIN grading ON grading.id = grading
+        LEFT JOIN overruled USING (submission, content, problem)
+        GROUP BY grading, function
+    )
+    SELECT grading.id AS grading, submission, worth.problem, bonus,
+        sum(points * coalesce(share, 0)) AS points, sum(points) AS maximum
+    FROM grading JOIN worth LEFT JOIN passed ON passed.grading = grading.id AND passed.function = worth.function
+    GROUP BY grading.id, worth.problem;
 """
 
 
@@ -113,7 +133,8 @@ class Grading:
         started: when, with the offset from UTC.
         seconds: how long it took.
         notes: what else the report says.
-        results: one for every test.
+        handed_in: by whom, and when.
+        results: one for every test, scored with the present weights.
         overruled: the problems in which staff counted what breaks the rules, and why.
     """
 
@@ -126,6 +147,7 @@ class Grading:
     started: datetime
     seconds: float
     notes: Notes
+    handed_in: HandedIn
     results: Sequence[Result] = field(repr=False)
     overruled: Mapping[str, str] = field(default_factory=dict)
 
@@ -184,42 +206,91 @@ class Gradebook:
     def __enter__(self) -> "Gradebook":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self.close()
+        if isinstance(error, sqlite3.DatabaseError):
+            busy = isinstance(error, sqlite3.OperationalError)  # or its disk is full
+            todo = "try again" if busy else "take it from a backup, or grade into a new folder"
+            raise GradebookError(f"{self._path}: {error}; {todo}") from None
+
+    def score_with(self, problems: Mapping[str, Problem], functions: Collection[str] | None = None) -> bool:
+        """Score all results, recorded and to come, with the weights of `problems`; whether that changes any.
+
+        Results of other tests count no more.
+
+        Args:
+            problems: by id, with public and hidden tests.
+            functions: the test functions that are graded, if not all.
+        """
+        worth = sorted(
+            (test, problem.id, problem.bonus, problem.worth(test))
+            for problem in problems.values()
+            for test in problem.tests
+            if functions is None or test in functions
+        )
+        before = self._connection.execute("SELECT * FROM worth ORDER BY function").fetchall()
+        if before != worth:
+            with self._transaction() as execute:
+                execute("DELETE FROM worth")
+                for row in worth:
+                    execute("INSERT INTO worth VALUES (?, ?, ?, ?)", row)
+        return bool(before) and before != worth
 
     def add(self, grading: Grading) -> None:
-        """Record a grading with all its results, in the place of an earlier one of the same content and suite."""
-        key = (grading.submission, grading.content, grading.suite)
+        """Record a grading with all its results, in the place of an earlier one of this attempt by this suite."""
+        handed_in = _as_json(grading.handed_in)
+        key = (grading.submission, grading.content, grading.suite, handed_in)
         with self._transaction() as execute:
-            execute("DELETE FROM grading WHERE submission = ? AND content = ? AND suite = ?", key)
+            execute("DELETE FROM grading WHERE submission = ? AND content = ? AND suite = ? AND handed_in = ?", key)
             values = (
                 *(None, grading.submission, grading.path, grading.content, grading.suite, grading.seed),
-                *(grading.layer, grading.started.isoformat(), grading.seconds, grading.notes.as_json()),
+                *(grading.layer, grading.started.isoformat(), grading.seconds, grading.notes.as_json(), handed_in),
             )
-            inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
+            inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
             for number, result in enumerate(grading.results, start=1):
                 details = "\n".join((*result.details, *result.on_paper, *result.inputs))
                 values = (
-                    *(inserted, number, result.test, result.problem, result.hidden, result.bonus, result.maximum),
+                    *(inserted, number, result.test, result.problem, result.hidden),
                     *(result.outcome, result.check or "", result.headline, details, result.staff),
                     *(result.calls, result.seconds),
                 )
-                execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def find(self, submission: str, content: str, suite: str) -> Grading | None:
-        """The grading of this content by this suite, if there is one."""
-        found = self._select("submission = ? AND content = ? AND suite = ?", (submission, content, suite))
-        return next(found, None)
+        """The last grading of this content by this suite, if there is one."""
+        condition = "id = (SELECT max(id) FROM grading WHERE submission = ? AND content = ? AND suite = ?)"
+        return next(self._select(condition, (submission, content, suite)), None)
 
-    def make_latest(self, grading: Grading) -> None:
-        """Let a grading that is there be the last one: a student may hand in again what was handed in before."""
-        key = (grading.submission, grading.content, grading.suite, grading.submission)
+    def hand_in_again(self, grading: Grading, path: str, handed_in: HandedIn) -> None:
+        """Let a grading that is there be the last one, of another attempt if `handed_in` differs."""
+        key = (grading.submission, grading.content, grading.suite)
+        condition = "submission = ? AND content = ? AND suite = ? AND handed_in = ?"
+        before, now = _as_json(grading.handed_in), _as_json(handed_in)
         with self._transaction() as execute:
-            execute(
-                "UPDATE grading SET id = 1 + (SELECT max(id) FROM grading) WHERE submission = ? AND content = ? "
-                "AND suite = ? AND id < (SELECT max(id) FROM grading WHERE submission = ?)",
-                key,
-            )
+            (source,) = execute(f"SELECT id FROM grading WHERE {condition}", (*key, before)).fetchone()  # noqa: S608
+            if before == now:
+                execute("UPDATE grading SET path = ? WHERE id = ?", (path, source))
+                last = "SELECT max(id) FROM grading WHERE submission = ?"
+                moved = f"UPDATE grading SET id = 1 + (SELECT max(id) FROM grading) WHERE id = ? AND id < ({last})"  # noqa: S608
+                execute(moved, (source, grading.submission))
+                return
+            execute(f"DELETE FROM grading WHERE {condition}", (*key, now))  # noqa: S608
+            copied = "submission, ?, content, suite, seed, layer, started, seconds, notes, ?"
+            copy = f"INSERT INTO grading SELECT NULL, {copied} FROM grading WHERE id = ?"  # noqa: S608
+            inserted = execute(copy, (path, now, source)).lastrowid
+            columns = "number, test, problem, hidden, outcome, looked_at, headline, details, staff, calls, seconds"
+            execute(f"INSERT INTO result SELECT ?, {columns} FROM result WHERE grading = ?", (inserted, source))  # noqa: S608
+
+    def attempts(self) -> Iterator[Grading]:
+        """The last grading of every attempt that was ever graded, in the order of grading; without texts."""
+        condition = "id IN (SELECT max(id) FROM grading GROUP BY submission, content, handed_in)"
+        return self._select(condition, (), texts=False, order="id")
+
+    def with_texts(self, grading: Grading) -> Grading:
+        """The same grading, read with its texts."""
+        condition = "submission = ? AND content = ? AND suite = ? AND handed_in = ?"
+        key = (grading.submission, grading.content, grading.suite, _as_json(grading.handed_in))
+        return next(self._select(condition, key))
 
     def latest(self, texts: bool = True) -> Iterator[Grading]:
         """The last grading of every submission, by name.
@@ -248,40 +319,25 @@ class Gradebook:
             if because is not None:
                 execute("INSERT INTO overruled VALUES (?, ?, ?, ?)", (*key, because))
 
-    @property
-    def course(self) -> dict[str, Any]:
-        """What the grades are made with besides the gradings, as it was last set.
-
-        Raises:
-            GradebookError: it was never set.
-        """
-        found = self._connection.execute("SELECT options FROM course").fetchone()
-        if found is None:
-            raise GradebookError(
-                "no grades were written from this gradebook yet; run cs336 staff grade to its end first"
-            )
-        return json.loads(found[0])
-
-    @course.setter
-    def course(self, options: dict[str, Any]) -> None:
-        with self._transaction() as execute:
-            execute("DELETE FROM course")
-            execute("INSERT INTO course VALUES (?)", (json.dumps(options),))
-
-    def _select(self, condition: str, parameters: tuple[Any, ...], texts: bool = True) -> Iterator[Grading]:
-        notes = "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '')"
-        columns = f"id, submission, path, content, suite, seed, layer, started, seconds, {notes}"
-        query = f"SELECT {columns} FROM grading WHERE {condition} ORDER BY submission"  # noqa: S608 (written above)
-        for id_, *columns, started, seconds, notes in self._connection.execute(query, parameters).fetchall():
+    def _select(
+        self, condition: str, parameters: tuple[Any, ...], texts: bool = True, order: str = "submission"
+    ) -> Iterator[Grading]:
+        columns = "id, submission, path, content, suite, seed, layer, started, seconds, handed_in, "
+        columns += "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '')"
+        query = f"SELECT {columns} FROM grading WHERE {condition} ORDER BY {order}"  # noqa: S608 (written above)
+        worth = {row[0]: row for row in self._connection.execute("SELECT * FROM worth")}
+        for id_, *columns, started, seconds, handed_in, notes in self._connection.execute(query, parameters).fetchall():
             submission, path, content, suite, seed, layer = columns
             query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
             overruled = dict(self._connection.execute(query, (submission, content)).fetchall())
             written = "headline, details, staff" if texts else "'', '', ''"
-            columns = f"test, problem, hidden, bonus, maximum, outcome, looked_at, {written}, calls, seconds"
+            columns = f"test, problem, hidden, outcome, looked_at, {written}, calls, seconds"
             query = f"SELECT {columns} FROM result WHERE grading = ? ORDER BY number"  # noqa: S608
-            results = [_counted(_result(*row), overruled) for row in self._connection.execute(query, (id_,))]
-            at, notes = datetime.fromisoformat(started), notes_from_json(notes)
-            yield Grading(submission, path, content, suite, seed, layer, at, seconds, notes, results, overruled)
+            rows = [_result(*row) for row in self._connection.execute(query, (id_,))]
+            results = _scored([_counted(result, overruled) for result in rows], worth)
+            at, said = datetime.fromisoformat(started), notes_from_json(notes)
+            who = _handed_in_from_json(handed_in)
+            yield Grading(submission, path, content, suite, seed, layer, at, seconds, said, who, results, overruled)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -302,8 +358,6 @@ def _result(
     test: str,
     problem: str,
     hidden: int,
-    bonus: int,
-    maximum: float,
     outcome: str,
     check: str,
     headline: str,
@@ -313,13 +367,36 @@ def _result(
     seconds: float,
 ) -> Result:
     return Result(
-        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), Check(check) if check else None),
+        *(test, problem, bool(hidden), False, 0.0, Outcome(outcome), Check(check) if check else None),
         headline=headline,
         details=tuple(details.splitlines()),
         staff=staff,
         calls=calls,
         seconds=seconds,
     )
+
+
+def _scored(results: Sequence[Result], worth: Mapping[str, tuple[str, str, int, float]]) -> list[Result]:
+    """The results of tests that count, each with its points, and one for each test that has none: it was not run."""
+    cases = Counter(result.function for result in results)
+    found = [result for result in results if result.function in worth]
+    found += [Result(test, "", True, False, 0.0, Outcome.NOT_RUN, headline=NEW) for test in worth if not cases[test]]
+    return [
+        replace(result, problem=problem, bonus=bool(bonus), maximum=points / (cases[result.function] or 1))
+        for result in found
+        for _, problem, bonus, points in [worth[result.function]]
+    ]
+
+
+def _as_json(handed_in: HandedIn) -> str:
+    return json.dumps(asdict(handed_in), default=datetime.isoformat, ensure_ascii=False)
+
+
+def _handed_in_from_json(text: str) -> HandedIn:
+    fields = json.loads(text)
+    students = tuple(Student(**student) for student in fields["students"])
+    at = fields["at"] and datetime.fromisoformat(fields["at"])
+    return HandedIn(**fields | {"students": students, "at": at})
 
 
 def _counted(result: Result, overruled: Mapping[str, str]) -> Result:

@@ -1,17 +1,16 @@
 """Who handed a submission in, and when: read from the names that Canvas, Moodle, Blackboard and Gradescope give it."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cs336_staff.sandbox.replies import printable
+from cs336_staff.sandbox.printable import printable
 
 METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
 
@@ -53,18 +52,14 @@ class HandedIn:
         attempt: counted from 0.
         late: whether it came after the deadline.
         at: when it came, if that is known.
+        guessed: whether nothing says who did it, and the name of the submission stands for its student.
     """
 
     students: tuple[Student, ...]
     attempt: int = 0
     late: bool = False
     at: datetime | None = None
-
-    def days_late(self, due: datetime | None) -> int | None:
-        """Days after `due`, each begun one counted; None when the time of either is not known."""
-        if self.at is None or due is None:
-            return None
-        return max(0, math.ceil((self.at - due) / timedelta(days=1)))
+    guessed: bool = False
 
 
 def handed_in(path: Path, submission: str) -> HandedIn:
@@ -84,7 +79,7 @@ def handed_in(path: Path, submission: str) -> HandedIn:
         student = Student(found["id"], _line(found["name"]))
         return HandedIn((student,), int(found.get("attempt") or 0), bool(found.get("late")))
     name = path.name.removesuffix(".py").removesuffix(".zip")
-    return HandedIn((Student(submission.removesuffix(".py"), _line(name)),))
+    return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
 
 
 def together(paths: Iterable[Path]) -> dict[Path, dict[str, Path]]:

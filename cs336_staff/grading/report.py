@@ -12,8 +12,8 @@ from typing import Any
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.grading.feedback import sentence
-from cs336_staff.grading.gradebook import Grading
-from cs336_staff.sandbox.replies import printable
+from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.sandbox.printable import printable
 
 MAX_MESSAGE = 4_000
 # Of feedback.md, of one block in it, and of a line of code: students read what they can take in.
@@ -28,6 +28,12 @@ def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "results.json", json.dumps(results(grading, problems), indent=1))
     _write(folder / "feedback.md", feedback(grading, problems))
+
+
+def write_all_reports(out: Path, gradebook: Gradebook, problems: Mapping[str, Problem]) -> None:
+    """Write the reports of every submission again, with the present points."""
+    for grading in gradebook.latest():
+        write_reports(out / grading.submission, grading, problems)
 
 
 def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]:

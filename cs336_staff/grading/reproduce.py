@@ -8,8 +8,8 @@ import click
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.assignment import find_root
 from cs336_staff.authoring import references
+from cs336_staff.grading.course import find_checked_root
 from cs336_staff.grading.suite import load_both_suites, ready
 from cs336_staff.sandbox.confinement import Layer
 from cs336_staff.sandbox.proxy import Adapters
@@ -39,7 +39,7 @@ def reproduce_test(path: Path, name: str, layer: Layer) -> None:
         click.UsageError: no test has this name.
         SuiteError, SandboxError, Refused: it cannot be run.
     """
-    root = find_root(Path.cwd())
+    root = find_checked_root()
     name = name.rpartition(": ")[2]  # in results.json the problem stands before it
     tests = load_both_suites(root).tests
     names = {test.name for test in tests} | {test.function for test in tests}
@@ -49,7 +49,7 @@ def reproduce_test(path: Path, name: str, layer: Layer) -> None:
         raise click.UsageError(f"no test is called {name}; {hint}")
     submission = take_in(path)
     recorder = Recorder(root / "adapters.py")
-    with ready(root, layer, recorder) as (graded, sandbox), Worker(sandbox, submission) as worker:
+    with ready(root, layer, recorder) as (graded, sandbox), Worker(sandbox, submission, graded.limits) as worker:
         tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
         for result in graded.run(worker, tests):
             click.secho(f"{result.test}: {result.outcome}", bold=True)

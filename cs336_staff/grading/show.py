@@ -15,7 +15,7 @@ from cs336_kit.engine.result import Outcome, Result
 from cs336_staff.grading import batch
 from cs336_staff.grading.gradebook import Grading
 from cs336_staff.grading.report import safe_name
-from cs336_staff.sandbox.replies import printable
+from cs336_staff.sandbox.printable import printable
 
 LINES = 20
 

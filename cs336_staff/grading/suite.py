@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,12 +17,15 @@ from cs336_kit.engine.assignment import Problem, load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
+from cs336_staff.authoring.misconceptions import check_catalogue
 from cs336_staff.grading.carried_forward import CarriedForward
+from cs336_staff.grading.course import load_course
 from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import load_release
+from cs336_staff.hidden.release import left_out_tests, load_graded_problems, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox, start
+from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
 
@@ -42,6 +45,7 @@ class GradedSuite:
         sha256: of everything that a verdict depends on besides the submission.
         seed: which tells one release from another, and nothing about its hidden inputs.
         rehearsal: whether the hidden inputs come from a secret that is none.
+        limits: what a submission may use.
     """
 
     suite: Suite
@@ -50,6 +54,7 @@ class GradedSuite:
     sha256: str
     seed: int
     rehearsal: bool
+    limits: Limits
 
     @property
     def problems(self) -> Mapping[str, Problem]:
@@ -93,8 +98,9 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
         proxy: what the tests call, if it is to be more than `Adapters`.
 
     Raises:
-        SuiteError: a suite cannot be loaded, or does not fit the weights in `assignment.toml` and `release.toml`, or
-            the stored hidden cases are those of another release.
+        AssignmentError: something in `assignment.toml` or `release.toml` is not as it should be.
+        SuiteError: a suite cannot be loaded, or does not fit the weights stated there, or the stored hidden cases are
+            those of another release.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
@@ -107,14 +113,17 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
             raise SuiteError(
                 f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
             )
-    sha256 = _sha256(root, suite.problems)
-    return GradedSuite(suite, proxy, foresee(suite, proxy), sha256, release.seed("release"), release.rehearsal)
+    limits = load_course(root).limits
+    requests, sha256 = foresee(suite, proxy), _sha256(root, limits)
+    return GradedSuite(suite, proxy, requests, sha256, release.seed("release"), release.rehearsal, limits)
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
-    problems = with_hidden_tests(load_problems(root).values(), load_release().weights)
-    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True)
+    problems = load_graded_problems(root)
+    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
+    left_out = left_out_tests(root)
+    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True, left_out=left_out)
     check_weights(problems, [test.name for test in suite.tests])
     return suite
 
@@ -140,18 +149,6 @@ def results_of_refused(suite: Suite, why: str) -> list[Result]:
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]
 
 
-def with_hidden_tests(problems: Iterable[Problem], weights: Mapping[str, Mapping[str, float]]) -> dict[str, Problem]:
-    """The problems by id, their points shared by public and hidden tests.
-
-    Raises:
-        SuiteError: a problem has no hidden tests, or there are some for a problem that does not exist.
-    """
-    by_id = {problem.id: problem for problem in problems}
-    if by_id.keys() != weights.keys():
-        raise SuiteError(f"expected hidden weights for {', '.join(by_id)}; got some for {', '.join(weights)}")
-    return {name: replace(problem, tests={**problem.tests, **weights[name]}) for name, problem in by_id.items()}
-
-
 def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None:
     """Raise SuiteError if a test has no weight, or a weight no test: points would be lost or made."""
     names = Counter(tests)
@@ -165,11 +162,12 @@ def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None
         raise SuiteError(f"expected tests of different names, got {twice[0]} twice")
 
 
-def _sha256(root: Path, problems: Mapping[str, Problem]) -> str:
-    """Of the tests, their cases and weights, all code that draws, compares or keeps apart, and what that runs on."""
-    digest = hashlib.sha256(f"{sys.version} {torch.__version__}".encode())
-    for problem in problems.values():
-        digest.update(f"{problem.id} {problem.points} {sorted(problem.tests.items())} {problem.bonus}".encode())
+def _sha256(root: Path, limits: Limits) -> str:
+    """Of the tests, their cases and limits, all code that draws, compares or keeps apart, and what that runs on.
+
+    Points and weights decide no verdict: recorded results are scored with the present ones.
+    """
+    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {limits}".encode())
     for folder in (root / "tests", root / "fixtures", HIDDEN):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())

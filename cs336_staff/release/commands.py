@@ -1,6 +1,8 @@
 """Before a release: `cs336 staff fixtures`, `verify`, `handout` and `gradescope`."""
 
 import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,18 +11,22 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import ArchiveError, read_archive
 from cs336_staff.authoring.cases.hidden import HIDDEN
 from cs336_staff.authoring.cases.public import PUBLIC
+from cs336_staff.authoring.cases.spec import CaseSpec
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
+from cs336_staff.authoring.stored_cases import check_fixtures, public_seed, write_fixtures
+from cs336_staff.grading.course import find_checked_root
 from cs336_staff.hidden.release import FOLDER, REHEARSAL, SECRET, load_release
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import FOLDER as HANDOUT
-from cs336_staff.release.handout import MANIFEST, HandoutError, make_handout, write_handout
+from cs336_staff.release.handout import MANIFEST, Handout, HandoutError, make_handout, write_handout
+from cs336_staff.release.left_out import cut, find_left_out
 from cs336_staff.release.mutants import equivalents, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
+from cs336_staff.release.price_list import price_list
+from cs336_staff.release.stated_points import TEXT, with_points
 from cs336_staff.release.trial_run import TrialError, try_out
 from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
 from cs336_staff.release.walk import WalkError
@@ -28,28 +34,40 @@ from cs336_staff.release.walk import WalkError
 
 @click.command()
 @click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
+@click.option("--hidden", "hidden_alone", is_flag=True, help="The hidden cases alone.")
 @click.option("--new-secret", is_flag=True, help="First draw a secret for a new course, in a file that git ignores.")
-def fixtures(check: bool, new_secret: bool) -> None:
+def fixtures(check: bool, hidden_alone: bool, new_secret: bool) -> None:
     """Write the stored cases.
 
-    What is drawn from a secret must not be published either: keep cs336_staff/hidden/fixtures to yourself.
+    What is drawn from a secret must not be published either: keep cs336_staff/hidden/fixtures to yourself. Public cases
+    are the same in every course, so a new secret leaves them alone.
     """
     if check and new_secret:
         raise click.UsageError("expected --check or --new-secret, got both")
-    root = find_root(Path.cwd())
+    root = find_checked_root()
     if new_secret:
         SECRET.write_text(f"{secrets.token_hex(32)}\n", encoding="utf-8")
         SECRET.chmod(0o600)
-    if not check:
-        write_fixtures(root / "fixtures", PUBLIC)
-        write_fixtures(FOLDER / "fixtures", HIDDEN, load_release().seed)
-        if load_release().rehearsal:
-            click.secho(REHEARSAL, fg="yellow", err=True)
-        click.echo(f"{len(PUBLIC)} public and {len(HIDDEN)} hidden cases written")
-        return
-    if complaints := _complaints(root):
+    release = load_release()
+    if release.rehearsal:
+        click.secho(REHEARSAL, fg="yellow", err=True)
+    sets: list[tuple[str, Path, Sequence[CaseSpec], Callable[[str], int]]] = [
+        ("public", root / "fixtures", PUBLIC, public_seed),
+        ("hidden", FOLDER / "fixtures", HIDDEN, release.seed),
+    ]
+    complaints: list[str] = []
+    for which, folder, specs, seed_of in sets[hidden_alone or new_secret :]:
+        if check:
+            found = list(check_fixtures(folder, specs, seed_of))
+            complaints += found
+            if not found:
+                click.echo(f"{len(specs)} {which} cases are what the references give")
+            continue
+        with click.progressbar(length=len(specs), label=f"{which} cases") as bar:
+            write_fixtures(folder, specs, seed_of, lambda name, bar=bar: bar.update(1))
+        click.echo(f"{len(specs)} {which} cases written")
+    if complaints:
         raise click.ClickException("\n".join(complaints))
-    click.echo(f"{len(PUBLIC)} public and {len(HIDDEN)} hidden cases are what the references give")
 
 
 @click.command()
@@ -59,7 +77,7 @@ def verify() -> None:
     The exit status is 1 if anything is not as it should be.
     """
     torch.set_num_threads(1)  # the cases are small: threads cost more than they give
-    root = find_root(Path.cwd())
+    root = find_checked_root()
     suite = both_suites(root)
     complaints = [*_complaints(root), *verify_right_styles(suite)]
 
@@ -106,7 +124,7 @@ def gradescope(output: Path) -> None:
     if load_release().rehearsal:
         click.secho(REHEARSAL, fg="red", err=True)
     try:
-        write_autograder(find_root(Path.cwd()), output)
+        write_autograder(find_checked_root(), output)
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}; choose another place") from None
     click.echo(f"{output} written; its README says what the container needs")
@@ -120,10 +138,10 @@ def handout(out: Path, since: Path | None) -> None:
 
     OUT gets a git repository of one commit in tree/, the same as a zip, and an archive for `cs336 update`.
     """
-    root = find_root(Path.cwd())
+    root = find_checked_root()
     try:
         previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
-        release = make_handout(root, version("cs336_basics"))
+        release = _handout(root)
         write_handout(release, out, previous)
         click.echo(f"{len(release.files)} files written to {out}")
         for step in try_out(root, out):
@@ -132,6 +150,15 @@ def handout(out: Path, since: Path | None) -> None:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or out}: {error.strerror}; choose another place") from None
+
+
+def _handout(root: Path) -> Handout:
+    """The handout of the problems that the course has, with their points in its text."""
+    suite = both_suites(root)
+    release = make_handout(root, version("cs336_basics"))
+    files = cut(release.files, find_left_out(root))
+    text = with_points(files[TEXT].decode(), suite.problems, price_list(suite))
+    return replace(release, files={**files, TEXT: text.encode()})
 
 
 def _complaints(root: Path) -> list[str]:

@@ -14,12 +14,11 @@ from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.examination.problems import EXAMINATIONS
 from cs336_staff import authoring
-from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.authoring.misconceptions import CATALOGUE, check_catalogue
 from cs336_staff.authoring.parts import Adapter
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.grading.suite import with_hidden_tests
 from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import load_release
+from cs336_staff.hidden.release import left_out_tests, load_graded_problems
 
 EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
 
@@ -48,8 +47,8 @@ class Caught:
 
 def both_suites(root: Path) -> Suite:
     """The public and the hidden suite, to be run in this process on adapters that staff wrote."""
-    problems = with_hidden_tests(load_problems(root).values(), load_release().weights)
-    return load_suite(root, [root / "tests", HIDDEN], problems)
+    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
+    return load_suite(root, [root / "tests", HIDDEN], load_graded_problems(root), left_out=left_out_tests(root))
 
 
 def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure: bool = False) -> list[Result]:
@@ -81,9 +80,11 @@ def verify_right_styles(suite: Suite) -> list[str]:
 
 
 def verify_misconceptions(suite: Suite) -> list[Caught]:
-    """Each misconception must fail some test of its own problem, in either suite."""
+    """Each misconception in the suite's problems must fail some test of its own problem, in either suite."""
     found = []
     for id, entry in CATALOGUE.items():
+        if entry.problem not in suite.problems:  # the course leaves it out
+            continue
         tests = [test for test in suite.tests if test.problem == entry.problem]
         public, hidden = ([test for test in tests if test.hidden == is_hidden] for is_hidden in (False, True))
         failed = Counter(r.function for r in run_suite(replace(suite, tests=public), submission(id)) if not r.passed)
@@ -109,6 +110,9 @@ def verify_examination() -> tuple[int, list[str]]:
         for style, adapters in RIGHT_STYLES.items():
             complaints += [f"{style} is right, and is told {found.id}" for found in examine(adapters[adapter])]
         for id, ids in expected[adapter].items():
+            if id not in CATALOGUE or adapter not in CATALOGUE[id].adapters:
+                complaints.append(f"{EXPECTED.name}: {adapter}.{id} is no misconception of that adapter")
+                continue
             made += 1
             found = [finding.id for finding in examine(submission(id)[adapter])]
             if found != ids:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cs336_kit.rules.watch import Use
 from cs336_staff.sandbox.inside.frames import FrameError, decode, expect, unpack
+from cs336_staff.sandbox.printable import printable
 
 MAX_TEXT = 4_000
 MAX_NAME = 200
@@ -84,11 +85,6 @@ def check(header: dict[str, Any], body: bytes | bytearray, request: dict[str, An
         missing=tuple(_name(name) for name in _items(header.get("missing", []), "missing packages")),
         forbidden=tuple(_forbidden(call) for call in _items(header.get("forbidden", []), "forbidden calls")),
     )
-
-
-def printable(text: str) -> str:
-    """`text` without what could command a terminal, reverse the direction of writing, or fail to encode."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _failure(error: object) -> Failure:

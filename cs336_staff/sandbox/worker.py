@@ -20,7 +20,9 @@ from cs336_kit.rules.watch import Use
 from cs336_staff.sandbox.channel import CHUNK, Channel, TooLongError
 from cs336_staff.sandbox.confinement import Process, Sandbox
 from cs336_staff.sandbox.inside.frames import FrameError, parse_header
-from cs336_staff.sandbox.replies import MAX_ITEMS, Line, Reply, check, printable
+from cs336_staff.sandbox.limits import Limits
+from cs336_staff.sandbox.printable import printable
+from cs336_staff.sandbox.replies import MAX_ITEMS, Line, Reply, check
 from cs336_staff.sandbox.request import Request
 from cs336_staff.sandbox.submission import Submission
 
@@ -35,32 +37,6 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Where Python and the packages lie on this machine, which is no business of students'.
 PLACES = [f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib", "stdlib")]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a submission may use. The import counts as a call.
-
-    Seconds are the worker's own: those in which it computes, and those in which all its threads sleep. While it waits
-    for a processor it uses none, so that neither load nor another submission takes any of them.
-
-    Attributes:
-        call_seconds: of one call.
-        seconds: of all calls of the submission together.
-        patience: how many times its seconds a call may last on the clock; then the machine is too busy to grade.
-        memory_bytes: resident memory of a worker; also the private memory that it may map beyond the zygote's.
-        threads: of a worker.
-        reply_bytes: of the tensors in one reply, and less where the call has small arguments.
-        output_bytes: kept of each of stdout and stderr; the rest is dropped.
-    """
-
-    call_seconds: float = 10.0
-    seconds: float = 300.0
-    patience: float = 20.0
-    memory_bytes: int = 1 << 30  # a container of 3 GB holds the grader too, which takes less than 1.5 GiB
-    threads: int = 32
-    reply_bytes: int = 64 << 20
-    output_bytes: int = 64 << 10
 
 
 class WorkerStopped(Stopped):

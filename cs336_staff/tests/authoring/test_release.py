@@ -42,7 +42,8 @@ def test_a_new_secret_is_long_and_for_staff_alone(monkeypatch: pytest.MonkeyPatc
     assert "REHEARSAL" not in told[0]
     assert len(bytes.fromhex(path.read_text())) == 32
     assert path.stat().st_mode & 0o777 == 0o600
-    assert written[1][2]("softmax/1d") != written[3][2]("softmax/1d")
+    assert [folder for folder, *_ in written] == [release.FOLDER / "fixtures"] * 2, "the public cases stay"
+    assert written[0][2]("softmax/1d") != written[1][2]("softmax/1d")
     both = CliRunner().invoke(staff, ["fixtures", "--new-secret", "--check"])
     assert "expected --check or --new-secret, got both" in both.output
 

@@ -80,9 +80,8 @@ def test_every_adapter_has_a_reference_with_its_arguments() -> None:
     ("text", "message"),
     [
         ("[[problem]", "is not TOML"),
-        ("", "lacks or misstates 'problem'"),
-        ("[[problem]]\nid = 'softmax'", "lacks or misstates 'title'"),
-        ("[[problem]]\nid = 'a'\ntitle = 'A'\npoints = 'two'\n", "lacks or misstates could not convert"),
+        ("", "assignment.toml:1: problem is missing"),
+        ("[[problem]]\nid = 'softmax'", "assignment.toml:1: problem.title is missing"),
     ],
 )
 def test_a_broken_assignment_is_named(tmp_path: Path, text: str, message: str) -> None:

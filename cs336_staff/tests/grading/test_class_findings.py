@@ -9,30 +9,33 @@ from rich.console import Console
 from cs336_kit.engine.result import Explanation
 from cs336_staff.cli import staff
 from cs336_staff.grading.class_findings import count_findings, findings_table, write_findings
+from cs336_staff.grading.course import Course
 from cs336_staff.grading.exports import grades
 from cs336_staff.grading.gradebook import Gradebook, Notes
-from cs336_staff.tests.grading.test_gradebook import GRADING
+from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.tests.grading.test_gradebook import GRADING, new_gradebook
 
 
 def gradebook_of(folder: Path, **found: list[str]) -> Gradebook:
     """A submission for each name, with these findings."""
-    gradebook = Gradebook(folder / "gradebook.sqlite")
+    gradebook = new_gradebook(folder)
     for name, ids in found.items():
         explanations = tuple(Explanation("rope", id, (f"{id} of {name}", "more")) for id in ids)
         notes = Notes(explanations=explanations)
-        gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", notes=notes))
+        handed = HandedIn((Student(name, name),))
+        gradebook.add(replace(GRADING, submission=name, handed_in=handed, notes=notes))
     return gradebook
 
 
 def test_each_submission_counts_once_for_each_finding(tmp_path):
     with gradebook_of(tmp_path, ada=["halves"], alan=["degrees", "halves"], right=[]) as gradebook:
-        counts = count_findings(grades(gradebook))
+        counts = count_findings(grades(gradebook, Course()))
     assert counts == [("rope", "halves", 2, "halves of ada"), ("rope", "degrees", 1, "degrees of alan")]
 
 
 def test_the_file_and_the_table_have_the_commonest_first(tmp_path):
     with gradebook_of(tmp_path, ada=["halves"], alan=["degrees", "halves"]) as gradebook:
-        counts = count_findings(grades(gradebook))
+        counts = count_findings(grades(gradebook, Course()))
     write_findings(tmp_path / "counts.csv", counts)
     assert (tmp_path / "counts.csv").read_text().splitlines() == [
         "submissions,problem,finding,first",

@@ -3,11 +3,14 @@
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
+from cs336_staff.grading.identity import HandedIn, Student
 
 ROWS = (
     Result("test_softmax[1d]", "softmax", False, False, 2.0, Outcome.PASSED, calls=1, seconds=0.1),
@@ -21,14 +24,24 @@ ROWS = (
 GRADING = Grading(
     *("ada", "/submissions/ada.zip", "c" * 64, "d" * 64, 7, "bubblewrap", datetime(2026, 10, 1, tzinfo=UTC), 0.3),
     notes=Notes(stdout="hello"),
+    handed_in=HandedIn((Student("ada", "Ada"),), attempt=1, at=datetime(2026, 9, 30, tzinfo=UTC)),
     results=list(ROWS),
 )
+WEIGHTS = {"test_softmax": 2.0, "test_hidden_softmax": 1.0}
+PROBLEMS = {"softmax": Problem("softmax", "Softmax", 3.0, (), WEIGHTS, ())}
+
+
+def new_gradebook(folder: Path, **more: Problem) -> Gradebook:
+    """A gradebook that knows what the tests of GRADING are worth."""
+    gradebook = Gradebook(folder / "gradebook.sqlite")
+    gradebook.score_with(PROBLEMS | more)
+    return gradebook
 
 
 def test_a_grading_comes_back_as_it_was(tmp_path):
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    with new_gradebook(tmp_path) as gradebook:
         gradebook.add(GRADING)
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    with new_gradebook(tmp_path) as gradebook:
         assert list(gradebook.latest()) == [GRADING]
         assert gradebook.find("ada", "c" * 64, "d" * 64) == GRADING
         assert gradebook.find("ada", "c" * 64, "e" * 64) is None
@@ -38,7 +51,8 @@ def test_a_grading_comes_back_as_it_was(tmp_path):
 
 def test_bonus_points_come_on_top_of_the_maximum(tmp_path):
     extra = Result("test_blocks", "blocks", True, True, 2.0, Outcome.PASSED)
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    blocks = Problem("blocks", "Blocks", 2.0, (), {"test_blocks": 1.0}, (), bonus=True)
+    with new_gradebook(tmp_path, blocks=blocks) as gradebook:
         gradebook.add(replace(GRADING, results=[*ROWS, extra]))
         (grading,) = gradebook.latest()
     assert grading.results[-1] == extra
@@ -47,7 +61,7 @@ def test_bonus_points_come_on_top_of_the_maximum(tmp_path):
 
 def test_the_same_content_and_suite_has_one_grading(tmp_path):
     again = replace(GRADING, seconds=9.0)
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    with new_gradebook(tmp_path) as gradebook:
         gradebook.add(GRADING)
         gradebook.add(again)
         assert list(gradebook.latest()) == [again]
@@ -57,18 +71,18 @@ def test_the_same_content_and_suite_has_one_grading(tmp_path):
 
 def test_the_latest_content_counts(tmp_path):
     newer = replace(GRADING, content="f" * 64)
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    with new_gradebook(tmp_path) as gradebook:
         gradebook.add(GRADING)
         gradebook.add(newer)
         assert list(gradebook.latest()) == [newer]
-        gradebook.make_latest(GRADING)  # the first content is handed in again
+        gradebook.hand_in_again(GRADING, GRADING.path, GRADING.handed_in)  # the first content is handed in again
         assert list(gradebook.latest()) == [GRADING]
-        gradebook.make_latest(GRADING)
+        gradebook.hand_in_again(GRADING, GRADING.path, GRADING.handed_in)
         assert gradebook.find("ada", "f" * 64, "d" * 64) == newer
 
 
 def test_a_class_is_read_without_texts(tmp_path):
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    with new_gradebook(tmp_path) as gradebook:
         gradebook.add(replace(GRADING, notes=Notes(stdout="hello", missing=("wandb",))))
         (grading,) = gradebook.latest(texts=False)
     assert grading.notes == Notes(missing=("wandb",))
@@ -77,10 +91,11 @@ def test_a_class_is_read_without_texts(tmp_path):
 
 def test_what_is_overruled_counts_for_this_content_until_it_is_taken_back(tmp_path):
     right = replace(ROWS[0], outcome=Outcome.VIOLATION, check=Check.RULES, headline="passed, but")
-    meddled = replace(ROWS[0], test="test_softmax[2d]", outcome=Outcome.VIOLATION, check=Check.CALL)
+    right, meddled = replace(right, maximum=1.0), replace(right, test="test_softmax[2d]", maximum=1.0, check=Check.CALL)
     elsewhere = replace(right, test="test_rope", problem="rope")
-    grading = replace(GRADING, results=[right, meddled, elsewhere])
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+    grading = replace(GRADING, results=[right, meddled, ROWS[1], elsewhere])
+    rope = Problem("rope", "RoPE", 1.0, (), {"test_rope": 1.0}, ())
+    with new_gradebook(tmp_path, rope=rope) as gradebook:
         gradebook.add(grading)
         gradebook.overrule(grading, "softmax", "agreed")
         gradebook.add(replace(grading, suite="e" * 64))  # graded again, by another suite
@@ -88,21 +103,12 @@ def test_what_is_overruled_counts_for_this_content_until_it_is_taken_back(tmp_pa
         gradebook.overrule(grading, "softmax", "agreed again")
         after, other = gradebook.of("ada"), gradebook.of("alan")
         assert after
-        assert [result.outcome for result in after.results] == ["passed", "violation", "violation"]
+        assert [result.outcome for result in after.results] == ["passed", "violation", "failed", "violation"]
         assert after.results[0].headline == "counted by staff: agreed again"
         assert after.overruled == {"softmax": "agreed again"}
         assert other == replace(grading, submission="alan")
         gradebook.overrule(grading, "softmax", None)
         assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
-
-
-def test_grades_can_be_written_again_only_after_they_were_written(tmp_path):
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
-        with pytest.raises(GradebookError, match="run cs336 staff grade to its end first"):
-            _ = gradebook.course
-        gradebook.course = {"attempt": "best"}
-        gradebook.course = {"attempt": "latest"}
-        assert gradebook.course == {"attempt": "latest"}
 
 
 @pytest.mark.parametrize(("version", "todo"), [(99, "use the newer program"), (2, "grade into a new folder")])

@@ -1,21 +1,39 @@
 """From what was handed in to grades: names, attempts, groups, late days, and the csv that Canvas imports."""
 
 import csv
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from cs336_kit.engine.result import Outcome, Result
+from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.suite import Calls, Suite, Test
 from cs336_staff.grading import batch
-from cs336_staff.grading.exports import RosterError, grades, read_groups, read_roster, write_canvas, write_grades
-from cs336_staff.grading.gradebook import Gradebook, Notes
-from cs336_staff.grading.identity import METADATA, Student, check_claims, handed_in, together
+from cs336_staff.grading.course import Course, Late
+from cs336_staff.grading.exports import (
+    Grade,
+    RosterError,
+    grades,
+    read_groups,
+    read_roster,
+    write_canvas,
+    write_course,
+    write_grades,
+)
+from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
+from cs336_staff.grading.identity import METADATA, HandedIn, Student, check_claims, handed_in, together
 from cs336_staff.grading.report import safe_name
+from cs336_staff.grading.suite import GradedSuite
+from cs336_staff.sandbox.limits import Limits
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
+SOFTMAX = Problem("softmax", "Softmax", 3.0, (), {"test_softmax": 1.0}, ())
 NONE: Any = None  # the suite and the sandbox of a batch that ends before it needs one
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
 
@@ -42,17 +60,34 @@ Student,ID,SIS User ID,SIS Login ID,Section,Attention (55),Final Score
 """
 
 
-def gradebook_with(folder: Path, **points: float) -> Gradebook:
-    """A grading for each file name with these points of 3."""
+def results(points: float) -> list[Result]:
+    """Six cases of half a point each."""
+    passed = [Outcome.PASSED if half < 2 * points else Outcome.FAILED for half in range(6)]
+    return [Result(f"test_softmax[{half}]", "softmax", False, False, 0.5, passed[half]) for half in range(6)]
+
+
+def graded(name: str, points: float, content: str = "", at: datetime | None = None) -> Grading:
+    """A grading of /in/NAME.zip."""
+    path = f"/in/{name}.zip"
+    handed = replace(handed_in(Path(path), name), at=at)
+    content = content or GRADING.content
+    return replace(
+        GRADING, submission=name, path=path, content=content, handed_in=handed, results=results(points), notes=Notes()
+    )
+
+
+def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebook:
+    """These gradings, and one for each file name with these points of 3."""
     gradebook = Gradebook(folder / "gradebook.sqlite")
-    for i, (name, earned) in enumerate(points.items()):
-        rows = [
-            Result("test_softmax", "softmax", False, False, earned, Outcome.PASSED),
-            Result("test_hidden_softmax", "softmax", True, False, 3 - earned, Outcome.FAILED),
-        ]
-        at = GRADING.started + timedelta(minutes=i)
-        gradebook.add(replace(GRADING, submission=name, path=f"/in/{name}.zip", started=at, results=rows))
+    gradebook.score_with({"softmax": SOFTMAX})
+    for grading in (*gradings, *(graded(name, earned) for name, earned in points.items())):
+        gradebook.add(grading)
     return gradebook
+
+
+def rows(path: Path) -> dict[str, dict[str, str]]:
+    with path.open(newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
 
 
 def test_a_name_of_canvas_gives_student_attempt_and_lateness():
@@ -76,16 +111,138 @@ def test_the_metadata_of_gradescope_gives_students_and_time(tmp_path):
     assert handed.students[0] == Student("007", "Ada Lovelace", "ada@example.edu")
     assert handed.attempt == 1
     assert handed.at == datetime(2026, 10, 3, 0, 58, 43, 512990, UTC)
-    assert handed.days_late(DUE) == 2  # a day and an hour
-    assert handed.days_late(None) is None
 
 
-@pytest.mark.parametrize(("take", "attempt"), [("latest", 1), ("best", 0)])
+def test_days_late_are_counted_from_the_students_own_deadline():
+    course = Course(due=DUE, extensions={"007": DUE + timedelta(days=1)}, late=Late(free_days=1, percent=60))
+    handed = HandedIn((), at=DUE + timedelta(days=1, hours=1))
+    assert [course.days_late(student, handed) for student in ("008", "007")] == [2, 1]
+    assert course.days_late("008", HandedIn(())) is None
+    assert Course().days_late("008", handed) is None
+    assert [course.penalty(days) for days in (None, 1, 2, 3, 9)] == [0, 0, 0.6, 1, 1]
+
+
+@pytest.mark.parametrize(("take", "attempt"), [("last", 1), ("best", 0)])
 def test_of_several_attempts_one_counts(tmp_path, take, attempt):
     names = {"lovelaceada_1234_1_hw": 3.0, "lovelaceada_1234_2_hw-1": 2.0}
-    with gradebook_with(tmp_path, **names) as gradebook:
-        (grade,) = grades(gradebook, take)
-    assert grade.handed.attempt == attempt
+    for number, order in enumerate((list(names), list(reversed(names)))):
+        (tmp_path / str(number)).mkdir()
+        with gradebook_with(tmp_path / str(number), **{name: names[name] for name in order}) as gradebook:
+            (grade,) = grades(gradebook, Course(attempt=take))
+        assert (grade.handed.attempt, grade.attempts) == (attempt, 2)
+
+
+@pytest.mark.parametrize(("take", "points"), [("last", 1.0), ("best", 3.0)])
+def test_a_better_attempt_is_remembered_once_worse_work_lies_in_its_place(tmp_path, take, points):
+    with gradebook_with(tmp_path, graded("ada", 3.0, "a" * 64), graded("ada", 1.0, "b" * 64)) as gradebook:
+        (grade,) = grades(gradebook, Course(attempt=take))
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(attempt=take))
+    assert (grade.points, grade.attempts) == (points, 2)
+    assert (tmp_path / "ada" / "feedback.md").read_text().startswith(f"# `ada`: {points:.1f} of 3 points")
+
+
+@pytest.mark.parametrize(("percent", "points"), [(10, 2.7), (50, 2.0)])
+def test_the_best_attempt_is_the_best_after_what_lateness_costs(tmp_path, percent, points):
+    late = graded("ada", 3.0, "b" * 64, DUE + timedelta(hours=1))
+    course = Course(attempt="best", due=DUE, late=Late(percent=percent))
+    with gradebook_with(tmp_path, graded("ada", 2.0, "a" * 64, DUE), late) as gradebook:
+        (grade,) = grades(gradebook, course)
+        write_grades(tmp_path / "grades.csv", [grade], ["softmax"])
+    assert grade.points == pytest.approx(points)
+    row = rows(tmp_path / "grades.csv")["ada"]
+    assert float(row["grade"]) == pytest.approx(points)
+    assert float(row["points"]) - float(row["penalty"]) == pytest.approx(points)
+
+
+def test_recorded_results_are_scored_with_the_present_weights(tmp_path):
+    with gradebook_with(tmp_path, ada=2.0, alan=3.0) as gradebook:
+        assert not gradebook.score_with({"softmax": SOFTMAX})
+        assert gradebook.score_with({"softmax": replace(SOFTMAX, points=6.0)})
+        found = grades(gradebook, Course())
+        assert [(grade.points, grade.grading.maximum) for grade in found] == [(4.0, 6.0), (6.0, 6.0)]
+        # A test that was added, and has not seen them: the maximum does not shrink.
+        gradebook.score_with({"softmax": replace(SOFTMAX, points=6.0, tests={"test_softmax": 2.0, "test_new": 1.0})})
+        found = grades(gradebook, Course())
+        assert [(grade.points, grade.grading.maximum) for grade in found] == [(pytest.approx(8 / 3), 6.0), (4.0, 6.0)]
+        write_grades(tmp_path / "grades.csv", found, ["softmax"])
+        assert rows(tmp_path / "grades.csv")["ada"]["notes"] == "1 tests not run"
+        gradebook.score_with({})  # the problem is left out
+        assert [grade.grading.maximum for grade in grades(gradebook, Course())] == [0, 0]
+
+
+def test_the_view_of_points_agrees_with_the_grades(tmp_path):
+    broken = [replace(each, outcome=Outcome.VIOLATION, check=Check.RULES) for each in results(3.0)]
+    overruled = replace(graded("kurt", 0.0), results=broken)
+    with gradebook_with(tmp_path, overruled, ada=2.0, alan=3.0, emmy=0.0) as gradebook:
+        gradebook.overrule(overruled, "softmax", "agreed")
+        gradebook.score_with({"softmax": replace(SOFTMAX, tests={"test_softmax": 2.0, "test_new": 1.0})})
+        expected = {g.submission: (g.points, g.maximum) for g in gradebook.latest()}
+    query = "SELECT submission, points, maximum FROM points JOIN latest ON latest.id = grading AND problem = 'softmax'"
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        found = connection.execute(query.replace("submission", "latest.submission")).fetchall()
+    assert {name: (pytest.approx(points), maximum) for name, points, maximum in found} == expected
+    assert expected["kurt"] == (2.0, 3.0)
+
+
+def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
+    later = replace(graded("alan", 3.0), suite="e" * 64, started=GRADING.started + timedelta(days=1))
+    with gradebook_with(tmp_path, graded("ada", 3.0), later) as gradebook:
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(due=DUE, extensions={"nobody": DUE}))
+    assert [row["notes"] for row in rows(tmp_path / "grades.csv").values()] == ["graded by an earlier suite", ""]
+    assert capsys.readouterr().out.splitlines() == [
+        "Has an extension, and no grade: nobody",
+        "Graded by an earlier suite than the others, so grade them again: ada",
+    ]
+
+
+def batch_of(folder: Path, *paths: Path) -> list[Grade]:
+    """Grade files that are refused, so that nothing runs."""
+    test = Test("test_softmax", print, ("test.py", 1), problem="softmax", points=3.0)
+    suite = Suite(folder, {"softmax": SOFTMAX}, [test], Calls(), remote=True)
+    box: Any = SimpleNamespace(achieved=SimpleNamespace(layer="none", parts=()))
+    batch.grade(GradedSuite(suite, NONE, {}, "s" * 64, 1, False, Limits()), box, paths, folder / "results")
+    with Gradebook(folder / "results" / "gradebook.sqlite") as gradebook:
+        return grades(gradebook, Course(due=DUE))
+
+
+def test_a_copy_without_metadata_is_still_its_students(tmp_path):
+    """Regrading one student from a copy of the folder loses nobody, and no late day."""
+    for folder in ("export", "copy", "second"):
+        (tmp_path / folder / "submission_11").mkdir(parents=True)
+    (tmp_path / "export" / METADATA).write_text(GRADESCOPE)
+    paths = [tmp_path / "export" / "submission_11", tmp_path / "export" / "submission_12"]
+    paths[1].mkdir()
+    before = batch_of(tmp_path, *paths)
+    assert [(grade.student.key, grade.days_late) for grade in before] == [
+        ("007", 2),
+        ("008", 2),
+        ("submission_12", None),
+    ]
+    after = batch_of(tmp_path, tmp_path / "copy" / "submission_11")
+    assert [(grade.student.key, grade.days_late) for grade in after] == [
+        ("007", 2),
+        ("008", 2),
+        ("submission_12", None),
+    ]
+    (tmp_path / "second" / "submission_11" / "other.txt").touch()
+    after = batch_of(tmp_path, tmp_path / "second" / "submission_11")
+    assert [(grade.student.key, grade.days_late, grade.attempts) for grade in after][:2] == [
+        ("007", None, 2),
+        ("008", None, 2),
+    ]
+
+
+def test_a_student_of_two_downloads_is_one(tmp_path):
+    for week in ("1", "2"):
+        (tmp_path / week / "ada").mkdir(parents=True)
+        (tmp_path / week / "ada" / f"notes-{week}.txt").touch()
+    for week in ("1", "2", "1"):
+        (grade,) = batch_of(tmp_path, tmp_path / week / "ada")
+    assert (grade.student.key, grade.attempts) == ("ada", 2)
+    with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
+        write_grades(tmp_path / "grades.csv", grades(gradebook, Course()), ["softmax"])
+        assert rows(tmp_path / "grades.csv")["ada"]["notes"].startswith("not run: ")
+        assert [each.path for each in gradebook.latest()] == [str(tmp_path / "1" / "ada")]
 
 
 def test_everybody_in_a_group_gets_the_grade(tmp_path):
@@ -93,30 +250,35 @@ def test_everybody_in_a_group_gets_the_grade(tmp_path):
         "name,canvas_user_id,user_id,login_id,sections,group_name\nAda,1234,,,,A\nAlan,1235,,,,A\nKurt,1236,,,,\n"
     )
     with gradebook_with(tmp_path, lovelaceada_1234_1_hw=2.0) as gradebook:
-        found = grades(gradebook, groups=read_groups(tmp_path / "groups.csv"))
-    assert [(grade.student.name, grade.grading.points) for grade in found] == [("Ada", 2.0), ("Alan", 2.0)]
+        found = grades(gradebook, Course(groups=str(tmp_path / "groups.csv")))
+    assert [(grade.student.name, grade.points) for grade in found] == [("Ada", 2.0), ("Alan", 2.0)]
 
 
 def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
-    (tmp_path / "submission_metadata.yml").write_text(GRADESCOPE)
-    grading = replace(GRADING, path=str(tmp_path / "submission_11"))
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
-        gradebook.add(grading)
-        write_grades(tmp_path / "grades.csv", grades(gradebook), ["softmax"], DUE)
-    with (tmp_path / "grades.csv").open(newline="") as file:
-        ada, alan = csv.DictReader(file)
+    (tmp_path / METADATA).write_text(GRADESCOPE)
+    grading = replace(graded("submission_11", 2.0), handed_in=handed_in(tmp_path / "submission_11", "submission_11"))
+    with gradebook_with(tmp_path, grading) as gradebook:
+        write_grades(tmp_path / "grades.csv", grades(gradebook, Course(due=DUE)), ["softmax"])
+    ada, alan = rows(tmp_path / "grades.csv").values()
     assert (ada["student"], ada["late"], ada["days_late"], ada["group"]) == ("007", "yes", "2", "007;008")
     assert (alan["student"], alan["softmax"], alan["points"], alan["maximum"]) == ("008", "2", "2", "3")
 
 
+def test_a_late_mark_of_canvas_without_a_time_costs_nothing_and_is_noted(tmp_path):
+    with gradebook_with(tmp_path, lovelaceada_LATE_1234_1_hw=2.0) as gradebook:
+        found = grades(gradebook, Course(due=DUE, late=Late(percent=50)))
+        write_grades(tmp_path / "grades.csv", found, ["softmax"])
+    row = rows(tmp_path / "grades.csv")["1234"]
+    assert (row["late"], row["days_late"], row["grade"]) == ("yes", "", "2")
+    assert row["notes"] == "late, by how much is not known: no penalty"
+
+
 @pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n=", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
 def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path, start):
-    grading = replace(GRADING, notes=Notes(taken_in=(f"{start}HYPERLINK(1)",)), path=f"/in/{start}HYPERLINK(1).zip")
-    with gradebook_with(tmp_path) as gradebook:
-        gradebook.add(grading)
-        write_grades(tmp_path / "grades.csv", grades(gradebook), ["softmax"])
-    with (tmp_path / "grades.csv").open(newline="") as file:
-        (row,) = csv.DictReader(file)
+    grading = replace(graded(f"{start}HYPERLINK(1)", 1.0), notes=Notes(taken_in=(f"{start}HYPERLINK(1)",)))
+    with gradebook_with(tmp_path, grading) as gradebook:
+        write_grades(tmp_path / "grades.csv", grades(gradebook, Course()), ["softmax"])
+    (row,) = rows(tmp_path / "grades.csv").values()
     for cell in (row["name"], row["notes"]):
         assert cell.endswith("HYPERLINK(1)")
         assert cell[0] in "'\N{REPLACEMENT CHARACTER}"
@@ -193,7 +355,7 @@ def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
 
 
 def test_metadata_is_no_submission(tmp_path):
-    assert batch.grade(NONE, NONE, [tmp_path / METADATA], tmp_path / "results").total == 0
+    assert batch_of(tmp_path, tmp_path / METADATA) == []
 
 
 @pytest.mark.parametrize(
@@ -219,7 +381,7 @@ def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
     (tmp_path / "roster.csv").write_text(ROSTER)
     with gradebook_with(tmp_path, lovelaceada_1234_1_hw=2.5, godelkurt_1236_2_hw=1.0) as gradebook:
         without, strangers = write_canvas(
-            tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook), "Attention (55)"
+            tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook, Course()), "Attention (55)"
         )
     assert without == ["Turing, Alan"]
     assert strangers == ["godelkurt (godelkurt_1236_2_hw)"]
@@ -236,7 +398,9 @@ def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
         "Student,ID,SIS User ID\n    Points Possible,,\nAda,111111,222222\nAlan,222222,333333\nKurt,444444,555555\n"
     )
     with gradebook_with(tmp_path, turingalan_222222_1_hw=2.0, godelkurt_444444_2_hw=1.0) as gradebook:
-        without, strangers = write_canvas(tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook), "A")
+        without, strangers = write_canvas(
+            tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook, Course()), "A"
+        )
     assert (without, strangers) == (["Ada"], [])
     assert (tmp_path / "canvas.csv").read_text().splitlines()[2:] == [
         "Ada,111111,222222,",

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from cs336_staff.sandbox.inside.frames import FrameError, decode, unpack
-from cs336_staff.sandbox.replies import check, printable
+from cs336_staff.sandbox.printable import printable
+from cs336_staff.sandbox.replies import check
 
 REQUEST = {"sequence": 1}
 ERROR = {"type": "E", "message": "", "lines": []}

@@ -21,6 +21,7 @@ import click
 
 from cs336_kit.engine.assignment import find_root
 from cs336_staff.grading.batch import grade
+from cs336_staff.grading.course import Course
 from cs336_staff.grading.exports import grades, write_grades
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
@@ -77,7 +78,7 @@ def _grow(suite: GradedSuite, root: Path, jobs: int) -> None:
                 started = time.perf_counter()
                 done = grade(suite, sandbox, paths, Path(folder, "results"), jobs=jobs)
                 with Gradebook(Path(folder, "results", "gradebook.sqlite")) as gradebook:
-                    write_grades(Path(folder, "grades.csv"), grades(gradebook), list(suite.problems))
+                    write_grades(Path(folder, "grades.csv"), grades(gradebook, Course()), list(suite.problems))
                 seconds = time.perf_counter() - started
             assert (done.done, done.faults) == (count, [])
             each = 1000 * seconds / count

@@ -1,0 +1,189 @@
+"""What staff state in assignment.toml, release.toml and course.toml is checked whole by every command."""
+
+import csv
+import os
+import re
+import shutil
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from cs336_kit.cli import cs336
+from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course
+from cs336_staff.grading.exports import write_course
+from cs336_staff.hidden import release
+from cs336_staff.tests.grading.test_gradebook import GRADING
+from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
+
+ROOT = find_root(Path(__file__).parent)
+ASSIGNMENT, RELEASE, COURSE = "assignment.toml", "release.toml", "course.toml"
+HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of these three files, and empty ones where students write."""
+    for path in (ROOT / ASSIGNMENT, release.FILE, ROOT / FILE):
+        target = tmp_path / (FILE if path.name == COURSE else path.name)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
+    for problem in load_problems(ROOT).values():
+        for file in problem.files:
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).touch()
+    monkeypatch.setattr(release, "FILE", tmp_path / RELEASE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def edit(tree: Path, file: str, old: str, new: str) -> int:
+    """Edit a file; the first line that is another one now."""
+    path = tree / (FILE if file == COURSE else file)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    lines = zip(text.splitlines(), path.read_text().splitlines(), strict=False)
+    return next(number for number, (before, now) in enumerate(lines, start=1) if before != now)
+
+
+# File, what stood there, what stands there now, and what is said.
+EDITS = [
+    (ASSIGNMENT, "points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),
+    (ASSIGNMENT, "points = 2", "points = 'two'", "problem.points is 'two', expected a number"),
+    (ASSIGNMENT, "points = 2", "points = true", "problem.points is True, expected a number"),
+    (ASSIGNMENT, "points = 2", "points = nan", "problem.points is nan, expected a number"),
+    (ASSIGNMENT, "points = 2", "point = 2", "problem.point is no key that is known; did you mean points?"),
+    (ASSIGNMENT, "points = 2\n", "", "problem.points is missing"),
+    (ASSIGNMENT, "bonus = true", "bonuss = true", "problem.bonuss is no key that is known; did you mean bonus?"),
+    (ASSIGNMENT, "bonus = true", "bonus = 'yes'", "problem.bonus is 'yes', expected true or false"),
+    (ASSIGNMENT, HINTS, "hints = 'one'", "problem.hints is 'one', expected a list"),
+    (ASSIGNMENT, "files = [", "files = 'a.py' #", "problem.files is 'a.py', expected a list"),
+    (ASSIGNMENT, '"cs336_basics/nn/linear.py"', "3", "problem.files is 3, expected a text"),
+    (ASSIGNMENT, "nn/linear.py", "nn/lineal.py", "problem.files names .*lineal.py, and there is no such file"),
+    (ASSIGNMENT, "test_linear = 4", "test_linear = -4", "problem.tests.test_linear is -4, expected a number"),
+    (ASSIGNMENT, "test_linear = 4", "test_rope = 4", "problem.tests.test_rope is there twice"),
+    (
+        ASSIGNMENT,
+        "test_linear = 4\ntest_linear_to_the_last_digit = 1",
+        "",
+        "problem.tests of linear gives no test",
+    ),
+    (ASSIGNMENT, 'id = "rope"', 'id = "linear"', "problem.id linear is there twice"),
+    (ASSIGNMENT, 'id = "rope"', 'id = "my rope"', "problem.id is 'my rope', expected lower-case letters"),
+    (ASSIGNMENT, 'title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
+    (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
+    (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line 7, column 10\)"),
+    (RELEASE, "test_hidden_softmax = 11", "test_softmax = 11", "weights.softmax.test_softmax has a weight already"),
+    (RELEASE, "test_hidden_linear = 8", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
+    (
+        RELEASE,
+        "[weights.linear]",
+        "[weights.lineal]",
+        "weights.lineal is no problem of the|linear is miss",
+    ),
+    (RELEASE, 'example_secret = "', 'secret = "', "secret is no key that is known; did you mean"),
+    (
+        COURSE,
+        '# attempt = "best"',
+        'attempt = "latest"',
+        "attempt is 'latest', expected 'last' or 'best'",
+    ),
+    (
+        COURSE,
+        "# due = 2026-10-01T23:59:00-07:00",
+        "due = 2026-10-01T23:59:00",
+        "due is .*, expected a date with time and",
+    ),
+    (COURSE, "# [extensions] ", "[extensions]\n1 = 2026-10-01T23:59:00Z", "extensions are there, and no key due"),
+    (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
+    (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
+    (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
+    (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is no key that is known; did you mean memory_bytes?"),
+    (COURSE, "# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "message"), EDITS)
+def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: str, new: str, message: str) -> None:
+    gradebook_with(tree / "cs336_staff", ada=2.0).close()
+    line = edit(tree, file, old, new)
+    result = CliRunner().invoke(cs336, ["staff", "rescore", "--out", "cs336_staff"])
+    assert isinstance(result.exception, SystemExit), result.output
+    (said,) = result.output.splitlines()
+    assert re.search(message, said), said
+    if not re.search("missing|twice|no test|not TOML|already", said):  # else it is the line of something else
+        assert said.startswith(f"Error: {tree / (FILE if file == COURSE else file)}:{line}: "), said
+
+
+def test_as_they_are_they_are_right(tree: Path) -> None:
+    assert find_checked_root() == tree
+    assert load_course(tree) == Course()
+
+
+def test_the_examples_in_the_file_can_be_taken(tree: Path) -> None:
+    """Every commented line that has a key, without its `#`."""
+    path = tree / FILE
+    lines = [
+        line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in path.read_text().splitlines()
+    ]
+    path.write_text("\n".join(lines))
+    for name in ("roster.csv", "groups.csv"):
+        (path.parent / name).touch()
+    find_checked_root()
+    course = load_course(tree)
+    west = timezone(timedelta(hours=-7))
+    assert course.due == datetime(2026, 10, 1, 23, 59, tzinfo=west)
+    assert course.extensions == {"1234": datetime(2026, 10, 5, 23, 59, tzinfo=west)}
+    assert (course.attempt, course.late, course.column) == ("best", Late(3, 10.0), "Attention (55)")
+    assert course.roster == str(path.parent / "roster.csv")
+    assert course.limits == Course().limits
+
+
+def test_a_course_that_is_missing_is_named(tree: Path) -> None:
+    (tree / FILE).unlink()
+    result = CliRunner().invoke(cs336, ["staff", "findings", os.curdir])
+    assert result.output.startswith(f"Error: cannot read {tree / FILE}: No such file")
+
+
+def run(*arguments: str) -> str:
+    """What a command of staff prints, with single spaces."""
+    result = CliRunner().invoke(cs336, ["staff", *arguments])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None:
+    old, new = tree / "old", tree / "results"
+    new.mkdir()
+    with gradebook_with(new, ada=2.0, alan=3.0) as gradebook:
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, new, Course())
+    run("rescore")
+    shutil.copytree(new, old)
+    assert "No grade changed" in run("diff", "old", "results")
+    edit(tree, ASSIGNMENT, "points = 2", "points = 4")
+    edit(tree, COURSE, "# [late]", "late.percent = 10 #")
+    printed = run("rescore")
+    with (new / "grades.csv").open(newline="") as file:
+        ada = next(csv.DictReader(file))
+    worth = release.load_graded_problems(tree)["softmax"].worth("test_softmax")
+    assert float(ada["softmax"]) == pytest.approx(worth * 2 / 3, abs=1e-4)
+    assert ada["maximum"] == "17"
+    assert (new / "ada" / "feedback.md").read_text().splitlines()[0].endswith("of 17 points")
+    for said in (printed, run("diff", "old", "results")):
+        assert "other weights" in said
+        assert f"softmax {worth / 2:.4g} → {worth:.4g}" in said  # of alan, who has all of it
+        assert "maximum 15 → 17" in said
+    edit(tree, ASSIGNMENT, "Print what yours sum to", "Do yours")
+    assert "No grade changed 2 grades scored with the present weights" in run("rescore")
+    with gradebook_with(new) as gradebook:
+        gradebook.add(graded("ada", 3.0, "b" * 64))
+        gradebook.add(replace(graded("alan", 1.0), suite="f" * 64, started=GRADING.started + timedelta(days=1)))
+    assert "Graded by an earlier suite than the others, so grade them again: ada" in run("rescore")
+    printed = run("diff", "old", "results")
+    assert "other work counts" in printed
+    assert "test_softmax[2], test_softmax[3] and 2 more" in printed

@@ -1,0 +1,145 @@
+"""Whatever a command is given, it says in a line or two what is wrong: no traceback, and nothing is written."""
+
+import os
+import shlex
+import sqlite3
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cs336_kit.cli import cs336
+from cs336_kit.engine.assignment import find_root
+from cs336_staff.tests.grading.test_grades import gradebook_with
+
+ROOT = find_root(Path(__file__).parent)
+
+# FOLDER has what the fixture below puts there.
+INVOCATIONS = """
+nothing
+check lineal
+check softmax lineal
+check --al
+check --poll=yes
+hint
+hint lineal
+hint softmax --step x
+submit --check
+submit --check FOLDER/none.zip
+submit --check FOLDER
+submit --check FOLDER/text.zip
+submit --check FOLDER/empty.zip
+submit more
+update
+update FOLDER/none.zip
+update FOLDER
+update FOLDER/text.zip
+update FOLDER/empty.zip
+debug FOLDER/none.safetensors
+debug FOLDER/text.zip
+debug --case attention/none
+debug --case
+debug FOLDER
+flow --length 1
+flow --length 65
+flow --d-k 0
+flow --mask lower
+flow --seed x
+flow -o FOLDER/figure.txt
+bench --length 0
+bench -o FOLDER/table.txt
+train FOLDER/none.csv
+train FOLDER/text.zip
+train FOLDER
+train --epochs 0
+train FOLDER/class.csv --text nobody
+show --example river
+show one two --mask upper
+show one two --layer x
+show one two -o FOLDER/figure.gif
+show one two --classifier FOLDER/none
+show one two --model FOLDER/none
+staff nothing
+staff grade
+staff grade FOLDER/none.zip
+staff grade FOLDER --jobs 0
+staff grade FOLDER --jobs x
+staff grade FOLDER --sandbox docker
+staff grade FOLDER --out FOLDER/text.zip
+staff grade FOLDER --attempt best
+staff findings FOLDER/none
+staff findings FOLDER
+staff findings FOLDER/damaged
+staff findings FOLDER/damaged-later
+staff overrule
+staff overrule ada
+staff overrule ada --because x --undo --out FOLDER
+staff overrule ada --because x --out FOLDER
+staff overrule ada --because x --out FOLDER/graded
+staff overrule ada --undo --out FOLDER/damaged
+staff rescore --out FOLDER/none
+staff rescore --out FOLDER
+staff rescore --out FOLDER/damaged-later
+staff rescore --out FOLDER/graded
+staff diff FOLDER/graded
+staff diff FOLDER FOLDER/graded
+staff diff FOLDER/graded FOLDER/graded
+staff reproduce FOLDER
+staff reproduce FOLDER/none test_softmax
+staff reproduce FOLDER test_softmax --sandbox docker
+staff fixtures --check --new-secret
+staff fixtures more
+staff gradescope -o FOLDER
+staff gradescope -o FOLDER/none/autograder.zip
+staff handout
+staff handout FOLDER
+staff handout FOLDER/text.zip
+staff handout FOLDER/new --since FOLDER/none.zip
+staff handout FOLDER/new --since FOLDER/text.zip
+staff verify everything
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("folder")
+    (folder / "text.zip").write_text("no archive")
+    zipfile.ZipFile(folder / "empty.zip", "w").close()
+    (folder / "class.csv").write_text("text,label\na,b\n")
+    for name in ("damaged", "damaged-later", "graded"):
+        (folder / name).mkdir()
+    (folder / "damaged" / "gradebook.sqlite").write_text("no gradebook, but long enough to be looked at" * 9)
+    gradebook_with(folder / "graded", ada=2.0).close()
+    gradebook_with(folder / "damaged-later", **{f"s{i}": 2.0 for i in range(40)}).close()
+    path = folder / "damaged-later" / "gradebook.sqlite"
+    with path.open("r+b") as file:
+        for page in range(3, os.path.getsize(path) // 4096):
+            file.seek(4096 * page)
+            file.write(b"\xff" * 4096)
+    with pytest.raises(sqlite3.DatabaseError), sqlite3.connect(path) as connection:
+        connection.execute("SELECT * FROM result").fetchall()
+    return folder
+
+
+def files_in(folder: Path) -> set[Path]:
+    """All but those that SQLite puts beside a database."""
+    return {path for path in folder.rglob("*") if not path.name.endswith(("-shm", "-wal"))}
+
+
+@pytest.mark.parametrize("invocation", INVOCATIONS.strip().splitlines())
+def test_a_bad_invocation_gets_a_line(folder: Path, invocation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    before = files_in(folder)
+    arguments = [argument.replace("FOLDER", str(folder)) for argument in shlex.split(invocation)]
+    result = CliRunner().invoke(cs336, arguments)
+    assert isinstance(result.exception, SystemExit), result.output
+    assert result.exit_code in (1, 2)
+    said = result.output.strip().splitlines()
+    assert said[-1].startswith("Error: ") or said[-2].startswith("Error: "), result.output
+    assert "Traceback" not in result.output
+    assert files_in(folder) == before
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(set(INVOCATIONS.strip().splitlines())) >= 69
