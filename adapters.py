@@ -182,12 +182,18 @@ def run_blockwise_attention(
 
 
 def attention_classifier(
-    vocabulary_size: int, num_classes: int, d_model: int, num_heads: int, max_distance: int, dropout: float = 0.0
+    vocabulary_size: int,
+    num_classes: int,
+    d_model: int,
+    num_heads: int,
+    max_distance: int,
+    dropout: float = 0.0,
+    num_layers: int = 1,
 ) -> nn.Module:
     """A classifier of texts: called with tokens and lengths it gives logits, its `attention_weights` gives weights."""
     from cs336_basics.given.attention_classifier import AttentionClassifier
 
-    return AttentionClassifier(vocabulary_size, num_classes, d_model, num_heads, max_distance, dropout)
+    return AttentionClassifier(vocabulary_size, num_classes, d_model, num_heads, max_distance, dropout, num_layers)
 
 
 def checkpointed_attention(

@@ -5,6 +5,9 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
+# What is added to a score to hide a key is -inf, or a number so low that nothing is left of its weight.
+ADDED = -50.0
+
 
 def check_attention_arguments(Q: Tensor, K: Tensor, V: Tensor | None = None, mask: Tensor | None = None) -> None:
     """Check that queries, keys, values and mask fit together, as `scaled_dot_product_attention` documents them.
@@ -18,13 +21,25 @@ def check_attention_arguments(Q: Tensor, K: Tensor, V: Tensor | None = None, mas
         raise TypeError(f"expected one dtype, got {_listed(tensors, 'dtype')}; convert with .to(dtype)")
     if mask is not None:
         if mask.dtype != torch.bool:
-            raise TypeError(f"expected a boolean mask (True = may attend), got {mask.dtype}; convert it with .bool()")
+            raise TypeError(f"expected a boolean mask (True = may attend), got {mask.dtype}; {as_boolean(mask)}")
         tensors["mask"] = mask
     if any(tensor.device != Q.device for tensor in tensors.values()):
         raise ValueError(f"expected one device, got {_listed(tensors, 'device')}; move them with .to(device)")
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if misfit := _misfit(shapes):
         raise ValueError(f"expected {misfit}, got {', '.join(f'{name} {shape}' for name, shape in shapes.items())}")
+
+
+def as_boolean(mask: Tensor) -> str:
+    """Say how a mask of another dtype becomes a boolean one, which depends on the numbers in it."""
+    other = mask[mask != 0]
+    if not other.numel():
+        return "it holds only zeros: `mask == 0` if they are added to the scores and hide nothing, else `mask.bool()`"
+    if (other == 1).all():
+        return "it holds 1 and 0: `mask.bool()` if 1 means may attend, `mask == 0` if 1 means hidden"
+    if (other <= ADDED).all():
+        return "it looks like one to be added to the scores, 0 where a query may attend: `mask == 0` makes it boolean"
+    return "its numbers are neither 1 and 0 nor 0 and -inf, so write down which keys a query may attend to"
 
 
 def _misfit(shapes: dict[str, tuple[int, ...]]) -> str:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -56,7 +57,7 @@ def with_bias(
     queries, d_k = Q.shape[-2:]
     width = d_k + queries
     ones = torch.eye(queries, dtype=Q.dtype, device=Q.device) * math.sqrt(width)
-    batch = torch.broadcast_shapes(K.shape[:-2], bias.shape[:-2])
+    batch = np.broadcast_shapes(K.shape[:-2], bias.shape[:-2])
     further_keys = bias.mT.to(K.dtype)
     return (
         torch.cat((Q * math.sqrt(width / d_k), ones.expand(*Q.shape[:-2], -1, -1)), dim=-1),

@@ -1,6 +1,7 @@
 """What the student's attention makes of one call: its weights, when the values are the identity, and its output."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -18,10 +19,13 @@ TELLING = 1e-4
 MISFIT = 0.01
 
 
-def weights_step(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -> Step:
-    step = Step("Weights", f"{YOURS}, with the identity as V", [span(weights)], finite=is_finite(weights))
+def weights_step(call: Call, weights: Tensor) -> Step:
+    allowed = call.allowed
+    step = Step(
+        "Weights", f"{YOURS}, with the identity as V", [span(weights)], finite=is_finite(weights), numbers={"": weights}
+    )
     if not step.finite:
-        step.advice.append(_where_it_begins(~weights.isfinite(), scaled, allowed))
+        step.advice += [*_where_it_begins(call, ~weights.isfinite()), *_overflow(call)]
         return step
     nothing = max(1e-4, 16 * torch.finfo(call.Q.dtype).eps)  # what rounding may leave of a weight
     sums = weights.sum(-1)
@@ -41,51 +45,70 @@ def weights_step(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -
         )
     if (negative := weights < -nothing).any():
         step.advice.append(f"The weight {first(negative)} is negative: exp() gives none.")
-    for facts, advice in (_entropy(weights, allowed), _divisor(call, weights, scaled, allowed)):
+    for facts, advice in (_entropy(call, weights), _divisor(call, weights)):
         step.facts += facts
         step.advice += advice
+    if step.advice:
+        step.advice += _overflow(call)
     return step
 
 
-def _where_it_begins(bad: Tensor, scaled: Tensor, allowed: Tensor) -> str:
+def _overflow(call: Call) -> Iterator[str]:
+    """What may be behind weights that are wrong: a score that the dtype of the inputs cannot hold."""
+    largest, dtype = float(call.scores.abs().amax()), dtype_name(call.Q)
+    if torch.finfo(call.Q.dtype).max < largest < math.inf:
+        yield f"A score of {largest:.4g} is infinite in {dtype}: compute in float32, return {dtype}."
+
+
+def _where_it_begins(call: Call, bad: Tensor) -> Iterator[str]:
     """Which step some weights are not finite from."""
-    without = ~allowed.any(-1)
-    unexplained = bad & (scaled.isfinite().all(-1) & ~without)[..., None]
-    if unexplained.any():
-        return (
+    scaled, without = call.scaled.expand_as(bad), ~call.allowed.any(-1)
+    if (unexplained := bad & (scaled.isfinite().all(-1) & ~without)[..., None]).any():
+        yield (
             f"NaN or infinity, first {first(unexplained)}, where the scores are finite: it begins in the softmax. Does "
             "it subtract the maximum of each row, and is that the row's own?"
         )
-    if (bad & ~without[..., None]).any():
-        return f"NaN or infinity, first {first(bad)}: only in rows whose scores are not finite, see above."
-    return f"NaN or infinity, first {first(bad)}: only in rows that may attend to nothing. Give zeros there."
+    elif (explained := bad & ~without[..., None]).any():
+        yield f"NaN or infinity, first {first(explained)}: only in rows whose scores are not finite, see above."
+    else:
+        yield f"NaN or infinity, first {first(bad)}: only in rows that may attend to nothing. Give zeros there."
 
 
 # Facts, and advice.
 Lines = tuple[list[str], list[str]]
 
 
-def _entropy(weights: Tensor, allowed: Tensor) -> Lines:
+def _entropy(call: Call, weights: Tensor) -> Lines:
     """How evenly rows spread their weight, where they have a choice."""
+    allowed = call.allowed
     choice = allowed.sum(-1) > 1
     if not choice.any():
         return ["no row has more than one key to choose from"], []
-    entropy = torch.special.entr(weights.clamp(min=0.0)).sum(-1)[choice].mean()
     most = allowed.sum(-1)[choice].log().mean()
-    facts = [f"entropy of a row {entropy:.3g} on average, of {most:.3g} if all its keys were alike"]
-    if entropy > SATURATED * most:
+    yours, right = (_entropy_of(x)[choice].mean() for x in (weights, torch.softmax(call.hidden.expand_as(weights), -1)))
+    facts = [f"entropy of a row {yours:.3g} on average, of {most:.3g} if all its keys were alike"]
+    if yours > SATURATED * most:
         return facts, []
+    if right <= SATURATED * most:
+        return [
+            *facts,
+            "nearly all weight of a row lies on one key: the gradient of softmax all but vanishes there",
+        ], []
     return facts, [
-        "Nearly all weight of a row lies on one key, where the gradient of softmax all but vanishes: are the scaled "
-        "scores larger than you meant?"
+        "Nearly all weight of a row lies on one key. Divided by √d_k, the scores would give an entropy of "
+        f"{right:.3g}: look at the scale."
     ]
 
 
-def _divisor(call: Call, weights: Tensor, scaled: Tensor, allowed: Tensor) -> Lines:
+def _entropy_of(weights: Tensor) -> Tensor:
+    return torch.special.entr(weights.clamp(min=0.0)).sum(-1)
+
+
+def _divisor(call: Call, weights: Tensor) -> Lines:
     """By what the scores were divided, from how the logarithms of the weights of a row grow with its scores."""
     d_k = call.Q.shape[-1]
-    telling = allowed & (weights > TELLING)
-    scores = _centred(scaled * math.sqrt(d_k), telling)
+    telling = call.allowed & (weights > TELLING)
+    scores = _centred(call.scores.expand_as(weights), telling)
     logs = _centred(weights.clamp(min=TELLING).log(), telling)
     if scores.square().sum() / d_k <= telling.sum() * (16 * torch.finfo(call.Q.dtype).eps) ** 2:
         return ["too few weights differ to tell by what the scores were divided"], []
@@ -109,7 +132,7 @@ def _centred(x: Tensor, telling: Tensor) -> Tensor:
 
 def output_step(call: Call, weights: Tensor, output: Tensor) -> Step:
     fact = f"{tuple(output.shape)} {dtype_name(output)}, {span(output)}"
-    step = Step("Output", YOURS, [fact], finite=is_finite(output))
+    step = Step("Output", YOURS, [fact], finite=is_finite(output), numbers={"": output})
     if output.dtype != call.Q.dtype:
         step.advice.append(f"It should be {dtype_name(call.Q)}, as Q is: end with .to(Q.dtype).")
     sums = weights @ call.V.double()

@@ -4,8 +4,10 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from PIL import Image
 from torch import Tensor
 
@@ -17,8 +19,8 @@ DOTS_PER_INCH = 80
 COLOURS = 256
 
 
-# How things stood after an epoch, and the weights then: (head, query, key).
-Frame = tuple[Progress, Float[Tensor, "head queries keys"]]
+# How things stood after an epoch, and the weights then: (layer, head, query, key).
+Frame = tuple[Progress, Float[Tensor, "layer head queries keys"]]
 
 
 def write_animation(path: Path, words: Sequence[str], frames: Sequence[Frame]) -> None:
@@ -30,19 +32,22 @@ def write_animation(path: Path, words: Sequence[str], frames: Sequence[Frame]) -
     first.save(path, save_all=True, append_images=others, duration=durations, loop=0)
 
 
-def _drawn(words: Sequence[str], progress: Progress, by_head: Float[Tensor, "head queries keys"]) -> Image.Image:
-    heads = len(by_head)
+def _drawn(words: Sequence[str], progress: Progress, weights: Float[Tensor, "layer head queries keys"]) -> Image.Image:
+    layers, heads = weights.shape[:2]
     side = max(3.2, 0.3 * len(words))
-    figure = Figure(figsize=(heads * side + 2.2, side + 1.6), layout="constrained", dpi=DOTS_PER_INCH)
-    grid = figure.subplots(1, heads, sharey=True, squeeze=False)[0]
+    figure = Figure(figsize=(heads * side + 2.2, layers * side + 1.6), layout="constrained", dpi=DOTS_PER_INCH)
+    grid = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
     places = range(len(words))
-    for head, (axes, weights) in enumerate(zip(grid, by_head, strict=True)):
-        axes.imshow(weights.numpy(), vmin=0.0, vmax=1.0, cmap="Blues")
-        axes.set(title=f"head {head}", xlabel="key")
+    for (layer, head), axes in np.ndenumerate(grid):
+        axes.imshow(weights[layer, head].numpy(), vmin=0.0, vmax=1.0, cmap="Blues")
+        axes.set(title=f"layer {layer}, head {head}" if layers > 1 else f"head {head}")
         axes.set_xticks(places, words, rotation=90, parse_math=False)
         axes.set_yticks(places, words, parse_math=False)
-    grid[0].set_ylabel("query")
-    figure.colorbar(grid[0].images[0], ax=list(grid), label="weight", shrink=0.8)
+    for axes in grid[-1]:
+        axes.set_xlabel("key (is looked at)")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("query (asks)")
+    figure.colorbar(grid[0, 0].images[0], ax=list(grid.flat), label="weight", format=PercentFormatter(1.0), shrink=0.8)
     figure.suptitle(f"epoch {progress.epoch:2}: {progress.accuracy:4.0%} of the held-out texts right")
     file = io.BytesIO()
     figure.savefig(file, format="png")

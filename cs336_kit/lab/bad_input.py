@@ -1,4 +1,7 @@
-"""What the lab's commands say of input that cannot be used."""
+"""What the lab says of input that cannot be used, before any work is done for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -7,3 +10,13 @@ class BadInput(click.ClickException):
     """One line that says what came and what to do; the exit status is 2, as for a wrong option."""
 
     exit_code = 2
+
+
+def check_output(path: Path, suffixes: Sequence[str]) -> None:
+    """Raise BadInput unless `path` ends in one of `suffixes`, in any case, and lies in a folder that exists."""
+    if path.suffix.lower() not in suffixes:
+        raise BadInput(f"expected a file that ends in {' or '.join(suffixes)}, got {path}")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent}; make it, or name another file than {path}")
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder; name a file")

@@ -1,21 +1,21 @@
-"""What goes into one call of attention, and the scores that softmax gets.
-
-The scores cannot be had from outside: they are this tool's own arithmetic, in float64, and the steps say so.
-"""
+"""What goes into one call of attention, and the scores that softmax should get."""
 
 import math
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from cs336_kit.lab.call import Call
 from cs336_kit.lab.step import Step, dtype_name, first, is_finite, span, span_and_spread
 
 OURS = "this tool, in float64"
+# What is added to a score to hide a key is -inf, or a number so low that nothing is left of its weight.
+ADDED = -50.0
 
 
 def inputs_step(call: Call) -> Step:
-    step = Step("Inputs", finite=all(is_finite(x) for x in call.tensors.values()))
+    numbers = {"Q": call.Q, "K": call.K, "V": call.V}
+    step = Step("Inputs", finite=all(map(is_finite, numbers.values())), numbers=numbers)
     shapes = {name: str(tuple(x.shape)) for name, x in call.tensors.items()}
     width = max(map(len, shapes.values()))
     for name, x in call.tensors.items():
@@ -28,6 +28,27 @@ def inputs_step(call: Call) -> Step:
     return step
 
 
+def with_boolean_mask(call: Call) -> tuple[Call, str]:
+    """The call with a mask that is True where a query may attend, and what was made of another kind of mask.
+
+    A mask whose numbers leave open what it means stays as it is.
+    """
+    mask = call.mask
+    if mask is None or mask.dtype == torch.bool or not mask.numel():
+        return call, ""
+    came = f"The mask is {dtype_name(mask)}, and should be bool, True = may attend: "
+    other = mask[mask != 0]
+    if not other.numel():
+        return call, came + "it holds only zeros. Is it `mask == 0`, which hides nothing, or `mask.bool()`?"
+    if (other == 1).all():
+        used = "the steps below use `mask.bool()`. If 1 means hidden, it is `mask == 0`."
+        return replace(call, mask=mask.bool()), f"{came}it holds 1 and 0, and {used}"
+    if (other <= ADDED).all():
+        used = "it is one that is added to the scores, and the steps below use `mask == 0`."
+        return replace(call, mask=mask == 0), came + used
+    return call, came + "its numbers are neither 1 and 0 nor 0 and -inf. Which keys may a query attend to?"
+
+
 def misfit(call: Call) -> str:
     """Why these are no arguments of attention, and what to do, or nothing."""
     if any(x.numel() == 0 for x in call.tensors.values()):
@@ -38,8 +59,6 @@ def misfit(call: Call) -> str:
         return "Q, K and V should be of a floating-point dtype: convert them with .float()."
     if not call.Q.dtype == call.K.dtype == call.V.dtype:
         return "Q, K and V should have one dtype: convert them with .to(Q.dtype)."
-    if call.mask is not None and call.mask.dtype != torch.bool:
-        return f"The mask is {dtype_name(call.mask)}, and should be bool, True = may attend: convert it, as mask > 0."
     (queries, d_k), (keys, d_k_of_K), (values, _) = (x.shape[-2:] for x in (call.Q, call.K, call.V))
     if d_k != d_k_of_K:
         return f"Q has d_k {d_k}, K has {d_k_of_K}: they should be equal. Is one of them transposed?"
@@ -51,45 +70,45 @@ def misfit(call: Call) -> str:
         return f"The mask should end in (queries, keys) = ({queries}, {keys}), or 1 for either. Is it transposed?"
     try:
         call.batch  # noqa: B018 (it raises)
-    except RuntimeError:
+    except ValueError:
         return "Their leading dimensions do not broadcast: make them equal, or 1 where one serves all."
     return ""
 
 
-def scores_step(call: Call, scores: Tensor) -> Step:
-    step = Step("Scores, Q Kᵀ", OURS, [span_and_spread(scores)], finite=is_finite(scores))
+def scores_step(call: Call) -> Step:
+    scores = call.scores
+    step = Step("Scores, Q Kᵀ", OURS, [span_and_spread(scores)], finite=is_finite(scores), numbers={"": scores})
     dtype, limit = dtype_name(call.Q), torch.finfo(call.Q.dtype).max
     step.facts.append(f"the largest {dtype} is {limit:.4g}")
-    if step.finite and (largest := float(scores.abs().amax())) > limit:
-        step.advice.append(f"A score of {largest:.4g} is infinite in {dtype}: compute in float32, return {dtype}.")
+    if step.finite and float(scores.abs().amax()) > limit:
+        step.facts[-1] += ": these have to be computed in float32"
     return step
 
 
-def scaled_step(call: Call, scaled: Tensor) -> Step:
-    root = math.sqrt(call.Q.shape[-1])
+def scaled_step(call: Call) -> Step:
+    scaled, root = call.scaled, math.sqrt(call.Q.shape[-1])
     title = f"Scaled scores, divided by √{call.Q.shape[-1]} = {root:.4g}"
-    step = Step(title, OURS, [span_and_spread(scaled)], finite=is_finite(scaled))
+    step = Step(title, OURS, [span_and_spread(scaled)], finite=is_finite(scaled), numbers={"": scaled})
     limit = math.log(torch.finfo(call.Q.dtype).max)
     step.facts.append(f"exp() overflows in {dtype_name(call.Q)} above {limit:.4g}")
     if step.finite and float(scaled.amax()) > limit:
-        step.advice.append("exp() of these overflows: subtract the maximum of each row before it, over the keys.")
+        step.facts[-1] += ": the maximum of each row has to go first"
     return step
 
 
-def mask_step(call: Call, allowed: Tensor) -> Step:
+def mask_step(call: Call) -> Step:
+    allowed = call.allowed
     keys = allowed.shape[-1]
     if call.mask is None:
         return Step("Mask", facts=[f"none: every query may attend to all {keys} keys"])
     left = allowed.sum(-1)
     step = Step("Mask", facts=[f"leaves {int(left.amin())} to {int(left.amax())} of {keys} keys to a query"])
+    step.numbers = {"": call.hidden}
     step.facts.append(f"{left.double().mean():.3g} on average; nothing to {int((left == 0).sum())} of {left.numel()}")
     if allowed.all():
         step.facts.append("it hides nothing")
     if (left == 0).any():
-        step.advice.append(
-            f"A query may attend to nothing, first {first(left == 0)}: its answer should be zeros. A softmax "
-            "over -inf alone is 0/0, NaN: give zeros instead. If every query should see something, look at the mask."
-        )
+        step.facts.append(f"a query may attend to nothing, first {first(left == 0)}: its answer is zeros")
     if allowed.shape[-2] == keys > 1 and torch.equal(allowed, torch.ones_like(allowed).triu(1)):
         step.advice.append("Each query sees later keys alone: is the causal mask inverted? True = may attend.")
     return step

@@ -1,9 +1,7 @@
 """The plot of `cs336 bench`."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -12,16 +10,16 @@ from cs336_kit.lab.measurement import Row
 MARKERS = "os^vDPX*hp"
 
 
-def write_figure(path: Path, rows: Sequence[Row]) -> None:
+def draw_rows(rows: Sequence[Row]) -> Figure:
     """Draw time and memory over the length, of the forward pass and of training."""
     lengths = sorted({row.length for row in rows})
     panels: dict[str, Callable[[Row], float]] = {
-        "time of a forward pass, ms": lambda row: row.forward_seconds * 1e3,
-        "time of training, ms": lambda row: row.training_seconds * 1e3,
+        "time of a forward pass, ms": lambda row: row.forward.seconds * 1e3,
+        "time of training, ms": lambda row: row.training.seconds * 1e3,
     }
-    if any(row.training_bytes for row in rows):
-        panels["memory of a forward pass, MiB"] = lambda row: _mebibytes(row.forward_bytes)
-        panels["memory of training, MiB"] = lambda row: _mebibytes(row.training_bytes)
+    if any(row.training.bytes for row in rows):
+        panels["memory of a forward pass, MiB"] = lambda row: _mebibytes(row.forward.bytes)
+        panels["memory of training, MiB"] = lambda row: _mebibytes(row.training.bytes)
     figure = Figure(figsize=(10, 0.5 + 3.2 * len(panels) / 2), layout="constrained")
     grid = figure.subplots(len(panels) // 2, 2, sharex=True, squeeze=False)
     for axes, (title, value) in zip(grid.flat, panels.items(), strict=True):
@@ -39,9 +37,7 @@ def write_figure(path: Path, rows: Sequence[Row]) -> None:
     for axes in grid[-1]:
         axes.set_xlabel("length")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right upper")
-    # Text of an SVG stays text.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cs336"}):
-        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return figure
 
 
 def _mebibytes(count: int | None) -> float:

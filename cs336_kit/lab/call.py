@@ -1,17 +1,25 @@
-"""One call of attention, as a file or a stored case has it."""
+"""One call of attention: its arguments, and the scores that softmax should get.
 
+The scores cannot be had from outside: they are the lab's own arithmetic, in float64, and a report says so.
+"""
+
+import math
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError
+from jaxtyping import Bool, Float
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from cs336_kit.engine.case import CaseError, case_names, load_case
 from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.student import Student
 
 
 @dataclass(frozen=True)
@@ -32,8 +40,38 @@ class Call:
 
     @property
     def batch(self) -> torch.Size:
-        """The batch-like dimensions that they broadcast to; a RuntimeError if they do not."""
-        return torch.broadcast_shapes(*(x.shape[:-2] for x in self.tensors.values()))
+        """The batch-like dimensions that they broadcast to; a ValueError if they do not."""
+        return torch.Size(np.broadcast_shapes(*(x.shape[:-2] for x in self.tensors.values())))
+
+    @cached_property
+    def scores(self) -> Float[Tensor, "... queries keys"]:
+        """Q Kᵀ in float64."""
+        return self.Q.double() @ self.K.double().mT
+
+    @cached_property
+    def scaled(self) -> Float[Tensor, "... queries keys"]:
+        """The scores divided by √d_k."""
+        return self.scores / math.sqrt(self.Q.shape[-1])
+
+    @cached_property
+    def allowed(self) -> Bool[Tensor, "... queries keys"]:
+        """The mask in full: True where a query may attend to a key."""
+        allowed = torch.ones_like(self.scores, dtype=torch.bool) if self.mask is None else self.mask
+        return allowed.expand(*self.batch, *self.scores.shape[-2:])
+
+    @cached_property
+    def hidden(self) -> Float[Tensor, "... queries keys"]:
+        """The scaled scores, -inf where the mask hides a key: what softmax should get."""
+        return self.scaled.expand(self.allowed.shape).masked_fill(~self.allowed, -math.inf)
+
+    def weights(self, student: Student) -> Float[Tensor, "... queries keys"]:
+        """The student's weights, in float64.
+
+        Raises:
+            click.ClickException: their code raises an error, or gives no tensor of the right shape.
+        """
+        # Of one batch-like shape with the scores, whatever was to broadcast.
+        return student.weights(self.Q, self.K.expand(*self.batch, *self.K.shape[-2:]), self.mask).double()
 
 
 def call_from_file(path: Path) -> Call:
@@ -59,12 +97,17 @@ def call_from_case(fixtures: Path, name: str) -> Call:
     """
     names = case_names(fixtures, "*/*")
     if name not in names:
-        near = get_close_matches(name, names, n=3, cutoff=0.0)
+        near = get_close_matches(name, (x for x in names if _is_call(fixtures, x)), n=3, cutoff=0.0)
         raise BadInput(f"there is no case {name}: is it one of {', '.join(near)}?")
     try:
         return _call(name, load_case(fixtures, name).inputs)
     except CaseError as error:
         raise BadInput(str(error)) from None
+
+
+def _is_call(fixtures: Path, name: str) -> bool:
+    with safe_open(fixtures / f"{name}.safetensors", framework="pt") as file:
+        return {"input/Q", "input/K", "input/V"} <= set(file.keys())
 
 
 def _call(name: str, inputs: dict[str, Any]) -> Call:

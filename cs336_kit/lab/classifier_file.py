@@ -20,7 +20,6 @@ from torch import Tensor
 from cs336_kit.lab.bad_input import BadInput
 
 METADATA = "cs336 classifier"
-SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Classifier:
 
     Args:
         module: called with tokens (batch, sequence) and lengths (batch), it gives logits (batch, class), and its
-            `attention_weights` of the same gives weights (batch, head, query, key).
+            `attention_weights` of the same gives weights (batch, layer, head, query, key).
         sizes: what the module was made with, beside the sizes of the vocabulary and of the labels.
         vocabulary: the word that each token above 0 stands for; 0 is any word that is not in it, and the padding.
         labels: the name of each class.

@@ -5,7 +5,7 @@ import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -16,7 +16,7 @@ import torch
 import torch._dynamo  # einops would import it in every fork
 from torch import Tensor
 
-from cs336_kit.lab.contenders import Attention
+from cs336_kit.lab.student import Attention
 
 HEADS, WIDTH = 4, 64
 # A model has many layers; that is when it matters what each keeps for the backward pass.
@@ -32,37 +32,51 @@ class LeftOut(Exception):
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What an implementation takes for one direction at one length.
+
+    Args:
+        seconds: the median time.
+        scatter: half the distance of the quartiles of the times, in terms of the median.
+        ratio: the median of its time over the yardstick's of the same round; its lower and upper quartiles.
+        bytes: growth of memory; None where it cannot be measured.
+    """
+
+    seconds: float
+    scatter: float
+    ratio: tuple[float, float, float]
+    bytes: int | None
+
+
+@dataclass(frozen=True)
 class Row:
     """One implementation at one length.
 
     Args:
         length: number of queries and of keys.
         implementation: its name.
-        forward_seconds: median time of a forward pass.
-        forward_bytes: growth of resident memory in it; None where it cannot be measured.
-        training_seconds, training_bytes: the same for forward and backward through several layers.
+        forward: what a forward pass takes.
+        training: what forward and backward through several layers take.
         largest_difference: of the output from PyTorch's own in float64.
     """
 
     length: int
     implementation: str
-    forward_seconds: float
-    forward_bytes: int | None
-    training_seconds: float
-    training_bytes: int | None
+    forward: Cost
+    training: Cost
     largest_difference: float
 
 
-def inputs(length: int, gradients: bool = False) -> list[Tensor]:
+def inputs(length: int, gradients: bool = False, device: str = "cpu") -> list[Tensor]:
     """Q, K and V of 4 heads with 64 features in float32, and the causal mask."""
-    tensors = torch.randn(3, 1, HEADS, length, WIDTH, generator=torch.Generator().manual_seed(0))
-    mask = torch.ones(length, length, dtype=torch.bool).tril()
+    tensors = torch.randn(3, 1, HEADS, length, WIDTH, generator=torch.Generator().manual_seed(0)).to(device)
+    mask = torch.ones(length, length, dtype=torch.bool, device=device).tril()
     return [*(x.clone().requires_grad_(gradients) for x in tensors), mask]
 
 
-def forward(attention: Attention, length: int) -> Callable[[], None]:
+def forward(attention: Attention, length: int, device: str = "cpu") -> Callable[[], None]:
     """One forward pass, ready to be called."""
-    tensors = inputs(length)
+    tensors = inputs(length, device=device)
 
     def call() -> None:
         with torch.no_grad():
@@ -71,9 +85,9 @@ def forward(attention: Attention, length: int) -> Callable[[], None]:
     return call
 
 
-def training(attention: Attention, length: int) -> Callable[[], None]:
+def training(attention: Attention, length: int, device: str = "cpu") -> Callable[[], None]:
     """Forward and backward through 4 layers, the output of each being the queries of the next, ready to be called."""
-    Q, K, V, mask = inputs(length, gradients=True)
+    Q, K, V, mask = inputs(length, gradients=True, device=device)
 
     def call() -> None:
         x = Q
@@ -87,9 +101,9 @@ def training(attention: Attention, length: int) -> Callable[[], None]:
 DIRECTIONS = {"forward": forward, "training": training}
 
 
-def median_seconds(calls: Mapping[str, Callable[[], None]]) -> dict[str, float]:
-    """The median time of each, the calls taking turns so that what disturbs one disturbs all."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
+def times(calls: Mapping[str, Callable[[], None]], device: str = "cpu") -> dict[str, list[float]]:
+    """The seconds of each, round by round: the calls take turns, so that what disturbs one disturbs all."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     began = time.perf_counter()
@@ -97,10 +111,51 @@ def median_seconds(calls: Mapping[str, Callable[[], None]]) -> dict[str, float]:
         if rounds >= ROUNDS and time.perf_counter() - began > SECONDS:
             break
         for name, call in calls.items():
+            _wait(device)
             start = time.perf_counter()
             call()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+            _wait(device)
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def _wait(device: str) -> None:
+    """A call on a GPU returns before it has computed anything."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def cost(seconds: Sequence[float], yardstick: Sequence[float], memory: int | None) -> Cost:
+    """What one direction took.
+
+    Args:
+        seconds: of each round.
+        yardstick: the seconds of what it is compared with, of the same rounds.
+        memory: in bytes.
+    """
+    lower, median, upper = statistics.quantiles(seconds, n=4)
+    low, middle, high = statistics.quantiles([a / b for a, b in zip(seconds, yardstick, strict=True)], n=4)
+    return Cost(median, (upper - lower) / 2 / median, (middle, low, high), memory)
+
+
+def peak_memory_on_gpu(
+    attention: Attention, direction: str, length: int, in_words: Callable[[], AbstractContextManager[None]]
+) -> int:
+    """The growth of the GPU's memory during one call, in bytes, as PyTorch counts what it hands out.
+
+    Raises:
+        LeftOut: the call raises an error.
+    """
+    try:
+        with in_words():
+            call = DIRECTIONS[direction](attention, length, "cuda")
+            call()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            call()
+    except click.ClickException as error:
+        raise LeftOut(_first_line(error)) from None
+    return torch.cuda.max_memory_allocated() - before
 
 
 def peak_memory(

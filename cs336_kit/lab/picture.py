@@ -1,10 +1,11 @@
 """What is drawn, whatever draws it: tokens, the weights of each head, and one scale of colours for all of them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 # From no weight to the largest in the picture; and what is no number.
@@ -13,6 +14,8 @@ LOW, HIGH, NOT_A_NUMBER = "#ffffff", "#08306b", "#d95f02"
 # From this share of the largest weight on, the colour is so dark that text on it is white.
 DARK = 0.65
 
+LABELLED = 40  # more tokens have no room for their words
+SAMPLE = 1_000_000  # weights that are enough to choose a scale
 NAMED = 3  # of tokens that get the same weight, how many a sentence names
 
 
@@ -26,6 +29,7 @@ class Pattern:
         causal: whether a token sees only itself and those before it.
         title: all of this in words.
         weights: as the student's attention gives them: finite and not negative only if that is right.
+        hidden: True where a mask keeps a query from a key; None if there is no mask.
     """
 
     layer: int
@@ -33,51 +37,74 @@ class Pattern:
     causal: bool
     title: str
     weights: Float[Tensor, "queries keys"]
+    hidden: Bool[Tensor, "queries keys"] | None = None
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A text and how its tokens attend to each other.
+    """How tokens attend to tokens.
 
     Args:
-        tokens: each is a query, and a key.
+        queries: the tokens that ask.
+        keys: the tokens that are looked at; the same in a text that attends to itself.
         patterns: what is shown side by side.
         notes: a line each, to be read with the picture.
+        values: whether a figure has the number in each cell, too.
     """
 
-    tokens: list[str]
+    queries: list[str]
+    keys: list[str]
     patterns: list[Pattern]
     notes: list[str]
+    values: bool = False
 
     @property
-    def largest(self) -> float:
-        """The largest weight of all patterns, which gets the darkest colour in each of them."""
-        return max((float(x[x.isfinite()].amax()) for x in self._weights() if x.isfinite().any()), default=1.0) or 1.0
+    def scale(self) -> float:
+        """The weight from which on the colour is darkest, in all patterns: the largest.
+
+        At least twice an even share, so that a row that looks alike at all is light. Of a text too long for labels,
+        one that a thousandth of the weights exceed: else the first rows of a causal mask would leave the others white.
+        """
+        weights = torch.cat([x[x.isfinite()] for x in self._weights()] or [torch.zeros(0)])
+        if not weights.numel():
+            return 1.0
+        largest = float(weights.amax())
+        if len(self.keys) > LABELLED:
+            largest = float(weights[:: 1 + len(weights) // SAMPLE].quantile(0.999))
+        return max(largest, min(1.0, 2 / len(self.keys)))
 
     def warnings(self) -> list[str]:
         """A line for each thing that weights of attention should not be."""
         found = []
         if any(not x.isfinite().all() for x in self._weights()):
             found.append("Some weights are NaN or infinite: your attention gives them; `cs336 debug` tells more.")
-        sums = [x.sum(-1) for x in self._weights() if x.isfinite().all()]
-        if any((total - 1).abs().max() > 1e-3 for total in sums):
+        finite = [pattern for pattern in self.patterns if pattern.weights.isfinite().all()]
+        sums = [pattern.weights.sum(-1) for pattern in finite]
+        right = [1.0 if each.hidden is None else (~each.hidden).any(-1).float() for each in finite]
+        if any((total - one).abs().max() > 1e-3 for total, one in zip(sums, right, strict=True)):
             least, most = min(float(x.amin()) for x in sums), max(float(x.amax()) for x in sums)
             found.append(f"The weights of a token should sum to 1; yours sum to {least:.3g} up to {most:.3g}.")
+        if any(each.hidden is not None and each.weights[each.hidden].abs().gt(1e-4).any() for each in finite):
+            found.append("Some tokens that the mask hides have weight; `cs336 debug` tells more.")
         return found
+
+    def sentences(self, pattern: Pattern, show: Callable[[str], str] = str) -> Iterator[str]:
+        """For each query, a sentence on the keys that get most of its attention; `show` makes a token readable."""
+        keys = _names([show(token) for token in self.keys])
+        of_itself = self.queries == self.keys
+        for place, (query, row) in enumerate(zip(_names([*map(show, self.queries)]), pattern.weights, strict=True)):
+            yield f"{query} {_looks_at(place if of_itself else None, row, keys)}"
 
     def _weights(self) -> Iterator[Tensor]:
         return (pattern.weights for pattern in self.patterns)
 
 
-def in_words(tokens: list[str], weights: Float[Tensor, "queries keys"]) -> Iterator[str]:
-    """For each token, a sentence on the tokens that get most of its attention."""
+def _names(tokens: list[str]) -> list[str]:
     count = Counter(tokens)
-    names = [f"“{token}”" if count[token] == 1 else f"“{token}” at {place}" for place, token in enumerate(tokens)]
-    for query, row in enumerate(weights):
-        yield f"{names[query]} {_looks_at(query, row, names)}"
+    return [f"“{token}”" if count[token] == 1 else f"“{token}” at {place}" for place, token in enumerate(tokens)]
 
 
-def _looks_at(query: int, row: Tensor, names: list[str]) -> str:
+def _looks_at(query: int | None, row: Tensor, names: list[str]) -> str:
     if not row.isfinite().all():
         return "has weights that are not numbers"
     largest = float(row.amax())

@@ -1,96 +1,54 @@
-"""`cs336 show`: attention on a text, in the terminal, as a figure or as a page."""
+"""What `cs336 show` shows: the weights of every head on a text, and how a picture is looked at and saved."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
-from rich.console import Console
-
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput
-from cs336_kit.lab.output_file import check_output
-from cs336_kit.lab.page import write_page
-from cs336_kit.lab.picture import Pattern, Picture, printable
-from cs336_kit.lab.source import Source
+from cs336_kit.lab.picture import Pattern, Picture
+from cs336_kit.lab.shown import Shown
+from cs336_kit.lab.source import Source, causal_mask
 from cs336_kit.lab.student import Student
 from cs336_kit.lab.terminal import Heatmaps
-from cs336_kit.lab.trained import Trained
-from cs336_kit.lab.words import Words
 
-EXAMPLES = {"bank": "The bank of the river was steep", "cat": "The cat sat on the mat"}
-FORMATS = (".png", ".svg", ".html")
-MASKS = {"none": (False,), "causal": (True,), "both": (False, True)}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MOST_WEIGHTS = 30_000_000
 
 
-@click.command()
-@click.argument("text", nargs=-1)
-@click.option("--example", type=click.Choice(list(EXAMPLES)), help="A text to begin with.")
-@click.option("--mask", type=click.Choice(list(MASKS)), help="None, causal, or both side by side.")
-@click.option("--layer", type=int, help="Only this layer, counted from 0.")
-@click.option("--head", help="Only this head.")
-@click.option("--classifier", metavar="FILE", type=click.Path(path_type=Path), help="What `cs336 train` saved.")
-@click.option("--model", metavar="FOLDER", type=click.Path(path_type=Path), help="A Hugging Face model on disk.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="A .png, .svg or .html file.")
-def show(
-    text: tuple[str, ...],
-    example: str | None,
-    mask: str | None,
-    layer: int | None,
-    head: str | None,
-    classifier: Path | None,
-    model: Path | None,
-    output: Path | None,
-) -> None:
-    """Show where the words of TEXT look, by your own attention.
-
-    What a word is and what it asks for comes from a small table made by hand, or from a classifier or a model. The
-    weights are your attention's, which gives them when the values are the identity matrix.
-    """
-    # A terminal may hand over bytes that are no text.
-    written = " ".join(text).encode(errors="replace").decode() if text else EXAMPLES[example or "bank"]
-    if text and example:
-        raise BadInput("give either TEXT or --example")
-    if classifier and model:
-        raise BadInput("give either --classifier or --model")
-    if output:
-        check_output(output, FORMATS)
-
-    source = _source(find_root(Path.cwd()), classifier, model)
-    if mask is None:
-        mask = "causal" if source.causal else "none"
-    page = output is not None and output.suffix == ".html"
-    # A page lets its reader choose; a picture of every layer would be too large.
-    layers = range(source.layers) if page and layer is None else [layer or 0]
-    picture = _picture(source, written, MASKS["both" if page else mask], layers, head)
-    if output is None:
-        Console(highlight=False).print(Heatmaps(picture))
-        return
-
-    try:
-        said = _write(picture, mask, output)
-    except OSError as error:
-        raise BadInput(f"{output} cannot be written: {error.strerror}") from None
-    for line in (*picture.warnings(), *picture.notes, *said):
-        click.echo(printable(line))
-    click.echo(f"{output} is written")
-
-
-def _source(root: Path, classifier: Path | None, model: Path | None) -> Source:
-    student = Student(root)
+def find_source(classifier: Path | None, model: Path | None) -> Source:
+    """Where queries and keys come from: a classifier, a model, or the table of words if there is neither."""
+    student = Student()
     if model:
         from cs336_kit.lab.huggingface import Model
 
         return Model(model, student)
     if classifier:
+        from cs336_kit.lab.trained import Trained
+
         return Trained(classifier, student)
+    from cs336_kit.lab.words import Words
 
     return Words(student)
 
 
-def _picture(
-    source: Source, text: str, masks: tuple[bool, ...], layers: range | list[int], head: str | None
+def find_picture(
+    source: Source, text: str, masks: Sequence[bool], layers: Sequence[int], head: str | None, values: bool
 ) -> Picture:
-    """The patterns that were asked for: layer by layer, all heads without a mask and then all with one."""
+    """The patterns that were asked for: layer by layer, all heads without a mask and then all with one.
+
+    Args:
+        source: where queries and keys come from.
+        text: what is read.
+        masks: for each, whether it is causal.
+        layers: counted from 0.
+        head: its name, or None for all.
+        values: whether a figure has the number in each cell, too.
+
+    Raises:
+        BadInput: there is no text, no such layer or head, or too much to be drawn.
+    """
     tokens = source.tokens(text)
     if not tokens:
         raise BadInput("the text has no tokens: give at least one word")
@@ -105,6 +63,7 @@ def _picture(
             f"that is {count:,} weights, more than {MOST_WEIGHTS:,}: choose a --layer and a --head, or less text"
         )
     weights = {causal: source.weights(text, causal) for causal in masks}
+    later = ~causal_mask(len(tokens))
     patterns = [
         Pattern(
             layer=layer,
@@ -112,12 +71,13 @@ def _picture(
             causal=causal,
             title=_title(layer if source.layers > 1 else None, name, causal),
             weights=weights[causal][layer, source.heads.index(name)],
+            hidden=later if causal else None,
         )
         for layer in layers
         for causal in masks
         for name in heads
     ]
-    return Picture(tokens, patterns, source.notes(text))
+    return Picture(tokens, tokens, patterns, source.notes(text), values)
 
 
 def _title(layer: int | None, head: str, causal: bool) -> str:
@@ -126,11 +86,17 @@ def _title(layer: int | None, head: str, causal: bool) -> str:
     return ", ".join([*parts, "causal"] if causal else parts)
 
 
-def _write(picture: Picture, mask: str, output: Path) -> list[str]:
-    """Write a page or a figure; the lines to be said with it."""
-    if output.suffix == ".html":
-        write_page(picture, mask, output)
-        return []
-    from cs336_kit.lab.figure import write_figure
+def shown_picture(picture: Picture, mask: str = "none") -> Shown:
+    """A picture to be looked at; `mask` is the one that its page shows first."""
 
-    return write_figure(picture, output)
+    def draw() -> "Figure":
+        from cs336_kit.lab.figure import draw_picture
+
+        return draw_picture(picture)
+
+    def write(path: Path) -> None:
+        from cs336_kit.lab.page import write_page
+
+        write_page(picture, mask, path)
+
+    return Shown([Heatmaps(picture)], draw, write, text_in_notebooks=False)

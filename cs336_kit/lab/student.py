@@ -1,18 +1,24 @@
 """The student's attention, called through their `adapters.py`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import click
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.compare import WrongAnswer, check_shape
 from cs336_kit.engine.failure import describe
+
+# Called with Q, K, V and a boolean mask or None, it gives the output.
+Attention = Callable[..., Tensor]
 
 
 class Student:
@@ -20,6 +26,7 @@ class Student:
 
     Args:
         root: that folder.
+        attention: another function to look at, in place of `run_scaled_dot_product_attention`.
 
     Attributes:
         adapters: the module. What it raises is the student's to mend: call its functions within `in_words()`.
@@ -28,15 +35,41 @@ class Student:
         click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        sys.path.insert(0, str(root))  # `adapters.py` imports `cs336_basics` from beside it
-        spec = spec_from_file_location("adapters", root / "adapters.py")
+    def __init__(self, root: Path | None = None, attention: Attention | None = None) -> None:
+        self._root = Path.cwd() if root is None else root
+        if attention is not None:
+            self.adapters = ModuleType("adapters")
+            self.adapters.run_scaled_dot_product_attention = attention  # type: ignore[attr-defined]
+            return
+        self._root = find_root(self._root)
+        sys.path.insert(0, str(self._root))  # `adapters.py` imports `cs336_basics` from beside it
+        spec = spec_from_file_location("adapters", self._root / "adapters.py")
         assert spec is not None
         assert spec.loader is not None
         self.adapters = module_from_spec(spec)
         with self.in_words():
             spec.loader.exec_module(self.adapters)
+
+    def differentiable(
+        self,
+        Q: Float[Tensor, "... queries d_k"],
+        K: Float[Tensor, "... keys d_k"],
+        V: Float[Tensor, "... keys d_v"],
+        mask: Bool[Tensor, "... #queries #keys"] | None = None,
+    ) -> Float[Tensor, "... queries d_v"]:
+        """What `run_scaled_dot_product_attention` gives, with its gradients.
+
+        Raises:
+            click.ClickException: it raises an error, or gives something else than a tensor of the right shape.
+        """
+        batch = np.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
+        with self.in_words():
+            answer = self.adapters.run_scaled_dot_product_attention(Q, K, V, mask)
+            check_shape(answer, (*batch, Q.shape[-2], V.shape[-1]))
+            if not answer.is_floating_point():
+                came, expected = (str(x.dtype).removeprefix("torch.") for x in (answer, Q))
+                raise WrongAnswer(f"the answer has dtype {came}, expected {expected}, that of the inputs")
+        return answer
 
     def attention(
         self,
@@ -45,20 +78,9 @@ class Student:
         V: Float[Tensor, "... keys d_v"],
         mask: Bool[Tensor, "... #queries #keys"] | None = None,
     ) -> Float[Tensor, "... queries d_v"]:
-        """What `run_scaled_dot_product_attention` gives.
-
-        Raises:
-            click.ClickException: it raises an error, or gives something else than a tensor of the right shape.
-        """
-        batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V)), () if mask is None else mask.shape[:-2])
-        with self.in_words(), torch.no_grad():
-            own = (None if x is None else x.clone() for x in (Q, K, V, mask))  # what it changes must not be looked at
-            answer = self.adapters.run_scaled_dot_product_attention(*own)
-            check_shape(answer, (*batch, Q.shape[-2], V.shape[-1]))
-            if not answer.is_floating_point():
-                came, expected = (str(x.dtype).removeprefix("torch.") for x in (answer, Q))
-                raise WrongAnswer(f"the answer has dtype {came}, expected {expected}, that of the inputs")
-        return answer
+        """The same without gradients, on copies: what the student's code changes must not be looked at."""
+        with torch.no_grad():
+            return self.differentiable(Q.clone(), K.clone(), V.clone(), None if mask is None else mask.clone())
 
     def weights(
         self,
@@ -67,7 +89,7 @@ class Student:
         mask: Bool[Tensor, "... #queries #keys"] | None = None,
     ) -> Float[Tensor, "... queries keys"]:
         """The weights that the student's attention gives to each key: its output when the values are the identity."""
-        identity = torch.eye(K.shape[-2], dtype=Q.dtype).expand(*K.shape[:-2], -1, -1)
+        identity = torch.eye(K.shape[-2], dtype=Q.dtype, device=Q.device).expand(*K.shape[:-2], -1, -1)
         return self.attention(Q, K, identity, mask)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A classifier that `cs336 train` saved: its own words, and the attention of its one block."""
+"""A classifier that `cs336 train` saved: its own words, and the attention of its blocks."""
 
 from pathlib import Path
 
@@ -23,13 +23,13 @@ class Trained:
         BadInput: the file cannot be used.
     """
 
-    layers = 1
     causal = False
 
     def __init__(self, path: Path, student: Student) -> None:
         self._student = student
         with student.in_words():
             self._classifier = load_classifier(path, student.adapters.attention_classifier)
+        self.layers = self._classifier.sizes.get("num_layers", 1)
         self.heads = [str(head) for head in range(self._classifier.sizes["num_heads"])]
 
     def tokens(self, text: str) -> list[str]:
@@ -52,5 +52,5 @@ class Trained:
         mask = causal_mask(tokens.shape[1]) if causal else None
         with self._student.in_words(), torch.no_grad():
             weights = self._classifier.module.attention_weights(tokens, lengths, mask)
-            check_shape(weights, (self.layers, len(self.heads), tokens.shape[1], tokens.shape[1]))
-        return weights
+            check_shape(weights, (1, self.layers, len(self.heads), tokens.shape[1], tokens.shape[1]))
+        return weights[0]

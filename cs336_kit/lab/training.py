@@ -31,12 +31,13 @@ class Progress:
     accuracy: float
 
 
-def new_classifier(make: Callable[..., torch.nn.Module], split: Split, seed: int) -> Classifier:
+def new_classifier(make: Callable[..., torch.nn.Module], split: Split, layers: int, seed: int) -> Classifier:
     """A classifier that has learnt nothing yet; `make` is the student's `attention_classifier`."""
     torch.manual_seed(seed)
     vocabulary = tuple(sorted({word for row in split.train for word in words(row.text)}))
-    module = make(len(vocabulary) + 1, len(split.labels), **SIZES, dropout=DROPOUT)
-    return Classifier(module, SIZES, vocabulary, split.labels)
+    sizes = SIZES | {"num_layers": layers}
+    module = make(len(vocabulary) + 1, len(split.labels), **sizes, dropout=DROPOUT)
+    return Classifier(module, sizes, vocabulary, split.labels)
 
 
 def train(classifier: Classifier, split: Split, epochs: int) -> Iterator[Progress]:

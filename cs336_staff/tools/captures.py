@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cs336_kit.engine.assignment import find_root
-from cs336_staff.tools.browser import opened
+from cs336_staff.tools.browser import launched, opened
 from cs336_staff.tools.student import Student
 from cs336_staff.tools.terminal import ENDED, Terminal, watching
 
@@ -107,7 +107,8 @@ def draw_page(path: Path) -> None:
     """The page of the first example, with a word chosen."""
     with tempfile.TemporaryDirectory() as folder:
         Student(Path(folder)).run("cs336_kit", "show", "-o", "page.html")
-        with opened((Path(folder) / "page.html").as_uri(), width=820) as (page, _):
+        url = (Path(folder) / "page.html").as_uri()
+        with launched() as browser, opened(browser, url, width=820) as (page, _):
             page.locator("canvas").nth(1).hover(position={"x": 24 * 4.5, "y": 24 * 1.5})
             height = page.evaluate("document.querySelector('.scale').getBoundingClientRect().bottom + 16")
             page.screenshot(path=path, clip={"x": 0, "y": 0, "width": 820, "height": height})

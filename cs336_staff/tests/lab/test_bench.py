@@ -1,51 +1,145 @@
 """`cs336 bench`: every implementation that is written and runs here, and words on the others."""
 
 import csv
-import math
+import io
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from matplotlib.image import imread
+from rich.console import Console
 
-from cs336_kit.lab.bench_figure import write_figure
-from cs336_kit.lab.contenders import pytorchs, reference
-from cs336_kit.lab.measurement import Row, forward, inputs, median_seconds, training
+from cs336_kit.lab.bench import bench_text
+from cs336_kit.lab.bench_figure import draw_rows
+from cs336_kit.lab.contenders import LINEAR, pytorchs, reference
+from cs336_kit.lab.figure import save_figure
+from cs336_kit.lab.measurement import Cost, Row, forward, inputs, times, training
+from cs336_kit.lab.measurement import cost as measured_cost
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tools.student import Student
+from cs336_staff.tools.student import ROOT, Student
+
+# Memory is measured in forks, which are made before anything is computed, or from a process that has one thread.
+RUNS = """\
+import os, sys
+from click.testing import CliRunner
+from cs336_kit.cli import cs336
+from cs336_kit.lab import measurement
+
+measurement.SECONDS = 0.3
+for folder, *arguments in (
+    ["unwritten", "--length", "16"],
+    ["written", "--length", "256", "--length", "512", "-o", "bench.csv", "-o", "bench.svg"],
+):
+    os.chdir(os.path.join(sys.argv[1], folder))
+    result = CliRunner().invoke(cs336, ["bench", *arguments], env={"COLUMNS": "80"})
+    with open("output.txt", "w", encoding="utf-8") as file:
+        file.write(f"{result.exit_code}\\n{result.output}")
+"""
+UNWRITTEN = "".join(
+    f"def {name}(*_):\n    raise NotImplementedError\n"
+    for name in ("run_scaled_dot_product_attention", "run_blockwise_attention", "checkpointed_attention")
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders with what `cs336 bench` printed: "unwritten", and "written", which lacks blockwise attention alone."""
+    folder = tmp_path_factory.mktemp("bench")
+    for name in ("unwritten", "written"):
+        (folder / name).mkdir()
+    Student(folder / "written").unwrite("cs336_basics/nn/blockwise.py")
+    shutil.copy(ROOT / "assignment.toml", folder / "unwritten")
+    (folder / "unwritten" / "adapters.py").write_text(UNWRITTEN)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", RUNS, str(folder)], cwd=ROOT, env=environment, check=True, timeout=300)
+    return folder
 
 
 @pytest.mark.slow
-def test_a_short_run(student: Student) -> None:
-    """With blockwise attention still to be written. Forks have to be made before this process computes anything."""
-    student.unwrite("cs336_basics/nn/blockwise.py")
-    outputs = ("-o", "bench.csv", "-o", "bench.svg")
-    result = student.run("cs336_kit", "bench", "--length", "256", "--length", "512", *outputs)
-    assert result.returncode == 0, result.stderr
-    assert "PyTorch's own attention has these back ends here: math, " in result.stdout
-    assert "blockwise is left out: not implemented yet: write blockwise_attention in" in result.stdout
-    assert "torch.compile is left out: --compile adds it" in result.stdout
-    assert max(len(line) for line in result.stdout.splitlines() if "is left out" not in line) <= 90
-    with (student.folder / "bench.csv").open(newline="") as file:
+def test_a_short_run(runs: Path) -> None:
+    output = (runs / "written" / "output.txt").read_text(encoding="utf-8")
+    assert output.startswith("0\n"), output
+    assert "PyTorch's own attention has these back ends here: math, " in output
+    assert "blockwise is left out: not implemented yet: write blockwise_attention in" in output
+    assert "torch.compile is left out: --compile adds it" in output
+    assert max(len(line) for line in output.splitlines() if " left out" not in line and "back ends" not in line) <= 80
+    with (runs / "written" / "bench.csv").open(newline="") as file:
         rows = {(row["implementation"], int(row["length"])): row for row in csv.DictReader(file)}
     assert {name for name, _ in rows} >= {"einsum", "query chunks", "checkpointed", "blockwise, lab", "PyTorch, math"}
-    assert all(float(row["largest_difference"]) < 1e-5 for row in rows.values())
+    assert all(float(row["largest_difference"]) < 1e-5 for (name, _), row in rows.items() if name != LINEAR)
     assert all(float(row["forward_seconds"]) > 0 for row in rows.values())
+    assert all(float(row["forward_ratio_low"]) <= float(row["forward_ratio_high"]) for row in rows.values())
+    assert float(rows["einsum", 512]["training_ratio"]) == 1.0
     # Four layers keep their matrices at once, or one at a time. Below 256, what counts is what else there is.
     plain, checkpointed = (int(rows[name, 512]["training_bytes"]) for name in ("einsum", "checkpointed"))
     assert checkpointed < 0.7 * plain
     matrix = 4 * 512**2 * 4
     assert 8 * matrix < plain < 20 * matrix
-    assert b"time of training" in (student.folder / "bench.svg").read_bytes()
+    assert b"time of training" in (runs / "written" / "bench.svg").read_bytes()
 
 
 @pytest.mark.slow
-def test_nothing_of_the_students_is_written(student: Student) -> None:
-    student.unwrite("cs336_basics/nn/functional.py")
-    result = student.run("cs336_kit", "bench", "--length", "16")
-    assert result.returncode == 0, result.stderr
-    assert "einsum is left out: not implemented yet: write " in result.stdout
-    assert "PyTorch, math" in result.stdout
+def test_nothing_of_the_students_is_written(runs: Path) -> None:
+    output = (runs / "unwritten" / "output.txt").read_text(encoding="utf-8")
+    assert output.startswith("0\n"), output
+    assert "einsum is left out: not implemented yet: write " in output
+    assert "PyTorch, math" in output
+
+
+def cost(ratio: float, scatter: float = 0.01) -> Cost:
+    return Cost(ratio / 100, scatter, (ratio, 0.95 * ratio, 1.05 * ratio), 2**20)
+
+
+def said(*rows: Row) -> str:
+    console = Console(width=80, file=io.StringIO(), highlight=False)
+    console.print(*bench_text(rows), sep="\n")
+    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+
+
+def test_which_is_quickest_and_from_which_length_in_words() -> None:
+    ratios = {128: (1.0, 1.2, 0.5), 256: (1.0, 1.0, 0.5), 512: (1.0, 0.8, 0.78)}
+    names = ("einsum", "query chunks", "PyTorch, math")
+    text = said(
+        *(
+            Row(length, name, cost(ratio), cost(1.0), 1e-7)
+            for length, of_length in ratios.items()
+            for name, ratio in zip(names, of_length, strict=True)
+        )
+    )
+    forward = "Quickest in a forward pass: PyTorch, math at 128, 256, 2.0 times as quick as einsum; "
+    assert forward + "PyTorch, math and query chunks at 512, 1.3 times as quick as einsum." in text
+    assert "In at least three rounds of four quicker than einsum: query chunks from 512 on." in text
+    assert "Quickest in training: einsum and query chunks and PyTorch, math at 128, 256, 512." in text
+    assert "nothing is quicker than einsum at the greatest length." in text
+    assert "0.78±0.04" in text
+    assert "→" not in text
+
+
+def test_a_busy_machine_ranks_nothing() -> None:
+    text = said(Row(128, "einsum", cost(1.0), cost(1.0, scatter=0.6), 0.0))
+    assert "→ The times scatter: half of those of einsum at length 128 are about 60% or more from their median." in text
+    assert "run it again when it is quiet" in text
+
+
+def test_a_device_that_is_not_there(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    result = lab("bench", "--device", "cuda")
+    assert (result.output, result.exit_code) == (
+        "Error: PyTorch finds no GPU here (torch.cuda.is_available() is False): leave --device out\n",
+        2,
+    )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu(lab: Lab) -> None:
+    result = lab("bench", "--device", "cuda", "--length", "256")
+    assert result.exit_code == 0, result.output
+    assert torch.cuda.get_device_name() in result.output
+    assert "efficient" in result.output
 
 
 def test_training_goes_through_four_layers() -> None:
@@ -61,11 +155,13 @@ def test_training_goes_through_four_layers() -> None:
     assert torch.equal(calls[0][1], torch.ones(5, 5, dtype=torch.bool).tril())
 
 
-def test_the_median_of_calls_that_take_turns() -> None:
+def test_calls_take_turns_and_ratios_are_those_of_a_round() -> None:
     order = []
-    seconds = median_seconds({"a": lambda: order.append("a"), "b": lambda: order.append("b")})
+    seconds = times({"a": lambda: order.append("a"), "b": lambda: order.append("b")})
     assert order[:6] == ["a", "b"] * 3
-    assert all(0 < value < 0.1 for value in seconds.values())
+    assert all(0 < value < 0.1 for values in seconds.values() for value in values)
+    found = measured_cost([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0], None)
+    assert (found.seconds, found.ratio) == (5.0, (2.0, 2.0, 2.0))
 
 
 def test_the_math_back_end_runs_everywhere() -> None:
@@ -77,8 +173,8 @@ def test_the_math_back_end_runs_everywhere() -> None:
 
 def test_a_plot_without_memory(tmp_path: Path) -> None:
     """As on machines where memory is not known."""
-    rows = [Row(length, "einsum", 1e-3 * length, None, 1e-2 * length, None, math.pi) for length in (64, 128)]
-    write_figure(tmp_path / "bench.png", rows)
+    cost = Cost(1e-3, 0.0, (1.0, 1.0, 1.0), None)
+    save_figure(draw_rows([Row(length, "einsum", cost, cost, 1e-7) for length in (64, 128)]), tmp_path / "bench.png")
     assert imread(tmp_path / "bench.png").std() > 0.02
 
 

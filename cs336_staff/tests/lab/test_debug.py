@@ -44,7 +44,9 @@ def words(lab: Lab, *arguments: str, adapters: str = ATTENTION) -> str:
 
 def test_a_right_call_step_by_step(lab: Lab) -> None:
     result = lab("debug", "--case", "attention/3d-causal")
-    assert [line.rstrip() for line in result.output.splitlines()] == [
+    lines = [line.rstrip() for line in result.output.splitlines()]
+    # The numbers of each step are in a test of their own.
+    assert [line for line in lines if not line.startswith(("   at [0]:", "     ", "      "))] == [
         "One call of run_scaled_dot_product_attention: attention/3d-causal",
         "",
         "1 Inputs",
@@ -77,6 +79,25 @@ def test_a_right_call_step_by_step(lab: Lab) -> None:
         "No NaN, no infinity.",
         "Nothing here looks wrong.",
     ]
+
+
+def test_the_numbers_of_each_step_as_the_handout_works_them(lab: Lab) -> None:
+    X = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]])
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    mask[1, 2] = False
+    save_file({"Q": X, "K": X.clone(), "V": X.clone(), "mask": mask}, "hand.safetensors")
+    report = words(lab, "hand.safetensors")
+    assert "Q: 1.0000 0.0000 1.0000 0.0000 0.0000 1.0000 0.0000 1.0000" in report
+    assert "1.0000 0.0000 0.5000 0.0000 1.0000 0.5000 0.5000 0.5000 1.0000" in report
+    assert "1.0000 0.0000 0.5000 0.0000 1.0000 -inf 0.5000 0.5000 1.0000" in report
+    assert "0.5065 0.1863 0.3072 0.2689 0.7311 0.0000 0.2741 0.2741 0.4519" in report
+    assert "0.8137 0.4935 0.5065 0.1863" in report
+
+
+def test_a_large_case_prints_no_numbers(lab: Lab) -> None:
+    wide = {name: torch.randn(9, 9, generator=torch.Generator().manual_seed(0)) for name in "QKV"}
+    assert max(len(line.split()) for line in lab("debug", saved(**wide), adapters=ATTENTION).output.splitlines()) < 20
+    assert "at [0]" not in words(lab, saved(**wide))
 
 
 @pytest.mark.parametrize(
@@ -133,8 +154,15 @@ def test_overflow_in_half_precision(lab: Lab) -> None:
     wide = {name: torch.full((2, 3, 4), 200.0, dtype=torch.float16) for name in "QKV"}
     report = words(lab, saved(**wide), adapters=ATTENTION.replace(".float()", ""))
     assert "→ A score of 1.6e+05 is infinite in float16: compute in float32, return float16." in report
-    assert "→ exp() of these overflows: subtract the maximum of each row before it, over the keys." in report
-    assert "exp() overflows in float16 above 11.09" in report
+    assert "the largest float16 is 6.55e+04: these have to be computed in float32" in report
+    assert "exp() overflows in float16 above 11.09: the maximum of each row has to go first" in report
+
+
+def test_right_code_on_large_scores_gets_no_arrow(lab: Lab) -> None:
+    wide = {name: torch.full((2, 3, 4), 200.0, dtype=torch.float16) for name in "QKV"}
+    report = words(lab, saved(**wide))
+    assert "exp() overflows in float16 above 11.09: the maximum of each row has to go first" in report
+    assert report.endswith("No NaN, no infinity. Nothing here looks wrong.")
 
 
 def test_a_softmax_that_overflows(lab: Lab) -> None:
@@ -151,7 +179,8 @@ def test_queries_that_may_attend_to_nothing(lab: Lab) -> None:
     mask[1] = False
     report = words(lab, saved(mask=mask))
     assert "leaves 0 to 5 of 5 keys to a query 3.33 on average; nothing to 2 of 6" in report
-    assert "→ A query may attend to nothing, first at [0, 1]: its answer should be zeros." in report
+    assert "a query may attend to nothing, first at [0, 1]: its answer is zeros" in report
+    assert report.endswith("Nothing here looks wrong.")
     report = words(lab, saved(mask=mask), adapters=ATTENTION.replace(".nan_to_num()", ""))
     assert "→ NaN or infinity, first at [0, 1, 0]: only in rows that may attend to nothing. Give zeros there." in report
     even = ATTENTION.replace("-math.inf", "-1e9")
@@ -178,9 +207,48 @@ def test_inputs_that_are_not_finite(lab: Lab, name: str, said: str) -> None:
 
 
 def test_nearly_all_weight_on_one_key(lab: Lab) -> None:
-    report = words(lab, saved(Q=1000 * torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))))
-    assert "→ Nearly all weight of a row lies on one key, where the gradient of softmax all but vanishes" in report
+    large = {"Q": 1000 * torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))}
+    report = words(lab, saved(**large))
+    assert "nearly all weight of a row lies on one key: the gradient of softmax all but vanishes there" in report
     assert "too few weights differ to tell by what the scores were divided" in report
+    assert report.endswith("Nothing here looks wrong.")
+    steep = ATTENTION.replace("/ math.sqrt(Q.shape[-1])", "* 100")
+    report = words(lab, saved(), adapters=steep)
+    assert (
+        "→ Nearly all weight of a row lies on one key. Divided by √d_k, the scores would give an entropy of" in report
+    )
+
+
+ADDED = torch.tensor([0.0, 0.0, -torch.inf, -1e9, -torch.inf]).expand(3, 5).contiguous()
+
+
+@pytest.mark.parametrize(
+    ("mask", "said", "left"),
+    [
+        (ADDED, "it is one that is added to the scores, and the steps below use `mask == 0`.", 2),
+        (torch.tensor([[1, 1, 0, 0, 0]]), "it holds 1 and 0, and the steps below use `mask.bool()`. If 1 means", 2),
+        (torch.ones(3, 5), "it holds 1 and 0, and the steps below use `mask.bool()`. If 1 means hidden, it is", 5),
+    ],
+)
+def test_a_mask_of_numbers_is_read_as_what_it_is(lab: Lab, mask: Tensor, said: str, left: int) -> None:
+    report = words(lab, saved(mask=mask))
+    assert said in report
+    assert f"leaves {left} to {left} of 5 keys to a query" in report
+    assert "rows sum to 1 up to 1" in report
+    assert "NaN or infinity first appears" not in report
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        (torch.zeros(3, 5), "it holds only zeros. Is it `mask == 0`, which hides nothing, or `mask.bool()`?"),
+        (torch.randn(3, 5), "its numbers are neither 1 and 0 nor 0 and -inf. Which keys may a query attend to?"),
+    ],
+)
+def test_a_mask_of_numbers_that_says_nothing(lab: Lab, mask: Tensor, said: str) -> None:
+    report = words(lab, saved(mask=mask))
+    assert f"→ The mask is float32, and should be bool, True = may attend: {said}" in report
+    assert "Weights" not in report
 
 
 def test_masks_worth_a_word(lab: Lab) -> None:
@@ -203,10 +271,6 @@ def test_masks_worth_a_word(lab: Lab) -> None:
         ({"Q": torch.ones(2, 0, 4)}, "→ One of them is empty: there is nothing to look at."),
         ({"Q": torch.ones(2, 3, 4, dtype=torch.int64)}, "→ Q, K and V should be of a floating-point dtype"),
         ({"Q": torch.ones(2, 3, 4).half()}, "→ Q, K and V should have one dtype: convert them with .to(Q.dtype)."),
-        (
-            {"mask": torch.ones(3, 5)},
-            "→ The mask is float32, and should be bool, True = may attend: convert it,",
-        ),
         ({"mask": torch.ones(5, 3) > 0}, "→ The mask should end in (queries, keys) = (3, 5), or 1 for either."),
         ({"Q": torch.ones(3, 3, 4)}, "→ Their leading dimensions do not broadcast: make them equal, or 1 where one"),
     ],
@@ -237,6 +301,7 @@ def test_the_steps_before_an_error_of_the_students_are_printed(lab: Lab) -> None
         (["adapters.py"], "adapters.py is no safetensors file ("),
         (["other.safetensors"], "other.safetensors lacks Q and V, it has K, x: a call of attention is Q, K, V and, if"),
         (["--case", "attention/3d-casual"], "there is no case attention/3d-casual: is it one of attention/3d-causal, "),
+        (["--case", "softmax/3d"], "there is no case softmax/3d: is it one of attention"),
         (["--case", "softmax/1d"], "softmax/1d lacks Q and K and V, it has in_features, dim: a call of attention is"),
     ],
 )

@@ -11,6 +11,7 @@ from cs336_basics.nn.functional import scaled_dot_product_attention
 from cs336_kit.lab.gradient_flow import DRAWS, gradient_norms, saturation
 from cs336_staff.tests.lab.conftest import Lab
 
+DIGITS = [["0"], ["1"], ["2"], ["3"]]
 CAUSAL = torch.ones(8, 8, dtype=torch.bool).tril()
 
 
@@ -65,6 +66,75 @@ def test_the_figure_is_drawn(lab: Lab, tmp_path: Path) -> None:
     assert b"largest weight of a query" in first
     lab("flow", "-o", "flow.svg")
     assert (tmp_path / "flow.svg").read_bytes() == first
+
+
+ATTENTION = """\
+import math
+import torch
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return torch.softmax(scores, dim=-1).nan_to_num() @ V
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("dim=-1", "dim=-2", "normalise over the keys, the last axis, and after the mask."),
+        (
+            " / math.sqrt(Q.shape[-1])",
+            "",
+            "→ Divided by 1, not divided at all, and not by √d_k = 8: look at the scale.",
+        ),
+        ("-math.inf", "-1.0", "→ The hidden key at [0, 0, 1] has weight"),
+    ],
+)
+def test_wrong_weights_are_not_explained(lab: Lab, old: str, new: str, said: str) -> None:
+    words = " ".join(lab("flow", "--length", "4", adapters=ATTENTION.replace(old, new)).output.split())
+    assert "what you see is what your code does, and not what attention does; cs336 debug tells more:" in words
+    assert said in words
+    assert "No gradient reaches" not in words
+    assert "Saturation" not in words
+    assert "Norms of the gradients" in words
+
+
+def test_a_missing_return_is_asked_for(lab: Lab) -> None:
+    result = lab("flow", adapters=ATTENTION.replace("return torch", "torch"))
+    assert result.output == "Error: the answer is None, expected a tensor: is a `return` missing?\n"
+    assert result.exit_code == 1
+
+
+def test_one_position_of_the_output_its_gradients_beside_its_weights(lab: Lab, tmp_path: Path) -> None:
+    result = lab("flow", "--length", "4", "--query", "2", "-o", "flow.svg")
+    rows = [line.split() for line in result.output.split("Position 2")[1].split("Saturation")[0].splitlines()]
+    weights, values, keys, queries = torch.tensor([[float(x) for x in row[1:]] for row in rows if row[:1] in DIGITS]).T
+    torch.testing.assert_close(weights, values)
+    assert weights[:3].sum() == pytest.approx(1.0, abs=2e-3)
+    assert weights[3] == keys[3] == 0
+    assert (queries > 0).tolist() == [False, False, True, False]
+    assert b"weights of position 2 of the output" in (tmp_path / "flow.svg").read_bytes()
+
+
+def test_a_query_that_may_attend_to_nothing(lab: Lab) -> None:
+    words = " ".join(lab("flow", "--length", "4", "--mask", "empty row").output.split())
+    assert "Query 3 may attend to nothing: its output is zeros, whatever Q, K and V are." in words
+    assert "→" not in words
+    added = ATTENTION.replace(
+        "scores.masked_fill(~mask, -math.inf)", "scores + torch.zeros(mask.shape).masked_fill(~mask, -math.inf)"
+    )
+    words = " ".join(lab("flow", "--length", "4", "--mask", "empty row", adapters=added).output.split())
+    assert (
+        "→ The gradient of Q is NaN or infinite at 3. If your answer is finite there, it was mended after the" in words
+    )
+
+
+@pytest.mark.parametrize("query", [8, 99])
+def test_a_position_that_is_not_there(lab: Lab, query: int) -> None:
+    result = lab("flow", "--query", str(query))
+    assert (result.output, result.exit_code) == (f"Error: there is no position {query}: choose one from 0 to 7\n", 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cs336_basics.given.checkpointed import checkpointed_attention
 from cs336_basics.given.relative_position_bias import RelativePositionBias, with_bias
 from cs336_basics.given.self_attention_block import SelfAttentionBlock
 from cs336_basics.nn.functional import scaled_dot_product_attention
-from cs336_kit.lab.contenders import labs, students
+from cs336_kit.lab.contenders import chunked_attention, labs, linear_attention, students
 
 SEEDS = range(10)
 QUERIES, KEYS = 5, 7
@@ -51,6 +51,36 @@ def test_every_implementation_gives_what_pytorch_gives(name: str, seed: int) -> 
     assert_same(CONTENDERS[name](Q, K, V, mask), expected, [Q, K, V])
 
 
+@pytest.mark.parametrize("length", [1, 64, 150])
+def test_linear_attention_is_a_sum_over_the_keys_so_far(length: int) -> None:
+    Q, K, V = (drawn(2, length, 5, seed=seed) for seed in range(3))
+    weights = ((F.elu(Q) + 1) @ (F.elu(K) + 1).mT).tril()
+    assert_same(linear_attention(Q, K, V), weights / weights.sum(-1, keepdim=True) @ V, [Q, K, V])
+
+
+def test_chunks_of_queries_with_their_weights() -> None:
+    Q, K, V, mask = inputs(0)
+    for visible in (None, mask, mask[..., :1, :]):
+        output, weights = chunked_attention(
+            scaled_dot_product_attention, Q, K, V, visible, chunk=2, return_weights=True
+        )
+        torch.testing.assert_close(output, scaled_dot_product_attention(Q, K, V, visible))
+        torch.testing.assert_close(weights @ V, output, atol=1e-6, rtol=0)
+
+
+def test_a_stack_of_blocks() -> None:
+    torch.manual_seed(0)
+    classifier = AttentionClassifier(20, 3, d_model=8, num_heads=2, max_distance=4, num_layers=2)
+    tokens, lengths = torch.randint(20, (1, 5)), torch.tensor([5])
+    first, second = (block for block in classifier.blocks if isinstance(block, SelfAttentionBlock))
+    x = classifier.embedding(tokens)
+    weights = classifier.attention_weights(tokens, lengths)
+    assert weights.shape == (1, 2, 2, 5, 5)
+    torch.testing.assert_close(weights[:, 0], first.attention_weights(x))
+    torch.testing.assert_close(weights[:, 1], second.attention_weights(first(x)))
+    torch.testing.assert_close(classifier(tokens, lengths), classifier.logits(second(first(x)).mean(1)))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_bias_is_added_to_the_scores(seed: int) -> None:
     Q, K, V, mask = inputs(seed)
@@ -82,8 +112,10 @@ def test_a_block_gives_what_pytorch_gives(seed: int) -> None:
 def test_gradcheck() -> None:
     Q, K, V, mask = inputs(0, torch.float64)
     bias = drawn(3, QUERIES, KEYS, seed=300, dtype=torch.float64)
-    assert gradcheck(checkpointed_attention, (Q, K, V, mask))
-    assert gradcheck(lambda *x: scaled_dot_product_attention(*with_bias(*x[:3]), x[3], mask), (Q, K, bias, V))
+    # Of one sequence and one head: numerical gradients call the function twice for each number.
+    Q, K, V, bias = (x[(0,) * (x.ndim - 2)].detach().requires_grad_() for x in (Q, K, V, bias))
+    assert gradcheck(checkpointed_attention, (Q, K, V, mask[0, 0]))
+    assert gradcheck(lambda *x: scaled_dot_product_attention(*with_bias(*x[:3]), x[3], mask[0, 0]), (Q, K, bias, V))
     torch.manual_seed(0)
     block = SelfAttentionBlock(6, 2, RelativePositionBias(2, 2)).double()
     assert gradcheck(lambda x, *_: block(x), (drawn(2, 4, 6, dtype=torch.float64), *block.parameters()))
@@ -143,8 +175,8 @@ def test_padding_changes_nothing() -> None:
     assert torch.equal(classifier(padded, lengths), logits)
     torch.testing.assert_close(classifier(tokens[1:2, :5], lengths[1:2]), logits[1:2])
     weights = classifier.attention_weights(tokens, lengths)
-    assert weights.shape == (3, 2, 9, 9)
-    assert not weights[1, :, :, 5:].any()
+    assert weights.shape == (3, 1, 2, 9, 9)
+    assert not weights[1, ..., 5:].any()
     causal = torch.ones(9, 9, dtype=torch.bool).tril()
     assert not classifier.attention_weights(tokens, lengths, causal)[0].triu(1).any()
 

@@ -108,7 +108,7 @@ def test_the_command(lab: Lab, tmp_path: Path) -> None:
     result = lab("show", "--model", "gpt2", "--layer", "1", "--head", "0", TEXT)
     rows = [" ".join(line.split()) for line in result.output.splitlines()]
     assert rows[0] == "layer 1, head 0, causal"
-    assert rows[2] == "0 [CLS] 100 0 0 0 0 0 0 0 0 0 0"
+    assert rows[2] == "0 [CLS] 100 · · · · · · · · · ·"
     assert "Each layer uses your attention, with the mask that is named here" in result.output
     assert lab("show", "--model", "gpt2", "-o", "page.html", TEXT).exit_code == 0
 

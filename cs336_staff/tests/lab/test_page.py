@@ -1,12 +1,15 @@
 """The pages of `cs336 show`, in a browser: hover, selection, hostile text, and no request."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+import torch
+from playwright.sync_api import Browser, Page
 
+from cs336_kit.lab import heatmap
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tools.browser import opened
+from cs336_staff.tools.browser import launched, opened
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +32,12 @@ HOSTILE = [
 BANK, RIVER, STEEP = (f"“\u2068{word}\u2069”" for word in ("bank", "river", "steep"))
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as browser:
+        yield browser
+
+
 def colour(page: Page, selector: str, place: int) -> str:
     return page.locator(selector).nth(place).evaluate("node => getComputedStyle(node).backgroundColor")
 
@@ -37,9 +46,9 @@ def titles(page: Page) -> list[str]:
     return page.locator("figcaption").all_inner_texts()
 
 
-def test_hover_and_selection(lab: Lab, tmp_path: Path) -> None:
+def test_hover_and_selection(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     assert lab("show", "-o", "page.html").exit_code == 0
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
         assert page.locator("#text").inner_text() == "The bank of the river was steep"
         assert titles(page) == ["grammar", "meaning", "sound"]
         assert page.locator("canvas").first.evaluate("map => [map.width, map.height]") == [7, 7]
@@ -51,6 +60,10 @@ def test_hover_and_selection(lab: Lab, tmp_path: Path) -> None:
         # The darkest words are those that it looks at, and its row is marked in the map.
         assert [colour(page, "#text span", place) for place in (4, 6)] == ["rgb(8, 48, 107)"] * 2
         assert colour(page, "#text span", 5) != "rgb(8, 48, 107)"
+        # A word that looks alike at all is light: there is one scale for all rows.
+        page.locator("#text span").nth(0).hover()
+        assert colour(page, "#text span", 1) == colour(page, "#text span", 4) == "rgb(176, 188, 207)"
+        page.locator("#text span").nth(1).hover()
         assert page.locator(".row").first.evaluate("row => row.offsetTop / row.offsetHeight") == 1
 
         page.locator("#mask").select_option("causal")
@@ -58,6 +71,9 @@ def test_hover_and_selection(lab: Lab, tmp_path: Path) -> None:
         assert page.locator("#said").inner_text().startswith(f"meaning, causal: {BANK} looks alike at all 2")
 
         page.locator("#mask").select_option("both")
+        assert titles(page) == ["meaning", "meaning, causal"]
+        tops = page.locator("figure").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+        assert tops[0] == tops[1]  # of one head, both masks are side by side
         page.locator("#head").select_option("")
         assert titles(page) == [
             *("grammar", "meaning", "sound"),
@@ -66,33 +82,64 @@ def test_hover_and_selection(lab: Lab, tmp_path: Path) -> None:
         assert len(page.locator("details").all()) == 6
         page.locator("canvas").nth(1).hover(position={"x": 24 * 4.5, "y": 24 * 1.5})
         assert page.locator("#said").inner_text().endswith(f"{BANK} → {RIVER}: 0.445")
-        assert page.locator("#largest").inner_text() == "1.0"
+        assert page.locator("#largest").inner_text() == "100%"
         assert noticed == []
 
 
-def test_pixels_are_the_weights_on_one_scale(lab: Lab, tmp_path: Path) -> None:
+def test_pixels_are_the_weights_on_one_scale(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     lab("show", "--example", "cat", "--head", "sound", "--mask", "both", "-o", "page.html")
     pixel = "(map, [key, query]) => [...map.getContext('2d').getImageData(key, query, 1, 1).data]"
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
         without, causal = page.locator("canvas").all()
         assert causal.evaluate(pixel, [0, 0]) == [8, 48, 107, 255]  # “The” looks at itself alone: 1
         assert causal.evaluate(pixel, [1, 0]) == [255, 255, 255, 255]
         assert without.evaluate(pixel, [0, 0]) == [214, 220, 230, 255]  # 1/6 of the way
+        # What the mask hides is hatched, and so not as white as a small weight.
+        runs = page.locator(".cells path").evaluate_all("all => all.map(path => path.getAttribute('d'))")
+        assert runs[0] == ""
+        assert runs[1].startswith("M24,0h120v24h-120z")
+        assert runs[1].count("M") == 5
+        assert page.locator("#hatched").is_visible()
         assert noticed == []
 
 
-def test_with_the_keyboard_and_on_a_small_screen(lab: Lab, tmp_path: Path) -> None:
+def test_with_the_keyboard_and_on_a_small_screen(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     lab("show", "-o", "page.html")
-    with opened((tmp_path / "page.html").as_uri(), width=360) as (page, _):
+    with opened(browser, (tmp_path / "page.html").as_uri(), width=360) as (page, _):
         page.keyboard.press("Tab")
         page.keyboard.press("Tab")
         assert f"{BANK} looks" in page.locator("#said").inner_text()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_hostile_text_is_text(lab: Lab, tmp_path: Path) -> None:
+def test_in_the_dark(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    lab("show", "-o", "page.html")
+    with opened(browser, (tmp_path / "page.html").as_uri(), dark=True) as (page, noticed):
+        assert colour(page, "body", 0) == "rgb(22, 24, 28)"
+        page.locator("#head").select_option("meaning")
+        page.locator("#text span").nth(1).hover()
+        assert colour(page, "#text span", 4) == "rgb(207, 227, 255)"  # light, with dark ink
+        assert page.locator("#text span").nth(4).evaluate("word => word.style.color") == "rgb(0, 0, 0)"
+        assert noticed == []
+
+
+def test_queries_and_keys_of_two_texts(browser: Browser, tmp_path: Path) -> None:
+    weights = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]], requires_grad=True)
+    mask = torch.tensor([[True, True, True], [False, True, True]])
+    heatmap(weights, "le chat", "the cat sat", mask).save(tmp_path / "page.html")
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+        assert page.locator("canvas").evaluate("map => [map.width, map.height]") == [3, 2]
+        assert page.locator(".queries").inner_text().split() == ["le", "chat"]
+        assert page.locator(".keys").text_content() == "thecatsat"
+        assert not page.locator("#masks").is_visible()
+        page.locator("#asking span").nth(1).hover()
+        assert "looks alike at all 2 it sees (0.5 each)" in page.locator("#said").inner_text()
+        assert noticed == []
+
+
+def test_hostile_text_is_text(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     assert lab("show", "-o", "page.html", *HOSTILE).exit_code == 0
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
         page.wait_for_timeout(200)  # for an alert that must not come
         words = page.locator("#text span").all_text_contents()
         assert " ".join(words).replace(" ", "") == "".join(HOSTILE)
@@ -102,11 +149,11 @@ def test_hostile_text_is_text(lab: Lab, tmp_path: Path) -> None:
         assert noticed == []
 
 
-def test_two_thousand_tokens(lab: Lab, tmp_path: Path) -> None:
+def test_two_thousand_tokens(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     text = " ".join((HOSTILE * 200)[:1000])
     result = lab("show", "--head", "meaning", "-o", "page.html", text, "bank", "river")
     assert result.exit_code == 0
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
         count = page.locator("#text span").count()
         assert count >= 2000
         page.locator("#text span").nth(count - 2).hover()
@@ -117,10 +164,10 @@ def test_two_thousand_tokens(lab: Lab, tmp_path: Path) -> None:
         assert noticed == []
 
 
-def test_weights_that_are_not_numbers(lab: Lab, tmp_path: Path) -> None:
+def test_weights_that_are_not_numbers(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     nan = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V * float('nan')\n"
     lab("show", "-o", "page.html", adapters=nan)
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
         page.locator("#text span").nth(1).hover()
         assert page.locator("#said").inner_text() == f"grammar: {BANK} has weights that are not numbers"
         assert colour(page, "#text span", 0) == "rgb(217, 95, 2)"
@@ -128,21 +175,21 @@ def test_weights_that_are_not_numbers(lab: Lab, tmp_path: Path) -> None:
         assert noticed == []
 
 
-def test_a_token_that_looks_at_nothing_does_not_change_the_scale(lab: Lab, tmp_path: Path) -> None:
+def test_a_token_that_looks_at_nothing_does_not_change_the_scale(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     adapters = (
         "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
-        "    weights = V / 4\n"
+        "    weights = V / 2\n"
         "    weights[..., 0, :] = 0\n"
         "    return weights\n"
     )
     lab("show", "-o", "page.html", adapters=adapters)
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
-        assert page.locator("#largest").inner_text() == "0.25"
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+        assert page.locator("#largest").inner_text() == "50%"
         assert noticed == []
 
 
-def test_a_request_would_be_noticed(tmp_path: Path) -> None:
+def test_a_request_would_be_noticed(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<body data-ready><img src='https://example.org/a.png'>")
-    with opened((tmp_path / "page.html").as_uri()) as (page, noticed):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
         page.wait_for_load_state("networkidle")
         assert "https://example.org/a.png" in noticed

@@ -11,9 +11,7 @@ import torch
 from matplotlib.image import imread
 
 from cs336_kit.cli import cs336
-from cs336_kit.lab.debug import debug
-from cs336_kit.lab.picture import Pattern, Picture, in_words
-from cs336_kit.lab.show import show
+from cs336_kit.lab.picture import Pattern, Picture
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tools.student import ROOT
 
@@ -30,6 +28,8 @@ SHORT = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V
 UNWRITTEN = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    raise NotImplementedError\n"
 FORGOTTEN = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    pass\n"
 
+LAB = ("bench", "compare", "debug", "flow", "show", "train")
+
 
 def test_a_heatmap_in_percent_and_each_row_in_words(lab: Lab) -> None:
     result = lab("show", "--head", "meaning")
@@ -44,6 +44,8 @@ def test_a_heatmap_in_percent_and_each_row_in_words(lab: Lab) -> None:
         "4 river   2 44  2  2 44  2  2",
         "5 was    14 14 14 14 14 14 14",
         "6 steep   2 44  2  2  2  2 44",
+        "",
+        "  rows ask, columns are looked at; in percent",
         "",
         "meaning",
         "The bank of the river was steep",
@@ -60,7 +62,7 @@ def test_a_heatmap_in_percent_and_each_row_in_words(lab: Lab) -> None:
 def test_rhymes_with_and_without_a_mask_side_by_side(lab: Lab) -> None:
     rows = lab("show", "--example", "cat", "--head", "sound", "--mask", "both").output.splitlines()
     assert rows[0].split() == ["sound", "sound,", "causal"]
-    assert rows[4].split() == ["2", "sat", "2", "32", "32", "2", "2", "32", "2", "49", "49", "0", "0", "0"]
+    assert rows[4].split() == ["2", "sat", "2", "32", "32", "2", "2", "32", "2", "49", "49", "·", "·", "·"]
 
 
 def test_all_heads_fit_side_by_side(lab: Lab) -> None:
@@ -117,6 +119,11 @@ def test_no_character_moves_the_cursor_or_turns_a_line_round(lab: Lab) -> None:
         assert "שלום" in output
 
 
+def in_words(tokens: list[str], row: list[float]) -> str:
+    weights = torch.tensor([row]).expand(len(tokens), -1)
+    return next(iter(Picture(tokens, tokens, [], []).sentences(Pattern(0, "", False, "", weights))))
+
+
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
@@ -131,17 +138,19 @@ def test_no_character_moves_the_cursor_or_turns_a_line_round(lab: Lab) -> None:
     ],
 )
 def test_a_row_in_words(row: list[float], sentence: str) -> None:
-    assert list(in_words(["a", "b", "the", "the"], torch.tensor([row]))) == [sentence]
+    assert in_words(["a", "b", "the", "the"], row) == sentence
 
 
 def test_many_that_are_looked_at_alike() -> None:
-    row = torch.tensor([[0.2, 0.2, 0.2, 0.2, 0.1, 0.1]])
-    assert list(in_words(list("abcdef"), row)) == ["“a” looks most at itself, “b”, “c” and 1 more (0.2 each)"]
+    sentence = "“a” looks most at itself, “b”, “c” and 1 more (0.2 each)"
+    assert in_words(list("abcdef"), [0.2, 0.2, 0.2, 0.2, 0.1, 0.1]) == sentence
 
 
 def test_one_scale_for_all_patterns() -> None:
-    patterns = [Pattern(0, "a", False, "a", torch.full((2, 2), value)) for value in (0.25, 0.5)]
-    assert Picture(["x", "y"], patterns, []).largest == 0.5
+    patterns = [Pattern(0, "a", False, "a", torch.full((5, 5), value)) for value in (0.2, 0.5)]
+    assert Picture(list("abcde"), list("abcde"), patterns, []).scale == 0.5
+    # A row that looks alike at all is light, not as dark as can be.
+    assert Picture(list("abcde"), list("abcde"), patterns[:1], []).scale == 0.4
 
 
 def test_the_table_asks_for_nothing_that_no_word_has() -> None:
@@ -174,7 +183,7 @@ def test_a_figure_of_strange_text(lab: Lab, tmp_path: Path) -> None:
     [
         ([""], "the text has no tokens: give at least one word"),
         ([" ", "\n"], "the text has no tokens: give at least one word"),
-        (["cat", "--example", "cat"], "give either TEXT or --example"),
+        (["cat", "--example", "cat"], "give either TEXT, --file or --example"),
         (["--head", "7"], "there is no head 7: choose one of grammar, meaning, sound"),
         (["--layer", "1"], "there is no layer 1: choose one from 0 to 0"),
         (["--layer", "-1"], "there is no layer -1: choose one from 0 to 0"),
@@ -231,8 +240,9 @@ def test_what_the_student_has_still_to_do(lab: Lab, tmp_path: Path, adapters: st
 
 def test_help_imports_nothing_heavy_and_fits_80_columns() -> None:
     heavy = "[name for name in ('torch', 'matplotlib', 'transformers', 'numpy') if name in sys.modules]"
-    code = f"import sys, cs336_kit.cli; sys.exit({heavy} or 0)"
+    code = f"import sys, cs336_kit.cli, cs336_kit.lab.commands; sys.exit({heavy} or 0)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    for command in (cs336, show, debug):
+    for command in (cs336, *(cs336.get_command(click.Context(cs336), name) for name in LAB)):
+        assert command is not None
         text = command.get_help(click.Context(command, info_name="cs336", terminal_width=80))
         assert max(map(len, text.splitlines())) <= 80

@@ -96,7 +96,7 @@ def test_a_table_of_ones_own(lab: Lab, data: Path, tmp_path: Path) -> None:
     assert lengths.tolist() == [4, 1]
     assert tokens[1].tolist() == [0, 0, 0, 0]
     assert classifier.module(tokens, lengths).shape == (2, 2)
-    assert classifier.module.attention_weights(tokens, lengths).shape == (2, 2, 4, 4)
+    assert classifier.module.attention_weights(tokens, lengths).shape == (2, 1, 2, 4, 4)
 
 
 def test_the_same_seed_gives_the_same_file(lab: Lab, data: Path, tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ def test_the_animation_has_a_frame_for_each_epoch(lab: Lab, data: Path, tmp_path
 
 
 def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
-    classifier = new_classifier(adapters.attention_classifier, ours, seed=0)
+    classifier = new_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
     save_classifier(tmp_path / "a.safetensors", classifier)
     with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
         metadata = json.loads(file.metadata()[METADATA])
     assert metadata["labels"] == ["negative", "positive"]
-    assert metadata["sizes"] == {"d_model": 32, "num_heads": 2, "max_distance": 8}
+    assert metadata["sizes"] == {"d_model": 32, "num_heads": 2, "max_distance": 8, "num_layers": 1}
     again = load_classifier(tmp_path / "a.safetensors", adapters.attention_classifier)
     encoded = again.encode(["the soup was good"])
     assert torch.equal(again.module(*encoded), classifier.module.eval()(*encoded))
@@ -192,7 +192,7 @@ def test_a_classifier_that_cannot_be_read(tmp_path: Path, ours: Split) -> None:
     save_file({"x": torch.zeros(1)}, path)
     assert complaint() == f"{path} is no classifier, or a damaged one; write it again with `cs336 train`"
 
-    classifier = new_classifier(adapters.attention_classifier, ours, seed=0)
+    classifier = new_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
     parts = {"sizes": {"d_model": 16, "num_heads": 2, "max_distance": 8}, "labels": ["a", "b"]}
     metadata = {METADATA: json.dumps(parts | {"vocabulary": classifier.vocabulary})}
     save_file(classifier.module.state_dict(), path, metadata)

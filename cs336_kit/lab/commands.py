@@ -1,0 +1,287 @@
+"""The lab's commands. Each imports what it needs when it runs: a table no matplotlib, and help no torch."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.lab.bad_input import BadInput, check_output
+
+if TYPE_CHECKING:
+    from cs336_kit.lab.animation import Frame
+    from cs336_kit.lab.classifier_file import Classifier
+    from cs336_kit.lab.labelled_texts import Split
+
+FILE = click.Path(path_type=Path)
+FIGURES = (".png", ".svg")
+EXAMPLES = {"bank": "The bank of the river was steep", "cat": "The cat sat on the mat"}
+MASKS = {"none": (False,), "causal": (True,), "both": (False, True)}
+
+
+@click.command()
+@click.option(
+    "--length",
+    "lengths",
+    multiple=True,
+    default=[128, 256, 512],
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many queries and keys; may be given again.",
+)
+@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
+@click.option("--compile", "compiled", is_flag=True, help="Add torch.compile, which takes minutes.")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    metavar="FILE",
+    multiple=True,
+    type=FILE,
+    help="A .csv table, or a .png or .svg plot; may be given again.",
+)
+def bench(lengths: tuple[int, ...], device: str, compiled: bool, outputs: tuple[Path, ...]) -> None:
+    """Measure time and memory of your attention, next to PyTorch's.
+
+    With a causal mask, 4 heads of 64 features, in float32. Training is forward and backward through 4 layers.
+    """
+    for output in outputs:
+        check_output(output, (".csv", *FIGURES))
+    from cs336_kit.lab.bench import bench_text, measure, write_csv
+    from cs336_kit.lab.student import Student
+
+    console = Console(highlight=False)
+    rows = measure(Student(), sorted(set(lengths)), device, compiled, console)
+    _print(bench_text(rows))
+    for output in outputs:
+        if output.suffix.lower() == ".csv":
+            write_csv(output, rows)
+        else:
+            from cs336_kit.lab.bench_figure import draw_rows
+            from cs336_kit.lab.figure import save_figure
+
+            save_figure(draw_rows(rows), output)
+        click.echo(f"{output} is written")
+
+
+@click.command()
+@click.option("--seed", default=0, show_default=True)
+def compare(seed: int) -> None:
+    """Compare your attention with PyTorch's on ten random inputs.
+
+    Output and gradients, to 1e-5 in float32. The exit status is 0 if all agree, 1 if not.
+    """
+    from cs336_kit.lab.comparison import compare_with_pytorch, comparison_text
+    from cs336_kit.lab.student import Student
+
+    differences = compare_with_pytorch(Student(), seed)
+    _print(comparison_text(differences))
+    if not all(each.agrees for each in differences):
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("file", required=False, type=FILE)
+@click.option("--case", metavar="NAME", help="A stored case of attention, such as attention/3d-causal.")
+def debug(file: Path | None, case: str | None) -> None:
+    """Report one call of attention, step by step, with what to do.
+
+    FILE holds tensors named Q, K, V and, if there is one, mask:
+
+    \b
+    from safetensors.torch import save_file
+    save_file({"Q": Q, "K": K, "V": V, "mask": mask}, "call.safetensors")
+    """
+    if (file is None) == (case is None):
+        raise BadInput("give either FILE or --case NAME")
+    from cs336_kit.lab.call import call_from_case, call_from_file
+    from cs336_kit.lab.report import report
+    from cs336_kit.lab.student import Student
+
+    call = call_from_file(file) if file else call_from_case(find_root(Path.cwd()) / "fixtures", case or "")
+    _print(report(call, Student()))
+
+
+@click.command()
+@click.option("--length", default=8, show_default=True, type=click.IntRange(2, 64), help="How many positions.")
+@click.option("--d-k", default=64, show_default=True, type=click.IntRange(1), help="How long queries and keys are.")
+@click.option("--mask", default="causal", show_default=True, type=click.Choice(["causal", "padding", "empty row"]))
+@click.option("--query", type=click.IntRange(0), help="Look at this position of the output more closely.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("-o", "--output", metavar="FILE", type=FILE, help="A figure, .png or .svg.")
+def flow(length: int, d_k: int, mask: str, query: int | None, seed: int, output: Path | None) -> None:
+    """Show how gradients flow through your attention.
+
+    How large they are at each position, what a mask cuts, and how large scores stop them. With the mask "empty row"
+    the last query may attend to nothing.
+    """
+    if output:
+        check_output(output, FIGURES)
+    from cs336_kit.lab.flow_report import shown_flow
+    from cs336_kit.lab.gradient_flow import measure_flow
+    from cs336_kit.lab.student import Student
+
+    shown = shown_flow(measure_flow(Student(), length, d_k, mask, query, seed))
+    _print([shown])
+    if output:
+        shown.save(output)
+        click.echo(f"\n{output} is written")
+
+
+@click.command()
+@click.argument("text", nargs=-1)
+@click.option(
+    "--file", metavar="FILE", type=click.File(errors="replace"), help="Read the text from a file; - is input."
+)
+@click.option("--example", type=click.Choice(list(EXAMPLES)), help="A text to begin with.")
+@click.option("--mask", type=click.Choice(list(MASKS)), help="None, causal, or both side by side.")
+@click.option("--layer", type=int, help="Only this layer, counted from 0.")
+@click.option("--head", help="Only this head.")
+@click.option("--values", is_flag=True, help="In a figure: the percentage in each cell.")
+@click.option("--classifier", metavar="FILE", type=FILE, help="What `cs336 train` saved.")
+@click.option("--model", metavar="FOLDER", type=FILE, help="A Hugging Face model on disk.")
+@click.option("-o", "--output", metavar="FILE", type=FILE, help="A .png, .svg or .html file.")
+def show(
+    text: tuple[str, ...],
+    file: TextIO | None,
+    example: str | None,
+    mask: str | None,
+    layer: int | None,
+    head: str | None,
+    values: bool,
+    classifier: Path | None,
+    model: Path | None,
+    output: Path | None,
+) -> None:
+    """Show where the words of TEXT look, by your own attention.
+
+    What a word is and what it asks for comes from a small table made by hand, or from a classifier or a model. The
+    weights are your attention's, which gives them when the values are the identity matrix.
+    """
+    if (bool(text) + bool(file) + bool(example)) > 1:
+        raise BadInput("give either TEXT, --file or --example")
+    if classifier and model:
+        raise BadInput("give either --classifier or --model")
+    if output:
+        check_output(output, (*FIGURES, ".html"))
+    # A terminal may hand over bytes that are no text.
+    written = " ".join(text).encode(errors="replace").decode() if text else EXAMPLES[example or "bank"]
+    if file:
+        written = " ".join(file.read().split())
+
+    from cs336_kit.lab.picture import printable
+    from cs336_kit.lab.show import find_picture, find_source, shown_picture
+
+    source = find_source(classifier, model)
+    if mask is None:
+        mask = "causal" if source.causal else "none"
+    page = output is not None and output.suffix.lower() == ".html"
+    # A page lets its reader choose; a picture of every layer would be too large.
+    layers = range(source.layers) if page and layer is None else [layer or 0]
+    picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values)
+    shown = shown_picture(picture, mask)
+    if output is None:
+        _print([shown])
+        return
+    shown.save(output)
+    for line in (*picture.warnings(), *picture.notes):
+        click.echo(printable(line))
+    click.echo(f"{output} is written")
+
+
+@click.command()
+@click.argument("data", metavar="[FILE]", required=False, type=FILE)
+@click.option("--text", default="text", show_default=True, help="The column to read.")
+@click.option("--label", default="label", show_default=True, help="The column to learn.")
+@click.option(
+    "--layers", default=1, show_default=True, type=click.IntRange(1, 12), help="How many blocks of attention."
+)
+@click.option("--epochs", default=40, show_default=True, type=click.IntRange(1))
+@click.option("--seed", default=0, show_default=True)
+@click.option("-o", "--output", default="classifier.safetensors", show_default=True, type=FILE)
+@click.option("--animate", metavar="GIF", type=FILE, help="Show how attention changes meanwhile.")
+@click.option("--sentence", help="With --animate: in which text.  [default: a held-out one]")
+def train(
+    data: Path | None,
+    text: str,
+    label: str,
+    layers: int,
+    epochs: int,
+    seed: int,
+    output: Path,
+    animate: Path | None,
+    sentence: str | None,
+) -> None:
+    """Train a classifier of texts on your own attention.
+
+    FILE is a .csv or .tsv whose first line names the columns; without it, the kit's own sentences are taken. `cs336
+    show --classifier` shows what the classifier looks at.
+    """
+    check_output(output, [".safetensors"])
+    if animate:
+        check_output(animate, [".gif"])
+    if sentence is not None and not animate:
+        raise BadInput("--sentence goes with --animate")
+    from cs336_kit.lab.classifier_file import save_classifier, words
+    from cs336_kit.lab.labelled_texts import OURS, read_labelled_texts
+    from cs336_kit.lab.student import Student
+    from cs336_kit.lab.training import new_classifier
+
+    split = read_labelled_texts(data or OURS, text, label, seed)
+    watched = split.held_out[0].text if sentence is None else sentence
+    if not words(watched):
+        raise BadInput("the sentence has no word; write one")
+
+    console = Console(highlight=False)
+    console.print(f"{len(split.train)} texts to learn from, {len(split.held_out)} held out", style="dim")
+    student = Student()
+    with student.in_words():
+        classifier = new_classifier(student.adapters.attention_classifier, split, layers, seed)
+        frames = _train(classifier, split, epochs, watched, console)
+    save_classifier(output, classifier)
+    if animate:
+        from cs336_kit.lab.animation import write_animation
+
+        with console.status(f"Drawing {animate}"):
+            write_animation(animate, words(watched), frames)
+        click.echo(f"{animate} shows “{watched}”")
+    click.echo(f"{output} is written")
+
+
+def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str, console: Console) -> "list[Frame]":
+    """Train with a progress bar; the attention in one text, before and after each epoch."""
+    import torch
+
+    from cs336_kit.lab.training import train as train_classifier
+
+    frames: list[Frame] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("", total=epochs)
+        for progress in train_classifier(classifier, split, epochs):
+            bar.update(
+                task,
+                completed=progress.epoch,
+                description=f"epoch {progress.epoch} of {epochs}, held-out accuracy {progress.accuracy:.1%}",
+            )
+            with torch.no_grad():
+                weights = classifier.module.attention_weights(*classifier.encode([watched]))[0]
+            frames.append((progress, weights))
+    accuracy = frames[-1][0].accuracy
+    right = round(accuracy * len(split.held_out))
+    frequent = max(sum(row.label == label for row in split.held_out) for label in split.labels)
+    click.echo(
+        f"Held-out accuracy {accuracy:.1%}: {right} of {len(split.held_out)} texts "
+        f"(the most frequent label alone: {frequent / len(split.held_out):.1%})"
+    )
+    return frames
+
+
+def _print(parts: Iterable[RenderableType]) -> None:
+    """Print each part as soon as it is known: what comes before an error of the student's is worth reading."""
+    console = Console(highlight=False)
+    for part in parts:
+        console.print(part)

@@ -1,0 +1,171 @@
+"""The functions for notebooks, and the pages that show them: every Python block of these runs, as in a notebook."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from matplotlib.image import imread
+
+from cs336_kit.lab import compare, debug, flow, heatmap
+from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.shown import Shown
+from cs336_staff.tests.lab.conftest import Lab
+from cs336_staff.tests.lab.test_debug import ATTENTION
+from cs336_staff.tools.student import ROOT
+
+WEIGHTS = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]])
+
+
+@pytest.fixture
+def folder(lab: Lab, tmp_path: Path) -> Path:
+    """A student's folder, in which a notebook runs."""
+    assert lab("--help").exit_code == 0
+    return tmp_path
+
+
+def run(page: str) -> list[Shown]:
+    """Run the Python blocks of a page one after the other, in one namespace; what a notebook would show of them."""
+    namespace: dict[str, object] = {}
+    shown = []
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL):
+        if "save_file" in block:  # what stands in a student's own file, beside a call
+            continue
+        for statement in ast.parse(block).body:
+            if isinstance(statement, ast.Expr):
+                shown.append(eval(compile(ast.Expression(statement.value), page, "eval"), namespace))  # noqa: S307
+            else:
+                exec(compile(ast.Module([statement], []), page, "exec"), namespace)  # noqa: S102 (a page of our own)
+    return [each for each in shown if isinstance(each, Shown)]
+
+
+def test_the_page_on_notebooks(folder: Path) -> None:
+    shown = run("lab.md")
+    assert len(shown) == 4
+    for each in shown:
+        assert each._repr_html_().startswith(("<pre", "<img"))
+    drawn, report, measured, compared = map(repr, shown)
+    assert "columns: 0 the, 1 cat, 2 is, 3 asleep, 4 <pad>" in drawn
+    assert "·" in drawn
+    assert "Nothing here looks wrong." in report
+    assert "Position 2 of the output, padding mask" in measured
+    assert "On all 10 inputs your attention is PyTorch's to 1e-5" in compared
+    assert "Nothing here looks wrong." in (folder / "report.txt").read_text(encoding="utf-8")
+    assert "{{data}}" not in (folder / "head0.html").read_text(encoding="utf-8")
+
+
+def test_the_solutions_of_the_exercises(folder: Path) -> None:
+    assert len(run("exercises.md")) == 5
+    assert imread(folder / "heads.png").std() > 0.05
+    page = (ROOT / "docs" / "exercises.md").read_text(encoding="utf-8")
+    exercises = page.split("\n## ")[1:]
+    assert len(exercises) == 13
+    for exercise in exercises:
+        assert [exercise.count(part) for part in ("```sh", "<summary>Hint<", "<summary>Solution<", "```python")] == [
+            1
+        ] * 4
+
+
+def test_commands_on_the_pages_exist() -> None:
+    from cs336_kit.cli import cs336
+
+    pages = [(ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("lab.md", "exercises.md")]
+    commands = re.findall(r"^uv run cs336 (\S+)([^#\n]*)", "\n".join(pages), re.MULTILINE)
+    assert len(commands) > 20
+    for name, rest in commands:
+        command = cs336.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None, name
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= options
+
+
+def test_a_heatmap_of_a_text_on_another(tmp_path: Path) -> None:
+    shown = heatmap(WEIGHTS.clone().requires_grad_(), "le chat", "the cat sat", values=True)
+    rows = [line.split() for line in repr(shown).splitlines()]
+    assert ["0", "le", "70", "20", "10"] in rows
+    assert ["1", "chat", "0", "50", "50"] in rows
+    assert "“chat” looks alike at all 2 it sees (0.5 each)" in repr(shown)
+    assert shown._repr_html_().startswith("<img")
+    shown.save(tmp_path / "map.svg")
+    svg = (tmp_path / "map.svg").read_text()
+    assert all(f">{word}</text>" in svg for word in ("le", "sat", "70", "50", "key (is looked at)", "query (asks)"))
+
+
+def test_a_hidden_key_with_weight_is_told() -> None:
+    mask = torch.tensor([[True, True, False], [False, True, True]])
+    assert "Some tokens that the mask hides have weight" in repr(heatmap(WEIGHTS, "a b", "c d e", mask))
+    assert "hidden by the mask" in repr(heatmap(WEIGHTS, "a b", "c d e", mask))
+
+
+def test_hidden_cells_are_hatched(tmp_path: Path) -> None:
+    even = torch.full((4, 4), 0.0)
+    heatmap(even, "a b c d", mask=torch.eye(4) > 0).save(tmp_path / "hatched.png")
+    heatmap(even, "a b c d").save(tmp_path / "plain.png")
+    hatched, plain = (imread(tmp_path / f"{name}.png")[..., :3].mean() for name in ("hatched", "plain"))
+    assert hatched < plain - 0.005
+
+
+@pytest.mark.parametrize(
+    ("weights", "names", "message"),
+    [
+        (WEIGHTS, ("a b",), "weights are for 3 keys, and there are 2 tokens to name them; name the keys, too"),
+        (WEIGHTS, ("a b", "c d"), "weights are for 3 keys, and there are 2 tokens to name them"),
+        (WEIGHTS, ("a", "c d e"), "weights are for 2 queries, and there are 1 tokens to name them"),
+        (torch.ones(3), ("a b c",), "weights have the shape (3,), expected (queries, keys) or (heads, queries, keys)"),
+        (torch.ones(2, 1, 3, 3), ("a b c",), "weights have the shape (2, 1, 3, 3), expected (queries, keys) or (heads"),
+        (WEIGHTS, ("a b", "c d e", torch.ones(2, 2)), "the mask has the shape (2, 2), the weights (2, 3): it should"),
+    ],
+)
+def test_weights_that_do_not_fit(weights: torch.Tensor, names: tuple, message: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        heatmap(weights, *names)
+    assert raised.value.message.startswith(message)
+
+
+def test_a_function_of_ones_own() -> None:
+    namespace: dict = {}
+    exec(ATTENTION.replace("dim=-1", "dim=-2"), namespace)  # noqa: S102
+    wrong = namespace["run_scaled_dot_product_attention"]
+    Q, K = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    assert "→ The row at [0] sums to" in repr(debug(Q, K, K, attention=wrong))
+    assert "what you see is what your code does" in repr(flow(length=4, attention=wrong))
+    assert "10 of 10 inputs differ by more than 1e-5." in repr(compare(attention=wrong))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("-math.inf", "-2.0", "6 of 10 inputs differ by more than 1e-5, all with a mask."),
+        (
+            "V.float()",
+            "V.float().detach()",
+            "10 of 10 inputs differ by more than 1e-5, all in the gradients alone.",
+        ),
+        (
+            ".to(Q.dtype)",
+            ".to(Q.dtype).detach()",
+            "10 of 10 inputs differ by more than 1e-5, all in the gradients alone.",
+        ),
+    ],
+)
+def test_the_command_says_what_the_inputs_that_differ_share(lab: Lab, old: str, new: str, said: str) -> None:
+    assert old in ATTENTION
+    result = lab("compare", adapters=ATTENTION.replace(old, new))
+    assert result.exit_code == 1
+    assert said in " ".join(result.output.split())
+
+
+def test_compare_with_right_attention(lab: Lab) -> None:
+    result = lab("compare")
+    assert result.exit_code == 0
+    assert result.output.endswith("On all 10 inputs your attention is PyTorch's to 1e-5, gradients included.\n")
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    shown = Shown(["text"])
+    with pytest.raises(BadInput, match=r"expected a file that ends in \.html or \.txt, got .*a\.png"):
+        shown.save(tmp_path / "a.png")
+    shown.save(tmp_path / "a.HTML")
+    assert "text" in (tmp_path / "a.HTML").read_text()
