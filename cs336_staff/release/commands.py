@@ -1,7 +1,6 @@
 """Before a release: `cs336 staff fixtures`, `verify`, `handout` and `gradescope`."""
 
 import secrets
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +13,10 @@ from rich.table import Table
 from cs336_kit.handing_in.archive import ArchiveError, read_archive
 from cs336_staff.authoring.cases.hidden import HIDDEN
 from cs336_staff.authoring.cases.public import PUBLIC
-from cs336_staff.authoring.cases.spec import CaseSpec
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.authoring.stored_cases import check_fixtures, public_seed, write_fixtures
+from cs336_staff.authoring.stored_cases import write_fixtures
 from cs336_staff.grading.course import find_checked_root
-from cs336_staff.hidden.release import FOLDER, REHEARSAL, SECRET, load_release
+from cs336_staff.hidden.release import REHEARSAL, SECRET, load_release
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, Handout, HandoutError, make_handout, write_handout
@@ -28,7 +26,13 @@ from cs336_staff.release.pairs import verify_pairs
 from cs336_staff.release.price_list import price_list
 from cs336_staff.release.stated_points import TEXT, with_points
 from cs336_staff.release.trial_run import TrialError, try_out
-from cs336_staff.release.verify import both_suites, verify_examination, verify_misconceptions, verify_right_styles
+from cs336_staff.release.verify import (
+    both_suites,
+    stored_cases,
+    verify_examination,
+    verify_misconceptions,
+    verify_right_styles,
+)
 from cs336_staff.release.walk import WalkError
 
 
@@ -48,24 +52,19 @@ def fixtures(check: bool, hidden_alone: bool, new_secret: bool) -> None:
     if new_secret:
         SECRET.write_text(f"{secrets.token_hex(32)}\n", encoding="utf-8")
         SECRET.chmod(0o600)
-    release = load_release()
-    if release.rehearsal:
+    if load_release().rehearsal:
         click.secho(REHEARSAL, fg="yellow", err=True)
-    sets: list[tuple[str, Path, Sequence[CaseSpec], Callable[[str], int]]] = [
-        ("public", root / "fixtures", PUBLIC, public_seed),
-        ("hidden", FOLDER / "fixtures", HIDDEN, release.seed),
-    ]
     complaints: list[str] = []
-    for which, folder, specs, seed_of in sets[hidden_alone or new_secret :]:
+    for stored in stored_cases(root)[hidden_alone or new_secret :]:
         if check:
-            found = list(check_fixtures(folder, specs, seed_of))
+            found = stored.check()
             complaints += found
             if not found:
-                click.echo(f"{len(specs)} {which} cases are what the references give")
+                click.echo(f"{len(stored.specs)} {stored.suite} cases are what the references give")
             continue
-        with click.progressbar(length=len(specs), label=f"{which} cases") as bar:
-            write_fixtures(folder, specs, seed_of, lambda name, bar=bar: bar.update(1))
-        click.echo(f"{len(specs)} {which} cases written")
+        with click.progressbar(length=len(stored.specs), label=f"{stored.suite} cases") as bar:
+            write_fixtures(stored.folder, stored.specs, stored.seed_of, lambda name, bar=bar: bar.update(1))
+        click.echo(f"{len(stored.specs)} {stored.suite} cases written")
     if complaints:
         raise click.ClickException("\n".join(complaints))
 
@@ -79,7 +78,8 @@ def verify() -> None:
     torch.set_num_threads(1)  # the cases are small: threads cost more than they give
     root = find_checked_root()
     suite = both_suites(root)
-    complaints = [*_complaints(root), *verify_right_styles(suite)]
+    complaints = [complaint for stored in stored_cases(root) for complaint in stored.check()]
+    complaints += verify_right_styles(suite)
 
     caught = verify_misconceptions(suite)
     tests = [test for problem in suite.problems.values() for test in problem.tests]
@@ -159,10 +159,3 @@ def _handout(root: Path) -> Handout:
     files = cut(release.files, find_left_out(root))
     text = with_points(files[TEXT].decode(), suite.problems, price_list(suite))
     return replace(release, files={**files, TEXT: text.encode()})
-
-
-def _complaints(root: Path) -> list[str]:
-    return [
-        *check_fixtures(root / "fixtures", PUBLIC),
-        *check_fixtures(FOLDER / "fixtures", HIDDEN, load_release().seed),
-    ]

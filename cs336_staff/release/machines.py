@@ -29,16 +29,12 @@ from cs336_kit.engine import case
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import Case, load_case
 from cs336_kit.engine.compare import compare
-from cs336_staff.authoring.cases.hidden import HIDDEN
-from cs336_staff.authoring.cases.public import PUBLIC
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.authoring.stored_cases import NOTHING, answers, bounds_of, check_fixtures, public_seed
+from cs336_staff.authoring.stored_cases import NOTHING, answers, bounds_of
 from cs336_staff.hidden.drawn import DrawnCases
-from cs336_staff.hidden.release import FOLDER, load_release
-from cs336_staff.release.verify import both_suites, run_suite, verify_misconceptions
+from cs336_staff.release.verify import both_suites, run_suite, stored_cases, verify_misconceptions
 
 ROOT = find_root(Path(__file__).parent)
-SUITES = ((ROOT / "fixtures", PUBLIC), (FOLDER / "fixtures", HIDDEN))
 
 # The oldest and the newest torch that pyproject.toml allows.
 OLDEST, NEWEST = "2.9.0", "2.15.0"
@@ -105,10 +101,10 @@ def measure(seeds: int, threads: int, flush: bool, misconceptions: bool) -> dict
     if misconceptions:
         complaints += [f"{caught.id} {caught.complaint}" for caught in verify_misconceptions(suite) if caught.complaint]
     of_answers, of_bounds = 0.0, 0.0
-    for folder, specs in SUITES:
-        complaints += check_fixtures(folder, specs, load_release().seed if specs is HIDDEN else public_seed)
-        for spec in specs:
-            stored = load_case(folder, spec.name)
+    for cases in stored_cases(ROOT):
+        complaints += cases.check()
+        for spec in cases.specs:
+            stored = load_case(cases.folder, spec.name)
             expected = answers(spec.call, stored.inputs, spec.gradients, stored.cotangent)
             bounds = bounds_of(spec.call, stored.inputs, expected, stored.cotangent)
             for what, right in stored.expected.items():

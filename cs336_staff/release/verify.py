@@ -1,8 +1,8 @@
-"""Whether the suites are good enough to ship: right styles pass, and every known misconception is caught."""
+"""Prove that the suites are good enough to ship: right styles pass, and every known misconception is caught."""
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +14,14 @@ from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.examination.problems import EXAMINATIONS
 from cs336_staff import authoring
+from cs336_staff.authoring.cases.hidden import HIDDEN
+from cs336_staff.authoring.cases.public import PUBLIC
+from cs336_staff.authoring.cases.spec import CaseSpec
 from cs336_staff.authoring.misconceptions import CATALOGUE, check_catalogue
 from cs336_staff.authoring.parts import Adapter
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
-from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import left_out_tests, load_graded_problems
+from cs336_staff.authoring.stored_cases import check_fixtures, public_seed
+from cs336_staff.hidden.release import FOLDER, left_out_tests, load_graded_problems, load_release
 
 EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
 
@@ -45,10 +48,32 @@ class Caught:
         return "" if self.hidden else "is not caught by the hidden suite"
 
 
+@dataclass(frozen=True)
+class StoredCases:
+    """The stored cases of one suite: their folder, and what they are made from."""
+
+    suite: str
+    folder: Path
+    specs: Sequence[CaseSpec]
+    seed_of: Callable[[str], int]
+
+    def check(self) -> list[str]:
+        """Recompute them; say what is not what the references give, one line each."""
+        return list(check_fixtures(self.folder, self.specs, self.seed_of))
+
+
+def stored_cases(root: Path) -> tuple[StoredCases, StoredCases]:
+    """The public and the hidden ones."""
+    return (
+        StoredCases("public", root / "fixtures", PUBLIC, public_seed),
+        StoredCases("hidden", FOLDER / "fixtures", HIDDEN, load_release().seed),
+    )
+
+
 def both_suites(root: Path) -> Suite:
     """The public and the hidden suite, to be run in this process on adapters that staff wrote."""
     check_catalogue(load_problems(root) | load_problems(root, left_out=True))
-    return load_suite(root, [root / "tests", HIDDEN], load_graded_problems(root), left_out=left_out_tests(root))
+    return load_suite(root, [root / "tests", FOLDER], load_graded_problems(root), left_out=left_out_tests(root))
 
 
 def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure: bool = False) -> list[Result]:
