@@ -28,12 +28,17 @@ WRITTEN = (
     "cs336_kit/checking",
     "cs336_kit/cli.py",
     "cs336_kit/engine",
+    "cs336_kit/examination",
     "cs336_kit/handing_in",
+    "cs336_kit/lab",
     "cs336_kit/plugin.py",
+    "cs336_kit/rules",
     "cs336_staff/release/handout.py",
     "cs336_staff/release/trial_run.py",
     "cs336_staff/release/walk.py",
     "docs/assignment.md",
+    "docs/exercises.md",
+    "docs/lab.md",
     "tests",
 )
 
