@@ -22,7 +22,6 @@ check lineal
 check softmax lineal
 check --al
 check --poll=yes
-hint
 hint lineal
 hint softmax --step x
 submit --check
