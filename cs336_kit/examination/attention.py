@@ -1,4 +1,4 @@
-"""What a student's attention does: whose keys it looks at, how it scores them, what its weights sum to.
+"""Examine a student's attention: whose keys it looks at, how it scores them, what its weights sum to.
 
 What it makes of the mask is in attention_mask.py, how it is asked in attention_state.py.
 """
@@ -54,7 +54,7 @@ def examine_attention(run: Callable[..., Any]) -> list[Finding]:
 
 
 def explained(crash: Finding, calls: Calls[Call], student: Attention) -> bool:
-    """Whether the call works once what was found is put right, so that nothing else need be said of it."""
+    """Test whether the call works once the mistakes found are corrected; nothing else need then be said of it."""
     if not student.corrected:
         return False
     if crash.id not in calls.broken:
@@ -74,7 +74,7 @@ def contract_of(ask: Ask, call: Call) -> Contract:
 
 
 def repeatable(student: Attention) -> Finding | None:
-    """Whether the same call gives the same answer; if not, how many weights are dropped."""
+    """Check that the same call gives the same answer; if not, measure the share of the weights that is dropped."""
     free = "without-mask" not in student.failed
     found = contract_of(student.ask, replace(student.usual, mask=None) if free else student.usual).repeatable()
     if found and found.id == "attention-random":
@@ -84,7 +84,7 @@ def repeatable(student: Attention) -> Finding | None:
 
 
 def gradients(student: Attention, contract: Contract) -> Finding | None:
-    """Whether they are right; that V gets none where the keys are averaged is no news.
+    """Check the gradients; where the keys are averaged, it is not news that V gets none.
 
     The mask is as the student reads it: a row that is hidden throughout may have no gradient to speak of.
     """
@@ -99,7 +99,7 @@ def gradients(student: Attention, contract: Contract) -> Finding | None:
 
 
 def values(student: Attention) -> Finding | None:
-    """Whether the answer is an average of V."""
+    """Check that the answer is an average of V."""
     call = student.call(queries=4, d_v=7)
     Q, K, V = call.tensors()
     answer = student.answer(Q, K, V)
@@ -123,7 +123,7 @@ def values(student: Attention) -> Finding | None:
 
 
 def sums(student: Attention) -> Finding | None:
-    """What the weights sum to, and over what."""
+    """Measure what the weights sum to, and over which axis."""
     three, four = student.samples()
     student.axis = three.axis
     wrong = next((each for each in (three, four) if each.normalised != "keys"), None)
@@ -257,7 +257,7 @@ SCORES: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor], str, str], ...] = (
 
 
 def scores(student: Attention) -> Finding | None:
-    """What the scores are made of."""
+    """Find out what the scores are made of."""
     sample = student.sample(student.call())
     if near(sample.weights, 1.0) or sample.weights.isnan().any():
         return None  # which `sums` says
@@ -326,7 +326,7 @@ def scale(student: Attention) -> Finding | None:
 
 
 def batches(student: Attention) -> Finding | None:
-    """Whether the entries of a batch are computed alone."""
+    """Check that each entry of a batch is computed independently of the others."""
     call = student.call((2, 3) if "4d" not in student.failed else (3,), 4, 4, 5, 5)
     if (
         not student.usual.batch
@@ -354,7 +354,7 @@ def batches(student: Attention) -> Finding | None:
 
 
 def broadcasting(student: Attention) -> Finding | None:
-    """Whether shared keys and values give what they give when they are written out for every head."""
+    """Check that shared keys and values give the same answer as when they are written out for every head."""
     if "shared-keys" in student.failed or not student.usual.batch:
         return None
     Q, K, V = replace(student.call((2, 3), 4, 4, 5, 5), kv_batch=(2, 1)).tensors()
@@ -373,7 +373,7 @@ def broadcasting(student: Attention) -> Finding | None:
 
 
 def large_scores(student: Attention) -> Finding | None:
-    """Which large scores give NaN, or nothing."""
+    """List the large scores that give NaN or only zeros."""
     near_zero = torch.arange(4.0).expand(4, 4)
     apart = near_zero.clone()
     apart[1:] -= 1e4
@@ -402,7 +402,7 @@ def large_scores(student: Attention) -> Finding | None:
 
 
 def precision(student: Attention) -> Finding | None:
-    """How many digits are right for inputs in float64."""
+    """Measure how many digits are right for inputs in float64."""
     if student.product is not SCORES[0][1] or "float64" in student.failed:
         return None
     sample = student.sample(student.call(), torch.float64)

@@ -17,7 +17,7 @@ def has_mask(case: Case) -> bool:
 
 
 def hides_all(case: Case) -> bool:
-    """Whether a query may attend to nothing."""
+    """Say whether some query may not attend to any key."""
     return has_mask(case) and not bool(case.mask.any(-1).all())
 
 

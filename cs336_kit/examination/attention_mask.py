@@ -1,4 +1,4 @@
-"""What a student's attention makes of the mask: which keys it hides, when, and with which number."""
+"""Examine what a student's attention does with the mask: which keys it hides, when, and with which number."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ DEPTHS = torch.tensor([20, 50, 200, 1e3, 5e3, 2e4, 1e5, 1e6, 1e7, 1e8, 5e8, 2e9,
 
 @dataclass(frozen=True)
 class Reading:
-    """What a mask may be taken for.
+    """Something that a mask may be taken for.
 
     Args:
         id: its name in findings.
@@ -84,7 +84,7 @@ READINGS = (
 
 
 def without_mask(student: Attention) -> Finding | None:
-    """Who sees whom when there is no mask."""
+    """Find out which keys each query sees without a mask."""
     if student.dropped or "without-mask" in student.failed:
         return None
     Q, K, _ = Call((2,), 4, 4, 4, 4).tensors()
@@ -109,7 +109,7 @@ def without_mask(student: Attention) -> Finding | None:
 
 
 def hidden_keys(student: Attention) -> list[Finding]:
-    """Which keys keep weight under a mask, and what is left of the scores of those that should have none."""
+    """List the keys that keep weight under a mask, and say what is left of the scores that should be hidden."""
     given = MASKS[0] if "mask-per-batch" in student.failed else MASKS
     if student.axis == (0,):
         given = torch.stack((MASKS[0], ~MASKS[0]))  # so that every slice of the softmax has something to see
@@ -160,7 +160,7 @@ def hidden_keys(student: Attention) -> list[Finding]:
 
 
 def misread_by_nan(student: Attention) -> list[Finding]:
-    """How the mask is read where every query that it hides a key from gets NaN, or zeros if it hides all of them."""
+    """Find how the mask is read where a query gets NaN if one of its keys is hidden, or zeros if all of them are."""
     mask = torch.ones(2, 4, 4, dtype=torch.bool)
     if student.square(mask).weights.isnan().any():
         return []
@@ -192,7 +192,7 @@ def _first_wrong_row(mask: Tensor, seen: Tensor, weights: Tensor) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is left of hidden scores: nothing, one number in their place (a "fill"), or the score plus one ("bias")."""
+    """Hidden scores as the code leaves them: gone, replaced by one number (a "fill"), or with one added (a "bias")."""
 
     added: str
     number: float
@@ -231,7 +231,7 @@ class Kept:
 
 
 def hidden_from_all(student: Attention) -> Finding | None:
-    """Whether a mask that seems to be ignored still hides a key that no query may see."""
+    """Test whether a mask that seems to be ignored still hides a key that no query may see."""
     mask = torch.ones(4, 4, dtype=torch.bool)
     mask[:, 3] = False
     weights = student.square(mask).weights
@@ -243,7 +243,7 @@ def hidden_from_all(student: Attention) -> Finding | None:
 
 
 def mask_shapes(student: Attention) -> Finding | None:
-    """Whether a mask with axes of size 1 does what it does when it is written out."""
+    """Check that a mask with axes of size 1 has the same effect as when it is written out."""
     if not student.hides or student.axis != (-1,) or not student.usual.batch or "padding" in student.failed:
         return None
     Q, K, V = Call((4,), 4, 4, 4, 4).tensors()
@@ -335,7 +335,7 @@ def _renormalised(student: Attention, visible: Tensor, depths: Tensor) -> Findin
 
 
 def nothing_to_see(student: Attention) -> Finding | None:
-    """What a query gets that may attend to nothing."""
+    """Read the answer to a query that may not attend to any key."""
     if not student.hides or student.added:
         return None
     mask = torch.ones(4, 4, dtype=torch.bool)
@@ -355,7 +355,7 @@ def nothing_to_see(student: Attention) -> Finding | None:
 
 
 def gradients_with_nothing(student: Attention) -> Finding | None:
-    """Whether gradients are numbers where a query may attend to nothing."""
+    """Check that no gradient is NaN where a query may not attend to any key."""
     if not student.hides or not student.usual.batch:
         return None
     mask = torch.ones(4, 4, dtype=torch.bool)

@@ -29,7 +29,7 @@ def touches_batch(case: Case) -> bool:
 
 
 def touches_scores(case: Case) -> bool:
-    """Whether there is a key to choose."""
+    """Say whether there is more than one key to choose from."""
     return case.K.shape[-2] > 1
 
 
@@ -43,7 +43,7 @@ class Attention:
         failed: the variations of that call which do not.
         dropped: the share of its weights that it drops at random.
         order: which of Q, K and V it must be given in which place.
-        averages: its answer is an average of something: without V there is none.
+        averages: its answer averages something: it is 0 where V is 0.
         averages_keys: its answer is an average of the keys.
         free: the mask that hides nothing is this throughout; None for no mask.
         pointwise: what makes the score of a weight that is made of its score alone.
@@ -102,7 +102,7 @@ class Attention:
         return Call(batch, queries, keys, d_k, d_v)
 
     def answer(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the function would give without the mistakes that were found; without a mask nothing is hidden.
+        """Give the answer that the function would give without the mistakes found; without a mask nothing is hidden.
 
         Raises:
             NoAnswerError: it raised, or its answer has another shape.
@@ -115,7 +115,7 @@ class Attention:
         return self.raw(Q, K, V, None)
 
     def raw(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        """What the function gives with this mask, whatever it takes it for."""
+        """Give the function's answer with this mask, whatever it takes the mask for."""
         if self.usual.batch or Q.ndim == 2:
             return self._ask(Q, K, V, mask)
         masks = [mask] * len(Q) if mask is None or mask.ndim == 2 else mask.expand(len(Q), -1, -1)
@@ -150,7 +150,7 @@ class Attention:
 
     @property
     def corrected(self) -> bool:
-        """Whether a mistake was found that later calls put right."""
+        """Say whether a mistake was found that later calls correct."""
         return self.order != (0, 1, 2) or self.averages_keys or self.read_as is not None
 
     def sample(self, call: Call, dtype: torch.dtype = torch.float32) -> "Sample":

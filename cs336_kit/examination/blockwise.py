@@ -1,4 +1,4 @@
-"""What a student's blockwise attention does from block to block: which it walks, how it rescales, which mask it cuts.
+"""Examine a student's blockwise attention from block to block: which it visits, how it rescales, how it cuts the mask.
 
 In one block it is attention and is examined as such. The rest is a comparison with what it gives itself in one block,
 so that a mistake which has nothing to do with blocks is not found once more for each of them.
@@ -147,7 +147,7 @@ def examine_blockwise(run: Callable[..., Any]) -> list[Finding]:
 
 
 def walked(student: Blockwise) -> Finding | None:
-    """Which keys the queries of each block see, without a mask: 4 queries and 11 keys in blocks of 3."""
+    """List the keys that the queries of each block see without a mask: 4 queries and 11 keys in blocks of 3."""
     Q, K, _ = Call((2,), 4, 11, 4, 4).tensors()
     came, one = student.weights(Q, K, 3)[0], student.weights(Q, K, ONE_BLOCK)[0]
     seen = came != 0
@@ -181,7 +181,7 @@ def walked(student: Blockwise) -> Finding | None:
 
 
 def rescaled(student: Blockwise) -> Finding | None:
-    """How two blocks are put together: when the second has the larger scores, and when the first has."""
+    """Test how two blocks are combined: when the second has the larger scores, and when the first has."""
     rising, one_rising = student.beside([0.0, -1.0, 3.0, 3.0])
     falling, one_falling = student.beside([3.0, 3.0, 0.0, -1.0])
     left_out = (rising == 0).any() or (falling == 0).any()
@@ -222,7 +222,7 @@ def _between(came: Tensor, one: Tensor) -> float:
 
 
 def falling(student: Blockwise) -> Finding | None:
-    """Whether a second block with far smaller scores does any harm."""
+    """Check that a second block with far smaller scores does no harm."""
     came, one = student.beside([200.0, 199.0, 0.0, -1.0])
     if near(came, one) or not near(one.sum(), 1.0) or not came.isnan().any():
         return None
@@ -233,7 +233,7 @@ def falling(student: Blockwise) -> Finding | None:
 
 
 def tiles(student: Blockwise) -> Finding | None:
-    """Which part of the mask a block gets: four queries and keys in blocks of 2."""
+    """Find out which part of the mask a block gets: four queries and keys in blocks of 2."""
     Q, K, _ = Call((2,), 4, 4, 4, 4).tensors()
     came, one = student.weights(Q, K, 2, MASKS) != 0, student.weights(Q, K, ONE_BLOCK, MASKS) != 0
     if torch.equal(came, one) or not student.walks:
@@ -262,7 +262,7 @@ def tiles(student: Blockwise) -> Finding | None:
 
 
 def hidden_block(student: Blockwise) -> Finding | None:
-    """What a query gets whose first block of keys is hidden."""
+    """Read the answer to a query whose first block of keys is hidden."""
     Q, K, _ = Call((2,), 4, 4, 4, 4).tensors()
     mask = torch.tensor([False, False, True, True]).expand(4, 4)
     if not student.weights(Q, K, ONE_BLOCK, mask)[0, 0, 2:].any():
@@ -284,7 +284,7 @@ def hidden_block(student: Blockwise) -> Finding | None:
 
 
 def any_size(student: Blockwise) -> Finding | None:
-    """Whether blocks change anything, where nothing else was found."""
+    """Check that blocks do not change anything, where nothing else was found."""
     Q, K, _ = Call((2,), 7, 5, 4, 4).tensors()
     mask = torch.arange(5) <= torch.arange(7).unsqueeze(-1)
     one = student.weights(Q, K, ONE_BLOCK, mask)
@@ -313,7 +313,7 @@ class LargestTensor(torch.overrides.TorchFunctionMode):
 
 
 def memory(student: Blockwise) -> Finding | None:
-    """Whether a matrix of all scores is held: 60 queries and 70 keys in blocks of 8."""
+    """Check that the matrix of all scores is never held: 60 queries and 70 keys in blocks of 8."""
     Q, K, V = Call((), 60, 70, 2, 2).tensors()
     mask = torch.ones(60, 70, dtype=torch.bool) if student.needs_mask else None
     with LargestTensor() as largest:

@@ -1,4 +1,4 @@
-"""What every function promises, whatever it computes: the dtype of its input, gradients, inputs left as they were."""
+"""The promises of every function, whatever it computes: the dtype of its input, gradients, inputs left as they were."""
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class Contract:
         self.in_place = False
 
     def dtype(self) -> Finding | None:
-        """Whether the answer has the dtype of the input."""
+        """Check that the answer has the dtype of the input."""
         wrong = {}
         for dtype in self.dtypes:
             try:
@@ -80,7 +80,7 @@ class Contract:
         )
 
     def repeatable(self) -> Finding | None:
-        """Whether the same call gives the same answer."""
+        """Check that the same call gives the same answer."""
         first = self.ask.tensor(self.shape, *self.arguments)
         again = self.ask.tensor(self.shape, *self.arguments)
         self.ask.seed += 1
@@ -99,7 +99,7 @@ class Contract:
         return Finding(f"{self.problem}-remembers", measured, means, question, self.section)
 
     def gradients(self) -> Finding | None:
-        """Whether the gradients are there, and are what difference quotients of the student's own function say."""
+        """Check that there are gradients, and that they agree with difference quotients of the student's function."""
         try:
             answer, leaves = self.ask.with_graph(*self.arguments)
         except NoAnswerError as error:
@@ -149,7 +149,7 @@ class Contract:
         return None
 
     def _quotient(self, i: int, step: Tensor, direction: Tensor) -> float:
-        """How much the answer changes in a direction when an argument takes a step, halfway from there and back."""
+        """Measure the answer's change in a direction when an argument takes a step, halfway from there and back."""
         ends = []
         for sign in (1, -1):
             moved = [*self.arguments]

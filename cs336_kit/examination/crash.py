@@ -19,7 +19,7 @@ MOST_NAMED = 2  # of the calls that break in one place
 
 
 class Call(Protocol):
-    """What a call is made of; a problem's own has sizes that a variation replaces."""
+    """The arguments of a call and the shape of its answer; a problem's own has sizes that a variation replaces."""
 
     @property
     def arguments(self) -> tuple[Any, ...]: ...
@@ -54,7 +54,7 @@ class Variation(Generic[C]):
 
 @dataclass
 class Calls(Generic[C]):
-    """What came of the calls.
+    """The outcome of the calls.
 
     Args:
         works: a call that works: the usual one, or the first variation that does; None where nothing works.
@@ -74,7 +74,7 @@ def try_calls(
 ) -> Calls[C]:
     """Make the usual call, which is called `words` in a sentence, and its variations.
 
-    Code that is not written yet is no finding.
+    Code that is not written yet is not a finding.
     """
     error = _failure(ask, usual)
     if error and isinstance(error.__cause__, NotImplementedError):

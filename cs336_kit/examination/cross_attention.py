@@ -27,7 +27,7 @@ SEQUENCES = ("query", "key", "value")
 
 
 def examine_cross_attention(run: Callable[..., Any]) -> list[Finding]:
-    """What is wrong with `run_multihead_attention`, the most fundamental first."""
+    """Say what is wrong with `run_multihead_attention`, the most fundamental first."""
     names = ("d_model", "num_heads", *WEIGHTS, *SEQUENCES, "mask")
     ask = Ask(by_name(run, names))
     heads = Heads(ask, lambda weights, x: (D_MODEL, HEADS, *weights, x, x, x), "cross", SECTION, causal=False)
@@ -96,7 +96,7 @@ class Call:
 
 
 def has_mask(more: int, case: Case) -> bool:
-    """Whether the mask has so many dimensions more than the query."""
+    """Say whether the mask has this many more dimensions than the query."""
     return case.mask is not None and case.mask.ndim == case.query.ndim + more
 
 
@@ -122,13 +122,13 @@ VARIATIONS: tuple[Variation[Call], ...] = (
 
 
 def _sources(cross: _Cross) -> Finds:
-    """Which sequence makes the queries, which the keys, and which the values."""
+    """Find out which sequence makes the queries, which the keys, and which the values."""
     constant = [float(n) * torch.ones(TOKENS, D_MODEL) for n in (1, 2, 3)]
     small = TINY * EYE
     came = cross.answer(Weights(small, small, EYE, EYE), *constant)[-1, 0]
     sources = [n for n in range(3) if abs(came - n - 1) < TINY]
     if not sources:
-        raise NoAnswerError("the answer is no average of values")
+        raise NoAnswerError("the answer is not an average of values")
     values = sources[0]
     W_Q, W_K, W_V = torch.zeros(3, D_MODEL, D_MODEL)
     W_Q[:, 0], W_K[:, 1], W_V[:, 2] = 1.0, 1.0, 1.0
@@ -208,7 +208,7 @@ MISREAD = {
 
 @dataclass(frozen=True)
 class _Reading:
-    """How a mask is read: as one of `MISREAD`, or rightly, ""; and the weights that show it."""
+    """A way to read a mask, one of `MISREAD` or "" for the right one, and the weights that show it."""
 
     name: str
     right: Tensor
@@ -236,7 +236,7 @@ def _read(cross: _Cross, kind: _Kind) -> Finds:
 
 
 def _misread(cross: _Cross, name: str) -> Finds:
-    """Which kinds of masks are read in this wrong way."""
+    """List the kinds of masks that are read in this wrong way."""
     kinds = [kind for kind, reading in cross.readings.items() if reading.name == name]
     if not kinds:
         return None
@@ -263,7 +263,7 @@ def _agree(seen: Tensor, reading: Tensor) -> bool:
 
 
 def _sums(cross: _Cross) -> Finds:
-    """Whether the weights of the keys that a query may attend to sum to 1."""
+    """Check that the weights of the keys that a query may attend to sum to 1."""
     for kind, reading in cross.readings.items():
         sums = reading.seen.sum(-1)
         wrong = (sums - 1).abs() > TINY
@@ -282,7 +282,7 @@ def _sums(cross: _Cross) -> Finds:
 
 
 def _nothing(cross: _Cross) -> Finds:
-    """What a query gets that may attend to nothing."""
+    """Read the answer to a query that may not attend to any key."""
     x, mask = normal(2, TOKENS, D_MODEL), torch.ones(2, TOKENS, dtype=torch.bool)
     mask[0] = False
     weights = Weights(*normal(4, D_MODEL, D_MODEL).unbind())

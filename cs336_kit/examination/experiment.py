@@ -1,4 +1,4 @@
-"""What an experiment is made of: asking the student's function, and saying what its answers show.
+"""The parts of an experiment: asking the student's function, and saying what its answers show.
 
 It knows no problem: those are in the files beside it, one for each.
 """
@@ -54,7 +54,7 @@ class Ask:
         self.seed = 0
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function returns, without its graph.
+        """Call the function and return its answer, without its graph.
 
         Raises:
             NoAnswerError: it raised.
@@ -131,7 +131,7 @@ def by_name(run: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]
 
 
 def examine(experiments: Iterable[Callable[[], Finding | list[Finding] | None]]) -> list[Finding]:
-    """What the experiments find, in their order; one whose calls get no answer finds nothing."""
+    """List what the experiments find, in their order; one whose calls get no answer finds nothing."""
     findings = []
     for experiment in experiments:
         try:
@@ -156,7 +156,7 @@ def number(x: float) -> str:
 
 
 def near(x: Tensor | float, to: Tensor | float, within: float = 1e-3) -> bool:
-    """Whether all of `x` is `to`: no further away than `within` times the largest of both. NaN is NaN."""
+    """Compare all of `x` with `to`: no further away than `within` times the largest of both. NaN equals NaN."""
     x, to = torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(to, dtype=torch.float64)
     x, to = x.nan_to_num(NAN), to.nan_to_num(NAN)
     size = max(float(x.abs().max()), float(to.abs().max()))

@@ -107,7 +107,7 @@ def has_tokens(case: Case) -> bool:
 
 
 def batch(heads: Heads) -> Finds:
-    """Whether a sequence has another answer beside others; decides whether later calls take several at once."""
+    """Compare a sequence alone with the same one in a batch; this decides whether later calls take several at once."""
     weights, x = Weights(*(normal(4, D_MODEL, D_MODEL) / 2).unbind()), normal(3, TOKENS, D_MODEL)
     try:
         heads.answer(weights, x[0])
@@ -138,7 +138,7 @@ def batch(heads: Heads) -> Finds:
 
 
 def zeros(heads: Heads) -> Finds:
-    """Whether a score of exactly 0 counts like one of almost 0."""
+    """Check that a score of exactly 0 counts like one of almost 0."""
     eye, x = torch.eye(D_MODEL), torch.ones(TOKENS, D_MODEL)
     first, second = (eye * (torch.arange(D_MODEL) % D_HEAD == row) for row in (0, 1))
     almost = heads.answer(Weights(first, second + TINY * first, eye, eye), x)[-1]
@@ -156,7 +156,7 @@ def zeros(heads: Heads) -> Finds:
 
 
 def places(way: str, tokens: int = TOKENS) -> Tensor:
-    """Where (head, token, component) lies in a sequence that is read row by row."""
+    """Give the index of each (head, token, component) in a sequence that is read row by row."""
     rows = torch.arange(tokens * D_MODEL)
     if way == "view":
         return rows.view(HEADS, tokens, D_HEAD)
@@ -170,13 +170,13 @@ WAYS = ("right", "view", "inner")
 
 
 def split(heads: Heads) -> Finds:
-    """Whether the heads are cut out of the features as they should be."""
+    """Check that the heads are cut out of the features as they should be."""
     _find_layout(heads)
     return _wrong_way(heads, "split")
 
 
 def join(heads: Heads) -> Finds:
-    """Whether the heads are put side by side again."""
+    """Check that the heads are put side by side again."""
     return _wrong_way(heads, "join")
 
 
@@ -199,7 +199,7 @@ def _find_layout(heads: Heads) -> None:
     more = heads.answers(Weights(small, small, small, eye), x[:1] + 2 * (x - x[:1])) / TINY
     if ((more[1:] - more[:1]).nan_to_num().flatten(1) - 2 * heads.effects).abs().max() > CLOSE:
         heads.effects = None
-        raise NoAnswerError("the answers are no averages")
+        raise NoAnswerError("the answers are not averages")
 
 
 def _wrong_way(heads: Heads, step: str) -> Finds:
@@ -240,7 +240,7 @@ def _average(effects: Tensor, probed: Tensor, split: str, join: str) -> Tensor |
 
 
 def mask(heads: Heads) -> Finds:
-    """Who sees whom."""
+    """Find out which tokens each token sees."""
     sees, everyone = heads.known_seen() > TINY, torch.ones(TOKENS, TOKENS, dtype=torch.bool)
     right = everyone.tril() if heads.causal else everyone
     if torch.equal(sees, right):
@@ -284,7 +284,7 @@ def mask(heads: Heads) -> Finds:
 
 
 def _hides_the_last(heads: Heads) -> bool:
-    """Whether no answer but its own changes with the last token."""
+    """Test whether a change to the last token leaves every answer but its own as it was."""
     one = torch.eye(D_MODEL)
     weights, x = Weights(TINY * one, TINY * one, one, one), normal(TOKENS, D_MODEL)
     changed = x.clone()
@@ -298,7 +298,7 @@ def _tokens(sees: Tensor) -> str:
 
 
 def sums(heads: Heads) -> Finds:
-    """Whether the weights of each token sum to 1."""
+    """Check that the weights of each token sum to 1."""
     seen = heads.known_seen()
     rows, columns = seen.sum(1), seen.sum(0)
     visible = seen.amax(1) > TINY

@@ -26,7 +26,7 @@ Finds = Finding | None
 
 
 def examine_linear(run: Callable[..., Any]) -> list[Finding]:
-    """What is wrong with `run_linear`, the most fundamental first."""
+    """Say what is wrong with `run_linear`, the most fundamental first."""
     layer = _Layer(Ask(by_name(run, NAMES)))
     calls = try_calls(layer.ask, "linear", SECTION, Call(), "for an input of shape (4, 3)", VARIATIONS)
     layer.read()
@@ -91,7 +91,7 @@ class _Layer:
         return self.d_in, self.d_out, self.weights if weights is None else weights, x[..., : self.d_in]
 
     def rows(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """What the rows of `x` become: one by one, if several at once are not answered."""
+        """Give the answers to the rows of `x`: one by one, if several at once do not get an answer."""
         try:
             return self.ask.tensor((len(x), self.d_out), *self.arguments(x, weights))
         except NoAnswerError:

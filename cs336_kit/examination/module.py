@@ -1,4 +1,4 @@
-"""What a student's attention module drops, when, and by how much the rest grows; and which weights it returns.
+"""Examine a student's attention module: what it drops and when, how the rest is scaled, and which weights it returns.
 
 What it computes without dropout is examined as attention is.
 """
@@ -75,7 +75,7 @@ def examine_attention_module(run: Callable[..., Any]) -> list[Finding]:
 
 
 def pair(ask: Ask) -> Finding | None:
-    """Whether the answer is the output and the weights."""
+    """Check that the answer is a pair, the output and the weights."""
     call = Call(queries=3, keys=4, d_v=5, mask=None)
     answer = ask(*call.arguments, 0.0, False, 0)
     if not isinstance(answer, tuple | list) or len(answer) != 2:
@@ -91,7 +91,7 @@ def pair(ask: Ask) -> Finding | None:
 
 
 def evaluation(student: Module) -> Finding | None:
-    """Whether nothing is dropped when nothing is trained."""
+    """Check that nothing is dropped in evaluation."""
     came, right = student.twice(0.5)[0], student.twice()[0]
     if near(came, right):
         return None
@@ -104,7 +104,7 @@ def evaluation(student: Module) -> Finding | None:
 
 
 def nothing_to_drop(student: Module) -> Finding | None:
-    """Whether training with a dropout of 0 changes nothing."""
+    """Check that training with a dropout of 0 does not change anything."""
     came, right = student.twice(0.0, True)[0], student.twice()[0]
     if near(came, right):
         return None
@@ -114,7 +114,7 @@ def nothing_to_drop(student: Module) -> Finding | None:
 
 
 def dropout(student: Module) -> Finding | None:
-    """What is dropped in training, how much of it, and what becomes of the rest."""
+    """Find out what is dropped in training, how much of it, and what happens to the rest."""
     right, _ = student.twice()
     left, other = student.twice(P, True)
     counts = right > 1e-6  # in smaller ones rounding hides what became of them
@@ -151,7 +151,7 @@ def dropout(student: Module) -> Finding | None:
 
 
 def _amount(share: float, factor: float, counts: Tensor, zeros: Tensor, measured: str) -> Finding | None:
-    """Whether the right share is dropped, and the rest multiplied by the right factor."""
+    """Check that the right share is dropped, and that the rest is multiplied by the right factor."""
     what = partial(finding, touches=drops)
     question = "What is the average of a weight over many calls? What keeps it as it was?"
     often = abs(share - P) <= DEVIATIONS * math.sqrt(P * (1 - P) / int(counts.sum()))
@@ -175,7 +175,7 @@ def _same_in_all_queries(zeros: Tensor) -> bool:
 
 
 def returned_weights(student: Module) -> Finding | None:
-    """Whether the weights that come with the output made it, in evaluation."""
+    """Check that the weights returned with the output are those that made it, in evaluation."""
     call = Call((2,), 4, 4, 4, 4)
     mask = torch.ones(4, 4).tril().bool()
     made, returned = student(call, torch.eye(4).expand(2, 4, 4), mask)
@@ -200,7 +200,7 @@ def returned_weights(student: Module) -> Finding | None:
 
 
 def returned_in_training(student: Module) -> Finding | None:
-    """Whether the weights that come with the output made it, in training."""
+    """Check that the weights returned with the output are those that made it, in training."""
     V = torch.eye(LARGE.keys, LARGE.d_v).expand(2, -1, -1)
     free = student(LARGE, V)
     made, returned = student(LARGE, V, None, P, True)
@@ -217,7 +217,7 @@ def returned_in_training(student: Module) -> Finding | None:
 
 
 def seeds(student: Module) -> Finding | None:
-    """Whether the seed, and nothing else, decides what is dropped."""
+    """Check that the seed, and nothing else, decides what is dropped."""
     if not student.dropped:
         return None
     first, other = student.twice(P, True, 1)[0], student.twice(P, True, 2)[0]

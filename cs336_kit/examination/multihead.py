@@ -35,7 +35,7 @@ SCORES = (scores.grouping, scores.scale, scores.roles, sight.zeros, scores.overf
 
 
 def examine_multihead(run: Callable[..., Any]) -> list[Finding]:
-    """What is wrong with `run_multihead_self_attention`, the most fundamental first."""
+    """Say what is wrong with `run_multihead_self_attention`, the most fundamental first."""
     names = ("d_model", "num_heads", *WEIGHTS, "in_features")
     ask = Ask(by_name(run, names))
     heads = Heads(ask, lambda weights, x: (D_MODEL, HEADS, *weights, x), "multihead", SECTION, causal=True)
@@ -52,7 +52,7 @@ def examine_multihead(run: Callable[..., Any]) -> list[Finding]:
 
 
 def examine_multihead_with_rope(run: Callable[..., Any]) -> list[Finding]:
-    """What is wrong with `run_multihead_self_attention_with_rope`, the most fundamental first."""
+    """Say what is wrong with `run_multihead_self_attention_with_rope`, the most fundamental first."""
     names = ("d_model", "num_heads", "max_seq_len", "theta", *WEIGHTS, "in_features", "token_positions")
     ask = Ask(by_name(run, names))
     turning = Turning(Heads(ask, _at_zero, "multihead", SECTION, True, _in_order))

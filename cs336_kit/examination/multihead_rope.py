@@ -35,7 +35,7 @@ Finds = Finding | None
 
 @dataclass
 class Turning:
-    """What RoPE does inside the student's attention, and what was found out about it."""
+    """The effect of RoPE inside the student's attention, and what was found out about it."""
 
     heads: Heads
     turns: bool = False  # queries and keys, by the difference of their positions
@@ -109,7 +109,7 @@ WHERE = "Which of Q, K and V does RoPE apply to, and at what point: before the s
 
 
 def at_zero(turning: Turning) -> Finds:
-    """Whether something is turned although all tokens are at position 0; scores cannot be read then."""
+    """Check that nothing is turned when all tokens are at position 0; otherwise scores cannot be read."""
     heads = turning.heads
     split, _ = known_layout(heads)
     first, second, one, other = places(split, 1)[:2, 0, :2].flatten().tolist()
@@ -129,7 +129,7 @@ def at_zero(turning: Turning) -> Finds:
 
 
 def used(turning: Turning) -> Finds:
-    """Whether queries and keys are turned, by the difference of their positions alone."""
+    """Check that queries and keys are turned, and only by the difference of their positions."""
     still, apart, level, back = (turning.between(*at)[0] for at in ((0, 0), (2, 0), (2, 2), (0, 2)))
     eye = torch.eye(D_HEAD)
     if same(torch.stack((still, apart, level, back)), eye):
@@ -154,7 +154,7 @@ def used(turning: Turning) -> Finds:
 
 
 def each_head(turning: Turning) -> Finds:
-    """Whether all heads are turned alike."""
+    """Check that all heads are turned alike."""
     if not turning.turns:
         raise NoAnswerError("nothing is turned")
     apart = turning.between(1, 0)
@@ -174,7 +174,7 @@ def each_head(turning: Turning) -> Finds:
 
 
 def values(turning: Turning) -> Finds:
-    """Whether something else than queries and keys is turned."""
+    """Check that nothing other than queries and keys is turned."""
     if turning.heads.crashed:
         raise NoAnswerError("it works for few lengths")
     query, key, _ = turning.order()
@@ -222,7 +222,7 @@ def default_positions(turning: Turning) -> Finds:
 
 
 def batch_positions(turning: Turning) -> Finds:
-    """Whether each sequence of a batch has its own positions, which all heads share."""
+    """Check that each sequence of a batch has its own positions, which all heads share."""
     if not turning.heads.batched:
         raise NoAnswerError("sequences disturb each other")
     weights, x = Weights(*(normal(4, D_MODEL, D_MODEL) / 2).unbind()), normal(HEADS, TOKENS, D_MODEL)
@@ -262,6 +262,6 @@ def has_default_positions(case: Case) -> bool:
 
 
 def has_own_positions(case: Case) -> bool:
-    """Whether each sequence has its own."""
+    """Say whether each sequence has its own positions."""
     positions = case.inputs.get("token_positions")
     return positions is not None and positions.ndim > 1

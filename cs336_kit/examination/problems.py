@@ -1,4 +1,4 @@
-"""Which examination belongs to which problem, and what it explains of the tests that failed."""
+"""The examination that belongs to each problem, and what it explains of the tests that failed."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -37,7 +37,7 @@ EXAMINATIONS: dict[str, dict[str, Callable[[Callable[..., Any]], list[Finding]]]
 
 
 def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[Explanation]:
-    """What the examinations find in the problems of which a test failed, the most fundamental first.
+    """Say what the examinations find in the problems of which a test failed, the most fundamental first.
 
     A finding that cannot have made any of these tests fail is left out, and what is not written is not examined.
 

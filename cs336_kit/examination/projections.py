@@ -26,7 +26,7 @@ SHOWN = 3  # components of a token
 
 
 def output(heads: Heads) -> Finds:
-    """What becomes of a single token if W_Q, W_K and W_V leave it as it is."""
+    """Read what a single token becomes if W_Q, W_K and W_V leave it as it is."""
     W_O = 2 * EYE + normal(D_MODEL, D_MODEL) / 4
     came, sees_itself = _of_single_tokens(heads, Weights(EYE, EYE, EYE, W_O))
     shown = f"With W_Q = W_K = W_V = 1, a token (1, 0, 0, ...) becomes {_begin(came[:, 0])}"
@@ -79,7 +79,7 @@ def _begin(row: Tensor) -> str:
 
 
 def _of_single_tokens(heads: Heads, weights: Weights) -> tuple[Tensor, bool]:
-    """What single tokens are multiplied by; where they do not see themselves, what tokens among equal ones are."""
+    """Find the matrix that multiplies single tokens; where they do not see themselves, tokens among equal ones."""
     tokens = (EYE + 0.1).unsqueeze(1)  # no score is 0
     came = heads.answers(weights, tokens)[:, 0]
     sees_itself = bool(came.isfinite().all() and came.abs().max() > TINY**2)
@@ -90,7 +90,7 @@ def _of_single_tokens(heads: Heads, weights: Weights) -> tuple[Tensor, bool]:
 
 
 def _picks(matrix: Tensor) -> bool:
-    """Whether each row of a matrix picks one component."""
+    """Say whether each row of a matrix picks one component."""
     ones = (matrix - 1).abs() < CLOSE
     return bool((ones.sum(1) == 1).all() and (matrix.abs() < CLOSE).logical_or(ones).all())
 
@@ -101,7 +101,7 @@ ORDERS = [order.tolist() for order in (torch.arange(D_MODEL), INNER, INNER.argso
 
 
 def values(heads: Heads) -> Finds:
-    """Which rows of which weight make the value of a single token. Later calls give the weights so that it is W_V."""
+    """Find which rows of which weight make a token's value. Later calls order the weights so that it is W_V."""
     if not heads.value_alone:
         raise NoAnswerError("a single token does not keep its value")
     joint = normal(3 * D_MODEL, D_MODEL).double()
@@ -187,7 +187,7 @@ def _cut_as(rows: list[int], row: Callable[[int], int]) -> bool:
 
 
 def _sources(came: Tensor, rows: Tensor) -> list[int] | None:
-    """Which of `rows` each row of `came` is; None if one of them is none."""
+    """Find which of `rows` each row of `came` equals; None if one of them does not equal any."""
     distance = (came.unsqueeze(1) - rows).abs().amax(-1)
     return distance.argmin(1).tolist() if distance.amin(1).max() < CLOSE else None
 

@@ -26,7 +26,7 @@ MAX_SEQ_LEN = 50
 
 
 def examine_rope(run: Callable[..., Any]) -> list[Finding]:
-    """What is wrong with `run_rope`, the most fundamental first."""
+    """Say what is wrong with `run_rope`, the most fundamental first."""
     rope = _Rope(Ask(by_name(run, NAMES)))
     apart = (rotation.skipped, rotation.pairs, rotation.order, rotation.kind, rotation.start, rotation.direction)
     apart += (rotation.frequency, rotation.precision)
@@ -75,7 +75,7 @@ class _Rope:
         return torch.stack([torch.stack(columns, -1) for columns in alone])
 
     def turned_as_at(self, came: Tensor, x: Tensor) -> Tensor:
-        """For each vector of `came`, the position at which `x` becomes it; -1 where there is none."""
+        """For each vector of `came`, the position at which `x` becomes it; -1 where no position does that."""
         candidates = torch.einsum("poi,...i->...po", self.rotation.known_maps(), x.double())
         nearest = (candidates - came.unsqueeze(-2)).abs().amax(-1).min(-1)
         return nearest.indices.where(nearest.values < rotation.CLOSE, -1)

@@ -38,7 +38,7 @@ EXPONENTS: Exponents = {
 
 @dataclass
 class Rotation:
-    """What was read off, from the outside in.
+    """The rotation that was read off, from the outside in.
 
     Args:
         read: gives the rotations (position, out, in) with this theta.
@@ -157,7 +157,7 @@ def order(rotation: Rotation) -> Finds:
 
 
 def kind(rotation: Rotation) -> Finds:
-    """Whether a pair is rotated, [[cos, -sin], [sin, cos]], or something else happens to it."""
+    """Check that a pair is rotated, [[cos, -sin], [sin, cos]], and that nothing else happens to it."""
     a, b, c, d = rotation.known_blocks().flatten(-2).unbind(-1)
     one = torch.ones_like(a)
     rotation.angles = torch.atan2(c, a)
@@ -243,7 +243,7 @@ def frequency(rotation: Rotation) -> Finds:
 
 
 def _law(steps: Tensor, others: Tensor, pair: Tensor, rotation: Rotation) -> tuple[str, str]:
-    """Which law the angles follow, from those with either theta: the name of the mistake, and what it means."""
+    """Find the law that the angles follow, from those with either theta: the name of the mistake, and what it means."""
     d_k = rotation.d_k
     factor, exponents = steps * THETA ** (2 * pair / d_k), steps.log() / math.log(THETA)
     slope, first = float((exponents[-1] - exponents[0]) / pair[-1]), float(exponents[0])
@@ -302,7 +302,7 @@ def width(case: Case) -> int:
 
 
 def beyond_zero(case: Case) -> bool:
-    """Whether RoPE turns something there."""
+    """Say whether RoPE turns anything in this case."""
     if "theta" not in case.inputs:
         return False
     return case.token_positions is None or bool((case.token_positions != 0).any())

@@ -76,7 +76,7 @@ def _row_difference(heads: Heads, row: int, size: float = 1.0, length: int = 3) 
 
 
 def grouping(heads: Heads) -> Finds:
-    """Which components of the answer follow a row of W_Q and W_K."""
+    """List the components of the answer that follow a row of W_Q and W_K."""
     rows = (0, 1, D_HEAD)
     follows = [(_row_difference(heads, row).abs() > TINY).nonzero().flatten().tolist() for row in rows]
     first, second, third = follows
@@ -154,7 +154,7 @@ def scale(heads: Heads) -> Finds:
 
 
 def roles(heads: Heads) -> Finds:
-    """Whether W_Q makes the queries and W_K the keys, the right way round."""
+    """Check that W_Q makes the queries and W_K the keys, the right way round."""
     if heads.head_of_row is None or heads.scale is None:
         raise NoAnswerError("the heads are not known")
     (q, k), x = normal(2, D_MODEL, D_MODEL) / 4, normal(4, 3, D_MODEL)[3]
@@ -205,7 +205,7 @@ def roles(heads: Heads) -> Finds:
 
 
 def overflow(heads: Heads) -> Finds:
-    """Whether large scores give NaN."""
+    """Check that large scores do not give NaN."""
     came = heads.answer(Weights(20 * EYE, 20 * EYE, EYE, EYE), torch.ones(2, D_MODEL))[-1]
     if came.isfinite().all():
         return None

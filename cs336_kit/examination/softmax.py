@@ -1,4 +1,4 @@
-"""What a student's softmax does: which axis it normalises, which function of the logits, and what large ones do to it.
+"""Examine a student's softmax: which axis it normalises, which function of the logits, and what large ones do to it.
 
 Given the probabilities p of logits x, their logarithm is x minus one number for each slice, if they are a softmax.
 """
@@ -166,7 +166,7 @@ def axis(student: Softmax) -> Finding | None:
 
 
 def sums(student: Softmax) -> Finding | None:
-    """What a slice sums to."""
+    """Measure what a slice sums to."""
     x = draw((3, 4))
     answer, reversed_answer = student.rows(x), student.rows(x.flip(-1))
     if near(answer.sum(-1), 1.0):
@@ -202,7 +202,7 @@ def sums(student: Softmax) -> Finding | None:
 
 
 def slices(student: Softmax) -> Finding | None:
-    """Whether a slice gets the same probabilities beside others as alone."""
+    """Check that a slice gets the same probabilities beside others as alone."""
     if student.alone or not student.one_axis:
         return None
     x = draw((3, 3, 3))
@@ -229,7 +229,7 @@ def slices(student: Softmax) -> Finding | None:
 
 
 def formula(student: Softmax) -> Finding | None:
-    """How the probabilities grow with the logits."""
+    """Measure how the probabilities grow with the logits."""
     if not student.stable:
         return None
     x = draw((3, 4))
@@ -270,7 +270,7 @@ def _slopes(student: Softmax, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def shift(student: Softmax) -> Finding | None:
-    """Which large logits give NaN, or nothing."""
+    """List the large logits that give NaN or only zeros."""
     if not student.stable:
         return None
     near_zero = [0.0, -1.0, -2.0, -3.0]
@@ -309,7 +309,7 @@ def shift(student: Softmax) -> Finding | None:
 
 
 def clamp(student: Softmax) -> Finding | None:
-    """Whether large logits are still told apart."""
+    """Check that large logits are still told apart."""
     if not student.stable:
         return None
     tops = torch.tensor([10.0, 20, 40, 60, 80, 90, 100, 200, 500, 1e3, 5e3, 1e4, 1e5])
@@ -330,7 +330,7 @@ def clamp(student: Softmax) -> Finding | None:
 
 
 def minus_infinity(student: Softmax) -> Finding | None:
-    """What a logit of -inf gets, beside finite ones."""
+    """Read the probability of a logit of -inf beside finite ones."""
     if not student.stable:
         return None
     answer = student.rows([[0.0, -math.inf, 1.0], [0.0, 1.0, 2.0]])[0]
@@ -345,7 +345,7 @@ def minus_infinity(student: Softmax) -> Finding | None:
 
 
 def precision(student: Softmax) -> Finding | None:
-    """How many digits are right in float32 and in float64, and whether the sums are 1 to the last of them."""
+    """Measure how many digits are right in float32 and in float64, and whether the sums are 1 to the last of them."""
     if not student.exponential:
         return None
     for dtype, bound, inside in ((torch.float32, 2e-5, "half"), (torch.float64, 1e-11, "float32")):
@@ -373,7 +373,7 @@ def precision(student: Softmax) -> Finding | None:
 
 
 def half_precision(student: Softmax) -> Finding | None:
-    """Whether float16 and bfloat16 are computed in float32 and rounded once."""
+    """Check that float16 and bfloat16 are computed in float32 and rounded once."""
     errors = []
     for dtype in (torch.float16, torch.bfloat16):
         x = 3 * draw((5, 64)).to(dtype)
