@@ -34,7 +34,7 @@ class AssignmentError(Exception):
 
 
 class Complaint(Exception):
-    """What is wrong with the value at a key."""
+    """A mistake in the value at a key."""
 
     def __init__(self, key: Key, what: str) -> None:
         super().__init__(what)
@@ -110,7 +110,7 @@ def _table(value: Any, schema: Any, key: Key) -> Any:
     for name in value.keys() - hints.keys():
         close = difflib.get_close_matches(name, hints, 1)
         meant = f"did you mean {close[0]}?" if close else f"the keys are {', '.join(hints)}"
-        raise Complaint((*key, name), f"is no key that is known; {meant}")
+        raise Complaint((*key, name), f"is not a known key; {meant}")
     for each in dataclasses.fields(schema):
         required = each.default is each.default_factory is dataclasses.MISSING
         if required and each.name not in value:

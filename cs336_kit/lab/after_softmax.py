@@ -1,4 +1,4 @@
-"""What the student's attention makes of one call: its weights, when the values are the identity, and its output."""
+"""The steps that need the student's attention: its weights, when the values are the identity, and its output."""
 
 import math
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def weights_step(call: Call, weights: Tensor) -> Step:
     if (wrong := (sums - allowed.any(-1).double()).abs() > nothing).any():
         right = "0, as it may attend to nothing" if not allowed.any(-1)[wrong][0] else "1"
         step.advice.append(
-            f"The row {first(wrong)} sums to {sums[wrong][0]:.4g}, and should to {right}: normalise over the "
+            f"The row {first(wrong)} sums to {sums[wrong][0]:.4g} but should sum to {right}: normalise over the "
             "keys, the last axis, and after the mask."
         )
     heavy = weights.abs() > nothing
@@ -54,14 +54,14 @@ def weights_step(call: Call, weights: Tensor) -> Step:
 
 
 def _overflow(call: Call) -> Iterator[str]:
-    """What may be behind weights that are wrong: a score that the dtype of the inputs cannot hold."""
+    """Name a possible cause of wrong weights: a score that the dtype of the inputs cannot hold."""
     largest, dtype = float(call.scores.abs().amax()), dtype_name(call.Q)
     if torch.finfo(call.Q.dtype).max < largest < math.inf:
         yield f"A score of {largest:.4g} is infinite in {dtype}: compute in float32, return {dtype}."
 
 
 def _where_it_begins(call: Call, bad: Tensor) -> Iterator[str]:
-    """Which step some weights are not finite from."""
+    """Name the step from which on some weights are not finite."""
     scaled, without = call.scaled.expand_as(bad), ~call.allowed.any(-1)
     if (unexplained := bad & (scaled.isfinite().all(-1) & ~without)[..., None]).any():
         yield (
@@ -79,7 +79,7 @@ Lines = tuple[list[str], list[str]]
 
 
 def _entropy(call: Call, weights: Tensor) -> Lines:
-    """How evenly rows spread their weight, where they have a choice."""
+    """Measure how evenly rows spread their weight, where they have a choice."""
     allowed = call.allowed
     choice = allowed.sum(-1) > 1
     if not choice.any():

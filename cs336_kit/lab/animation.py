@@ -1,4 +1,4 @@
-"""How the attention in one text changes while a classifier learns, as an animated GIF."""
+"""Show how the attention in one text changes while a classifier learns, as an animated GIF."""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the lab says of input that cannot be used, before any work is done for it."""
+"""Reject input that cannot be used, before any work is done for it."""
 
 from collections.abc import Sequence
 from pathlib import Path

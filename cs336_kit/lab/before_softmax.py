@@ -1,4 +1,4 @@
-"""What goes into one call of attention, and the scores that softmax should get."""
+"""The inputs of one call of attention, and the scores that softmax should get."""
 
 import math
 from dataclasses import replace
@@ -50,7 +50,7 @@ def with_boolean_mask(call: Call) -> tuple[Call, str]:
 
 
 def misfit(call: Call) -> str:
-    """Why these are no arguments of attention, and what to do, or nothing."""
+    """Say why these cannot be arguments of attention, and what to do; nothing if they can."""
     if any(x.numel() == 0 for x in call.tensors.values()):
         return "One of them is empty: there is nothing to look at."
     if any(x.ndim < 2 for x in call.tensors.values()):

@@ -85,7 +85,7 @@ def _difference(attention: Attention, tensors: Sequence[torch.Tensor]) -> float:
 
 
 def _notes(measured: Sequence[str], left_out: Mapping[str, str], device: str, compiled: bool) -> Iterator[str]:
-    """What this machine is and has, and what is missing from the table."""
+    """Say what this machine is and has, and what is missing from the table."""
     where = f"{torch.get_num_threads()} thread(s)" if device == "cpu" else torch.cuda.get_device_name()
     yield f"PyTorch {torch.__version__}, {where}"
     has, lacks = (
@@ -111,8 +111,8 @@ def bench_text(rows: Sequence[Row]) -> Iterator[RenderableType]:
         yield from map(Text, _in_words(rows, direction))
     if any(row.implementation == LINEAR for row in rows):
         yield Text(
-            f"{LINEAR} is another function, so its difference is no rounding: its weights are flatter, and it knows no "
-            "mask but the causal one."
+            f"{LINEAR} is another function, so its difference is not rounding: its weights are flatter, and it knows "
+            "no mask but the causal one."
         )
     worst = max(rows, key=_scatter)
     if _scatter(worst) > SCATTERED:
@@ -151,7 +151,7 @@ def _figures(x: float) -> str:
 
 
 def _in_words(rows: Sequence[Row], direction: str) -> Iterator[str]:
-    """Which implementation is quickest, and which are quicker than the first from which length on."""
+    """Name the quickest implementation, and say which are quicker than the first, and from which length on."""
     lengths = list(dict.fromkeys(row.length for row in rows))
     by_length = {
         length: {r.implementation: getattr(r, direction) for r in rows if r.length == length} for length in lengths

@@ -85,7 +85,9 @@ def call_from_file(path: Path) -> Call:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
     except SafetensorError as error:
-        raise BadInput(f"{path} is no safetensors file ({error}): write one with safetensors.torch.save_file") from None
+        raise BadInput(
+            f"{path} is not a safetensors file ({error}): write one with safetensors.torch.save_file"
+        ) from None
     return _call(str(path), {name.removeprefix("input/"): x for name, x in tensors.items()})
 
 

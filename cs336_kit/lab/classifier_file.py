@@ -88,7 +88,7 @@ def load_classifier(path: Path, make: Callable[..., Any]) -> Classifier:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error}") from None
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError):
-        raise BadInput(f"{path} is no classifier, or a damaged one; write it again with `cs336 train`") from None
+        raise BadInput(f"{path} is not a classifier, or is a damaged one; write it again with `cs336 train`") from None
     try:
         # On the meta device the module takes no memory, whatever sizes a file may claim.
         with torch.device("meta"):

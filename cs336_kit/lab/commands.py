@@ -156,7 +156,7 @@ def show(
     model: Path | None,
     output: Path | None,
 ) -> None:
-    """Show where the words of TEXT look, by your own attention.
+    """Show where the words of TEXT look, as computed by your attention.
 
     What a word is and what it asks for comes from a small table made by hand, or from a classifier or a model. The
     weights are your attention's, which gives them when the values are the identity matrix.

@@ -39,7 +39,7 @@ class Difference:
 
     @property
     def agrees(self) -> bool:
-        """Whether both are small enough to be rounding; NaN is not."""
+        """Test whether both are small enough to be rounding; NaN is not."""
         return self.output <= TOLERANCE and self.gradient <= TOLERANCE
 
 
@@ -105,7 +105,7 @@ def comparison_text(differences: Sequence[Difference]) -> Iterator[RenderableTyp
 
 
 def _what_they_share(wrong: Sequence[Difference]) -> str:
-    """What all that differ have in common, where that tells something."""
+    """Say what all inputs that differ have in common, where that is a clue."""
     if all(each.output <= TOLERANCE for each in wrong):
         return ", all in the gradients alone"
     if all(each.mask != "none" for each in wrong):

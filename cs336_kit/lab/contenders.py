@@ -92,7 +92,7 @@ def linear_attention(
 
 
 def students(adapters: ModuleType, compiled: bool) -> dict[str, Attention]:
-    """What runs on the student's own code; `compiled` adds torch.compile, which takes its time at the first call."""
+    """The implementations that run the student's own code; `compiled` adds torch.compile, whose first call is slow."""
 
     def einsum(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
         return adapters.run_scaled_dot_product_attention(Q, K, V, mask)

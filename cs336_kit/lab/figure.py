@@ -73,7 +73,7 @@ def draw_picture(picture: Picture) -> Figure:
 
 
 def _extent(along: list[str], beside: list[str]) -> tuple[float, float]:
-    """How long a map is along one axis, and how much room the other axis' words take there, in inches."""
+    """Compute how long a map is along one axis, and how much room the other axis' words take there, in inches."""
     long = max(2.4, 0.28 * len(along)) if len(along) <= LABELLED else 4.0
     return long, 0.08 * max(map(len, beside)) + 0.7 if len(beside) <= LABELLED else 0.7
 

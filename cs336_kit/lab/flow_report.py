@@ -1,4 +1,4 @@
-"""How gradients flow through the student's attention, as tables, in words and as a figure."""
+"""Show how gradients flow through the student's attention, as tables, in words and as a figure."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ NOTHING = 1e-6  # what rounding leaves of a gradient that is 0
 
 
 def shown_flow(measured: Flow) -> Shown:
-    """What was measured, to be looked at."""
+    """The measurements, ready to be looked at."""
     return Shown(list(_text(measured)), lambda: _draw(measured))
 
 
@@ -63,19 +63,19 @@ def _norms_table(measured: Flow) -> Table:
 
 
 def _bad_gradients(measured: Flow) -> Iterator[str]:
-    """Where a gradient is no number."""
+    """Say where a gradient is not finite."""
     for name, norms in measured.norms[1].items():
         bad = (~norms.isfinite()).nonzero().flatten().tolist()
         if bad:
             yield (
                 f"The gradient of {name} is NaN or infinite at {', '.join(map(str, bad))}. If your answer is finite "
-                "there, it was mended after the softmax: its gradient still goes through what was not. Let the "
-                "softmax see no row of -inf alone."
+                "there, it was corrected after the softmax, but its gradient still goes through the softmax. Do not "
+                "give the softmax a row that is all -inf."
             )
 
 
 def _cut(measured: Flow) -> Iterator[str]:
-    """What the mask does, in words."""
+    """Say what the mask does."""
     visible, (_, masked) = measured.visible, measured.norms
     hidden = int((~visible).sum())
     share = f"{hidden} of {visible.numel()} pairs of a query and a key ({hidden / visible.numel():.0%})"

@@ -1,4 +1,4 @@
-"""Which gradients reach the queries, keys and values, and what becomes of them when scores are large."""
+"""Measure which gradients reach the queries, keys and values, and what becomes of them when scores are large."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Norms = dict[str, Float[Tensor, " position"]]
 
 @dataclass(frozen=True)
 class Saturation:
-    """What softmax makes of the scores of random queries and keys.
+    """The effect of softmax on the scores of random queries and keys.
 
     Args:
         largest_weight: of a query, on average.
@@ -37,7 +37,7 @@ class Saturation:
 
 @dataclass(frozen=True)
 class OneOutput:
-    """What one position of the output depends on, in one draw.
+    """The dependence of one position of the output on the inputs, in one draw.
 
     Args:
         query: the position.
@@ -52,7 +52,7 @@ class OneOutput:
 
 @dataclass(frozen=True)
 class Flow:
-    """What was measured.
+    """All that was measured.
 
     Args:
         mask: the name of the mask.
@@ -147,7 +147,7 @@ def _one_output(
 
 
 def saturation(attention: Attention, length: int, d_k: int, scaled: bool, seed: int) -> Saturation:
-    """What becomes of the scores q · k, divided by √d_k or not, of `length` queries and keys.
+    """Measure what becomes of the scores q · k, divided by √d_k or not, of `length` queries and keys.
 
     The scores are handed to attention as queries: when the keys are the identity, q · k is an entry of the query. And
     when the values are the identity, the output is the weights.

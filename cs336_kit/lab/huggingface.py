@@ -35,7 +35,7 @@ class Model:
 
     def __init__(self, path: Path, student: Student) -> None:
         if not (path / "config.json").is_file():
-            raise BadInput(f"{path} is no folder with a config.json: give one that save_pretrained() wrote")
+            raise BadInput(f"{path} is not a folder with a config.json: give one that save_pretrained() wrote")
         # Without its files a tokenizer would be made that knows no word.
         if not any((*path.glob("tokenizer*"), *path.glob("vocab*"))):
             raise BadInput(f"{path} holds no tokenizer: save the model's own beside it, with save_pretrained()")

@@ -90,4 +90,4 @@ def _read(path: Path) -> tuple[Sequence[str], list[tuple[int, dict[str, str]]]]:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} is no table in UTF-8 ({error}); save it as one") from None
+        raise BadInput(f"{path} is not a table in UTF-8 ({error}); save it as one") from None

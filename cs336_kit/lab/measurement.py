@@ -1,4 +1,4 @@
-"""How long a call takes and how much memory it needs."""
+"""Measure how long a call takes and how much memory it needs."""
 
 import ctypes
 import multiprocessing
@@ -33,7 +33,7 @@ class LeftOut(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """What an implementation takes for one direction at one length.
+    """The time and memory that an implementation takes for one direction at one length.
 
     Args:
         seconds: the median time.
@@ -126,7 +126,7 @@ def _wait(device: str) -> None:
 
 
 def cost(seconds: Sequence[float], yardstick: Sequence[float], memory: int | None) -> Cost:
-    """What one direction took.
+    """Summarise what one direction took.
 
     Args:
         seconds: of each round.

@@ -1,4 +1,4 @@
-"""What is drawn, whatever draws it: tokens, the weights of each head, and one scale of colours for all of them."""
+"""A picture, whatever draws it: tokens, the weights of each head, and one scale of colours for all of them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Picture:
-    """How tokens attend to tokens.
+    """A picture of how tokens attend to tokens.
 
     Args:
         queries: the tokens that ask.
@@ -62,8 +62,9 @@ class Picture:
     def scale(self) -> float:
         """The weight from which on the colour is darkest, in all patterns: the largest.
 
-        At least twice an even share, so that a row that looks alike at all is light. Of a text too long for labels,
-        one that a thousandth of the weights exceed: else the first rows of a causal mask would leave the others white.
+        At least twice an even share, so that a word that looks equally at all words is light. Of a text too long for
+        labels, one that a thousandth of the weights exceed: else the first rows of a causal mask would leave the others
+        white.
         """
         weights = torch.cat([x[x.isfinite()] for x in self._weights()] or [torch.zeros(0)])
         if not weights.numel():

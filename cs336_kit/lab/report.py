@@ -48,7 +48,7 @@ def report(call: Call, student: Student) -> Iterator[RenderableType]:
 
 
 def arrow() -> Text:
-    """What stands before a line that says what to do."""
+    """The arrow before a line that says what to do."""
     return Text("→", "yellow")
 
 

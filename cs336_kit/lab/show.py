@@ -1,4 +1,4 @@
-"""What `cs336 show` shows: the weights of every head on a text, and how a picture is looked at and saved."""
+"""Find what `cs336 show` shows: the weights of every head on a text, as a picture to be looked at and saved."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ MOST_WEIGHTS = 30_000_000
 
 
 def find_source(classifier: Path | None, model: Path | None) -> Source:
-    """Where queries and keys come from: a classifier, a model, or the table of words if there is neither."""
+    """Choose where queries and keys come from: a classifier, a model, or the table of words if there is neither."""
     student = Student()
     if model:
         from cs336_kit.lab.huggingface import Model

@@ -1,4 +1,4 @@
-"""What the lab's functions give: it shows itself in a terminal and in a notebook, and saves itself."""
+"""The result of the lab's functions: it shows itself in a terminal and in a notebook, and saves itself."""
 
 import html
 import io
@@ -42,7 +42,7 @@ class Shown:
         return self._recorded().export_text().rstrip()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         text = ""
         if self.text_in_notebooks or self.draw is None:
             code_format = f'<pre style="font-family: {html.escape(FONT)}; line-height: 1.3">{{code}}</pre>'

@@ -1,4 +1,4 @@
-"""Where queries and keys come from: hand-made word features, a trained classifier or a model on disk."""
+"""The source of queries and keys: hand-made word features, a trained classifier or a model on disk."""
 
 from typing import Protocol
 
@@ -25,7 +25,7 @@ class Source(Protocol):
         ...
 
     def notes(self, text: str) -> list[str]:
-        """What a reader of the picture has to know, a line each."""
+        """List what a reader of the picture has to know, a line each."""
         ...
 
     def weights(self, text: str, causal: bool) -> Float[Tensor, "layers heads queries keys"]:

@@ -48,7 +48,7 @@ def _number(x: float) -> str:
 
 
 def span(x: Tensor) -> str:
-    """The smallest and the largest number; before them how many are none."""
+    """The smallest and the largest finite number; before them the counts of NaN and infinity, if there are any."""
     if x.dtype == torch.bool:
         return f"{x.double().mean():.0%} True"
     finite = x[x.isfinite()]
@@ -69,7 +69,7 @@ def is_finite(x: Tensor) -> bool:
 
 
 def first(found: Tensor) -> str:
-    """Where `found` is True for the first time."""
+    """Say where `found` is True for the first time."""
     return f"at {found.nonzero()[0].tolist()}"
 
 

@@ -22,14 +22,14 @@ Attention = Callable[..., Tensor]
 
 
 class Student:
-    """What a student wrote, imported from the folder of the assignment.
+    """The code that a student wrote, imported from the folder of the assignment.
 
     Args:
         root: that folder.
         attention: another function to look at, in place of `run_scaled_dot_product_attention`.
 
     Attributes:
-        adapters: the module. What it raises is the student's to mend: call its functions within `in_words()`.
+        adapters: the module. What it raises is for the student to fix: call its functions within `in_words()`.
 
     Raises:
         click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
@@ -57,7 +57,7 @@ class Student:
         V: Float[Tensor, "... keys d_v"],
         mask: Bool[Tensor, "... #queries #keys"] | None = None,
     ) -> Float[Tensor, "... queries d_v"]:
-        """What `run_scaled_dot_product_attention` gives, with its gradients.
+        """Call `run_scaled_dot_product_attention` and return its answer, with its gradients.
 
         Raises:
             click.ClickException: it raises an error, or gives something else than a tensor of the right shape.

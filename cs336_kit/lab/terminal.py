@@ -60,7 +60,7 @@ class Heatmaps:
             yield Text(f"\n{printable(line)}")
 
     def _legend(self, cell: int) -> str:
-        """What a reader of the maps has to know."""
+        """Say what a reader of the maps has to know."""
         parts = ["rows ask, columns are looked at"]
         parts.append("in percent" if cell > 1 else f"{SHADES[-1]} is {self._scale:.0%}")
         if any(pattern.hidden is not None for pattern in self._picture.patterns):

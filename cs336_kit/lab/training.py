@@ -24,7 +24,7 @@ WEIGHT_DECAY = 0.2
 
 @dataclass(frozen=True)
 class Progress:
-    """How things stand after an epoch: the mean loss in it, and the share of the held-out texts that come out right."""
+    """The progress after an epoch: the mean loss in it, and the share of the held-out texts that come out right."""
 
     epoch: int
     loss: float

@@ -56,7 +56,7 @@ class Words:
         return [f"Not in the table of words: {'; '.join(parts)}."] if parts else []
 
     def features(self, token: str) -> list[str]:
-        """What a token is: by the table, or else by its ending."""
+        """List the features of a token: from the table, or else from its ending."""
         word = token.casefold()
         if word in self._words:
             return self._words[word]

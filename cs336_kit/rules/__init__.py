@@ -1,1 +1,1 @@
-"""What students must write themselves. Imports nothing else of ours: the grader runs it beside a submission, too."""
+"""Say what students must write themselves. Imports nothing else of ours: the grader runs it beside submissions, too."""

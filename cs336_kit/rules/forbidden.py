@@ -54,13 +54,13 @@ def _functions(module: Any, prefix: str, is_forbidden: Callable[[str], bool]) ->
 
 
 def _is_functional(name: str) -> bool:
-    """Whether it is a function of torch.nn.functional, and none that is only imported there."""
+    """Test whether it is a function of torch.nn.functional itself, not one that is only imported there."""
     owners = (functional.__name__, "torch", "torch._C._nn")
     return not name.startswith("_") and getattr(getattr(functional, name, None), "__module__", None) in owners
 
 
 def _is_forbidden(name: str) -> bool:
-    """Whether torch may not be asked for it, in whichever of its namespaces.
+    """Test whether it may not be used from torch, whichever namespace it is in.
 
     It is a function of torch.nn.functional and no plain function of a tensor, as torch.tanh, which is a method, too.
     Or it has the name of what is a problem's work. Backward passes have none of their own.

@@ -1,4 +1,4 @@
-"""Which problem pays for the use of a forbidden function."""
+"""Decide which problem pays for the use of a forbidden function."""
 
 from collections.abc import Collection, Mapping
 
@@ -25,6 +25,6 @@ def charged(seen: Mapping[str, Collection[Use]]) -> dict[str, list[Use]]:
 
 
 def _first(use: Use, order: list[str]) -> int:
-    """The number of the problem in which the function does the work; any problem will do if there is none."""
+    """The number of the problem whose work the function does; 0 if no problem is about it, so that any can pay."""
     place = home(use.function)
     return order.index(place) if place in order else 0

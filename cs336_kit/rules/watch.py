@@ -137,7 +137,7 @@ class Watch:
         return watched
 
     def _is_idle(self) -> bool:
-        """Whether no call is watched, or this one is made by a function of torch that is noted already."""
+        """Test whether no call is watched, or this one is made by a function of torch that is noted already."""
         return self._thread is None or getattr(self._torch, "runs", False)
 
     def _run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,7 +166,7 @@ class Watch:
             self.uses.add(Use(*place, name))
 
     def _imports(self, frame: FrameType | None) -> bool:
-        """Whether a file of the student's is being imported: what runs then gives no graded number."""
+        """Test whether a file of the student's is being imported: what runs then gives no graded number."""
         while frame is not None:
             is_module = frame.f_code.co_name == "<module>" and self.is_students(frame.f_code.co_filename)
             if is_module and getattr(frame.f_globals.get("__spec__"), "_initializing", False):

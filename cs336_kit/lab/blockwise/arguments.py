@@ -27,7 +27,7 @@ def check_arguments(Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None) -> None:
 
 
 def _misfit(Q: tuple[int, ...], K: tuple[int, ...], V: tuple[int, ...], mask: tuple[int, ...] = (1, 1)) -> str:
-    """What the shapes should be, if they are not."""
+    """Say what the shapes should be, if they do not fit."""
     shapes = (Q, K, V, mask)
     if any(len(shape) < 2 for shape in shapes):
         return "tensors of at least two dimensions"

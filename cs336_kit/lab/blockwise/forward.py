@@ -75,7 +75,7 @@ def blockwise_forward(
 
 
 def scores_are_small(Q: Tensor, K: Tensor, V: Tensor, scale: float) -> bool:
-    r"""Whether 2^s can be summed as it is, without subtracting the maximum: then a pass over each tile is saved.
+    r"""Test whether 2^s can be summed as it is, without subtracting the maximum: that saves a pass over each tile.
 
     By Cauchy and Schwarz no s, a score times `scale`, exceeds ‖q‖ ‖k‖ scale. Below 32, each 2^s is between 2^-32 and
     2^32, so that the sum over 2^30 keys with values up to 2^60 stays below 2^122, which float32 still holds. NaN and

@@ -1,4 +1,4 @@
-"""Which heads are computed together: batch-like dimensions that broadcast, laid out for batched matrix products."""
+"""Heads that are computed together: batch-like dimensions that broadcast, laid out for batched matrix products."""
 
 import math
 from collections.abc import Iterator, Sequence

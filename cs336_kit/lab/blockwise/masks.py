@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 class Visibility(IntEnum):
-    """How much of a block may be attended to. In this order, `&` of two masks is the minimum and `|` the maximum."""
+    """The part of a block that may be attended to. In this order, `&` of two masks is the minimum, `|` the maximum."""
 
     NOTHING = 0
     SOME = 1
@@ -27,7 +27,7 @@ class Visibility(IntEnum):
 
 
 class Mask(ABC):
-    """Which query may attend to which key. Where masks have batch-like dimensions, these broadcast as a tensor's do."""
+    """The keys that each query may attend to. Batch-like dimensions of masks broadcast as those of tensors do."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ class Mask(ABC):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What it looks at again in the backward pass. It must lie where the queries do, and be unchanged by then."""
+        """The tensors that the backward pass reads again. They must be where the queries are, and unchanged by then."""
         return ()
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Mask(ABC):
 
     @abstractmethod
     def visibility(self, rows: slice, columns: slice) -> Visibility:
-        """What the queries `rows` may see of the keys `columns`. Only for a mask without batch-like dimensions.
+        """The part of the keys `columns` that the queries `rows` may see. Only for masks without batch-like dimensions.
 
         SOME is always a right answer. NOTHING and ALL save work, so they are worth finding.
         """
@@ -106,7 +106,7 @@ def as_mask(mask: Mask | Bool[Tensor, "... #queries #keys"]) -> Mask:
 
 
 def _entry(x: Tensor, index: tuple[int, ...], own_dims: int) -> Tensor:
-    """What `x` holds at `index` of the batch-like dimensions that it is broadcast to; the last `own_dims` stay."""
+    """The entry of `x` at `index` of the batch-like dimensions that it is broadcast to; the last `own_dims` stay."""
     batch = x.shape[: x.ndim - own_dims]
     index = index[len(index) - len(batch) :]
     return x[tuple(i if size > 1 else 0 for i, size in zip(index, batch, strict=True))]

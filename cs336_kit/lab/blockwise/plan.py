@@ -1,4 +1,4 @@
-"""Which blocks of the score matrix blockwise attention computes, how large they are, and in which order."""
+"""Plan which blocks of the score matrix blockwise attention computes, how large they are, and in which order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Part:
-    """What some heads have of each tensor.
+    """The part of each tensor that belongs to some heads.
 
     Args:
         strips: their work. All have the same mask.

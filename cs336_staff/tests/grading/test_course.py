@@ -57,9 +57,9 @@ EDITS = [
     (ASSIGNMENT, "points = 2", "points = 'two'", "problem.points is 'two', expected a number"),
     (ASSIGNMENT, "points = 2", "points = true", "problem.points is True, expected a number"),
     (ASSIGNMENT, "points = 2", "points = nan", "problem.points is nan, expected a number"),
-    (ASSIGNMENT, "points = 2", "point = 2", "problem.point is no key that is known; did you mean points?"),
+    (ASSIGNMENT, "points = 2", "point = 2", "problem.point is not a known key; did you mean points?"),
     (ASSIGNMENT, "points = 2\n", "", "problem.points is missing"),
-    (ASSIGNMENT, "bonus = true", "bonuss = true", "problem.bonuss is no key that is known; did you mean bonus?"),
+    (ASSIGNMENT, "bonus = true", "bonuss = true", "problem.bonuss is not a known key; did you mean bonus?"),
     (ASSIGNMENT, "bonus = true", "bonus = 'yes'", "problem.bonus is 'yes', expected true or false"),
     (ASSIGNMENT, HINTS, "hints = 'one'", "problem.hints is 'one', expected a list"),
     (ASSIGNMENT, "files = [", "files = 'a.py' #", "problem.files is 'a.py', expected a list"),
@@ -86,7 +86,7 @@ EDITS = [
         "[weights.lineal]",
         "weights.lineal is no problem of the|linear is miss",
     ),
-    (RELEASE, 'example_secret = "', 'secret = "', "secret is no key that is known; did you mean"),
+    (RELEASE, 'example_secret = "', 'secret = "', "secret is not a known key; did you mean"),
     (
         COURSE,
         '# attempt = "best"',
@@ -103,7 +103,7 @@ EDITS = [
     (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
     (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
     (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
-    (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is no key that is known; did you mean memory_bytes?"),
+    (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is not a known key; did you mean memory_bytes?"),
     (COURSE, "# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
 ]
 

@@ -133,7 +133,7 @@ def test_leading_dimensions_that_broadcast(lab: Lab) -> None:
         ("dim=-1", "dim=-2", "normalise over the keys, the last axis, and after the mask."),
         ("dim=-1", "dim=-2", "→ The weights do not grow with Q Kᵀ as a softmax over the keys does"),
         ("= Q.float()", "= -Q.float()", "→ The weights do not grow with Q Kᵀ as a softmax over the keys does"),
-        ("(weights @", "(2 * weights @", "→ The row at [0, 0] sums to 2, and should to 1"),
+        ("(weights @", "(2 * weights @", "→ The row at [0, 0] sums to 2 but should sum to 1"),
         ("(weights @", "((weights - 1) @", "→ The weight at [0, 0, 0] is negative: exp() gives none."),
         ("-math.inf)", "-1.0)", "→ The hidden key at [0, 0, 2] has weight: set its score to -inf before the softmax."),
         ("~mask", "mask", "→ Only hidden keys have weight: is the mask taken the wrong way round? True = may attend."),
@@ -184,7 +184,7 @@ def test_queries_that_may_attend_to_nothing(lab: Lab) -> None:
     report = words(lab, saved(mask=mask), adapters=ATTENTION.replace(".nan_to_num()", ""))
     assert "→ NaN or infinity, first at [0, 1, 0]: only in rows that may attend to nothing. Give zeros there." in report
     even = ATTENTION.replace("-math.inf", "-1e9")
-    assert "sums to 1, and should to 0, as it may attend to nothing" in words(lab, saved(mask=mask), adapters=even)
+    assert "sums to 1 but should sum to 0, as it may attend to nothing" in words(lab, saved(mask=mask), adapters=even)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_the_steps_before_an_error_of_the_students_are_printed(lab: Lab) -> None
         (["call.safetensors", "--case", "attention/3d-causal"], "give either FILE or --case NAME"),
         (["gone.safetensors"], "cannot read gone.safetensors: No such file or directory"),
         (["."], "cannot read .: "),
-        (["adapters.py"], "adapters.py is no safetensors file ("),
+        (["adapters.py"], "adapters.py is not a safetensors file ("),
         (["other.safetensors"], "other.safetensors lacks Q and V, it has K, x: a call of attention is Q, K, V and, if"),
         (["--case", "attention/3d-casual"], "there is no case attention/3d-casual: is it one of attention/3d-causal, "),
         (["--case", "softmax/3d"], "there is no case softmax/3d: is it one of attention"),
@@ -316,7 +316,7 @@ def test_bad_input(lab: Lab, arguments: list[str], message: str) -> None:
 def test_nothing_is_unpickled(lab: Lab, tmp_path: Path) -> None:
     torch.save({"Q": torch.ones(2, 2)}, tmp_path / "call.pt")
     result = lab("debug", "call.pt")
-    assert result.output.startswith("Error: call.pt is no safetensors file (")
+    assert result.output.startswith("Error: call.pt is not a safetensors file (")
     assert result.exit_code == 2
 
 

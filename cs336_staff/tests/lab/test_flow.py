@@ -127,7 +127,8 @@ def test_a_query_that_may_attend_to_nothing(lab: Lab) -> None:
     )
     words = " ".join(lab("flow", "--length", "4", "--mask", "empty row", adapters=added).output.split())
     assert (
-        "→ The gradient of Q is NaN or infinite at 3. If your answer is finite there, it was mended after the" in words
+        "→ The gradient of Q is NaN or infinite at 3. If your answer is finite there, it was corrected after the"
+        in words
     )
 
 

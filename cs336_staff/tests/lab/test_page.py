@@ -60,7 +60,7 @@ def test_hover_and_selection(lab: Lab, browser: Browser, tmp_path: Path) -> None
         # The darkest words are those that it looks at, and its row is marked in the map.
         assert [colour(page, "#text span", place) for place in (4, 6)] == ["rgb(8, 48, 107)"] * 2
         assert colour(page, "#text span", 5) != "rgb(8, 48, 107)"
-        # A word that looks alike at all is light: there is one scale for all rows.
+        # A word that looks equally at all words is light: there is one scale for all rows.
         page.locator("#text span").nth(0).hover()
         assert colour(page, "#text span", 1) == colour(page, "#text span", 4) == "rgb(176, 188, 207)"
         page.locator("#text span").nth(1).hover()

@@ -149,7 +149,7 @@ def test_many_that_are_looked_at_alike() -> None:
 def test_one_scale_for_all_patterns() -> None:
     patterns = [Pattern(0, "a", False, "a", torch.full((5, 5), value)) for value in (0.2, 0.5)]
     assert Picture(list("abcde"), list("abcde"), patterns, []).scale == 0.5
-    # A row that looks alike at all is light, not as dark as can be.
+    # A word that looks equally at all words is light, not as dark as can be.
     assert Picture(list("abcde"), list("abcde"), patterns[:1], []).scale == 0.4
 
 
@@ -187,7 +187,7 @@ def test_a_figure_of_strange_text(lab: Lab, tmp_path: Path) -> None:
         (["--head", "7"], "there is no head 7: choose one of grammar, meaning, sound"),
         (["--layer", "1"], "there is no layer 1: choose one from 0 to 0"),
         (["--layer", "-1"], "there is no layer -1: choose one from 0 to 0"),
-        (["--model", "gone"], "gone is no folder with a config.json: give one that save_pretrained() wrote"),
+        (["--model", "gone"], "gone is not a folder with a config.json: give one that save_pretrained() wrote"),
         (["--model", "a", "--classifier", "b"], "give either --classifier or --model"),
         (["-o", "figure.gif"], "expected a file that ends in .png or .svg or .html, got figure.gif"),
         (["-o", "gone/a.png"], "there is no folder gone; make it, or name another file than gone/a.png"),

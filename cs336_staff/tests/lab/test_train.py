@@ -144,7 +144,7 @@ def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
             (),
             "rows.csv has too few rows: expected two labels to learn, and at least one row to",
         ),
-        (b"text,label\n\xff,b\n", (), "rows.csv is no table in UTF-8"),
+        (b"text,label\n\xff,b\n", (), "rows.csv is not a table in UTF-8"),
         (ROWS, ("-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
         (ROWS, ("-o", "no/model.safetensors"), "there is no folder no; make it, or name another file than no/model"),
         (ROWS, ("--animate", "out.png"), "expected a file that ends in .gif, got out.png"),
@@ -188,9 +188,9 @@ def test_a_classifier_that_cannot_be_read(tmp_path: Path, ours: Split) -> None:
 
     assert complaint() == f"there is no file {path}; `cs336 train` writes one"
     path.write_text("nothing")
-    assert complaint() == f"{path} is no classifier, or a damaged one; write it again with `cs336 train`"
+    assert complaint() == f"{path} is not a classifier, or is a damaged one; write it again with `cs336 train`"
     save_file({"x": torch.zeros(1)}, path)
-    assert complaint() == f"{path} is no classifier, or a damaged one; write it again with `cs336 train`"
+    assert complaint() == f"{path} is not a classifier, or is a damaged one; write it again with `cs336 train`"
 
     classifier = new_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
     parts = {"sizes": {"d_model": 16, "num_heads": 2, "max_distance": 8}, "labels": ["a", "b"]}

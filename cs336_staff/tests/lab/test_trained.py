@@ -50,7 +50,7 @@ def test_a_causal_mask(file: Path) -> None:
     ("name", "message"),
     [
         ("gone.safetensors", "there is no file gone.safetensors; `cs336 train` writes one"),
-        ("adapters.py", "adapters.py is no classifier, or a damaged one; write it again with `cs336 train`"),
+        ("adapters.py", "adapters.py is not a classifier, or is a damaged one; write it again with `cs336 train`"),
     ],
 )
 def test_a_file_that_is_none(lab: Lab, name: str, message: str) -> None:
