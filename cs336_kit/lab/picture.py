@@ -116,7 +116,7 @@ def _looks_at(query: int | None, row: Tensor, names: list[str]) -> str:
     if seen == 1:
         return f"looks at {'itself' if first[0] == query else names[first[0]]} alone"
     if len(first) == seen:
-        return f"looks alike at all {seen} it sees ({largest:.2g} each)"
+        return f"looks equally at all {seen} it sees ({largest:.2g} each)"
     listed = ["itself" if key == query else names[key] for key in first[:NAMED]]
     if len(first) > NAMED:
         listed.append(f"{len(first) - NAMED} more")

@@ -85,7 +85,7 @@ def test_a_heatmap_of_a_text_on_another(tmp_path: Path) -> None:
     rows = [line.split() for line in repr(shown).splitlines()]
     assert ["0", "le", "70", "20", "10"] in rows
     assert ["1", "chat", "0", "50", "50"] in rows
-    assert "“chat” looks alike at all 2 it sees (0.5 each)" in repr(shown)
+    assert "“chat” looks equally at all 2 it sees (0.5 each)" in repr(shown)
     assert shown._repr_html_().startswith("<img")
     shown.save(tmp_path / "map.svg")
     svg = (tmp_path / "map.svg").read_text()

@@ -68,7 +68,7 @@ def test_hover_and_selection(lab: Lab, browser: Browser, tmp_path: Path) -> None
 
         page.locator("#mask").select_option("causal")
         assert titles(page) == ["meaning, causal"]
-        assert page.locator("#said").inner_text().startswith(f"meaning, causal: {BANK} looks alike at all 2")
+        assert page.locator("#said").inner_text().startswith(f"meaning, causal: {BANK} looks equally at all 2")
 
         page.locator("#mask").select_option("both")
         assert titles(page) == ["meaning", "meaning, causal"]
@@ -133,7 +133,7 @@ def test_queries_and_keys_of_two_texts(browser: Browser, tmp_path: Path) -> None
         assert page.locator(".keys").text_content() == "thecatsat"
         assert not page.locator("#masks").is_visible()
         page.locator("#asking span").nth(1).hover()
-        assert "looks alike at all 2 it sees (0.5 each)" in page.locator("#said").inner_text()
+        assert "looks equally at all 2 it sees (0.5 each)" in page.locator("#said").inner_text()
         assert noticed == []
 
 
@@ -159,7 +159,7 @@ def test_two_thousand_tokens(lab: Lab, browser: Browser, tmp_path: Path) -> None
         page.locator("#text span").nth(count - 2).hover()
         assert f"{BANK} looks most at {RIVER}" in page.locator("#said").inner_text()
         page.locator("#mask").select_option("causal")
-        assert f"{BANK} looks alike at all" in page.locator("#said").inner_text()
+        assert f"{BANK} looks equally at all" in page.locator("#said").inner_text()
         assert page.locator(".queries bdi").count() == 0  # no room for labels
         assert noticed == []
 

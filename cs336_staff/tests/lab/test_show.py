@@ -49,12 +49,12 @@ def test_a_heatmap_in_percent_and_each_row_in_words(lab: Lab) -> None:
         "",
         "meaning",
         "The bank of the river was steep",
-        "  “The” looks alike at all 7 it sees (0.14 each)",
+        "  “The” looks equally at all 7 it sees (0.14 each)",
         "  “bank” looks most at “river” and “steep” (0.44 each)",
-        "  “of” looks alike at all 7 it sees (0.14 each)",
-        "  “the” looks alike at all 7 it sees (0.14 each)",
+        "  “of” looks equally at all 7 it sees (0.14 each)",
+        "  “the” looks equally at all 7 it sees (0.14 each)",
         "  “river” looks most at “bank” and itself (0.44 each)",
-        "  “was” looks alike at all 7 it sees (0.14 each)",
+        "  “was” looks equally at all 7 it sees (0.14 each)",
         "  “steep” looks most at “bank” and itself (0.44 each)",
     ]
 
@@ -129,8 +129,8 @@ def in_words(tokens: list[str], row: list[float]) -> str:
     [
         ([0.1, 0.7, 0.1, 0.1], "“a” looks most at “b” (0.7)"),
         ([0.4, 0.1, 0.4, 0.1], "“a” looks most at itself and “the” at 2 (0.4 each)"),
-        ([0.25, 0.25, 0.25, 0.25], "“a” looks alike at all 4 it sees (0.25 each)"),
-        ([0.5, 0.5, 0.0, 0.0], "“a” looks alike at all 2 it sees (0.5 each)"),
+        ([0.25, 0.25, 0.25, 0.25], "“a” looks equally at all 4 it sees (0.25 each)"),
+        ([0.5, 0.5, 0.0, 0.0], "“a” looks equally at all 2 it sees (0.5 each)"),
         ([1.0, 0.0, 0.0, 0.0], "“a” looks at itself alone"),
         ([0.0, 0.0, 0.0, 1.0], "“a” looks at “the” at 3 alone"),
         ([0.0, 0.0, 0.0, 0.0], "“a” looks at nothing"),
