@@ -29,7 +29,8 @@ def weights_step(call: Call, weights: Tensor) -> Step:
         return step
     nothing = max(1e-4, 16 * torch.finfo(call.Q.dtype).eps)  # what rounding may leave of a weight
     sums = weights.sum(-1)
-    step.facts.append(f"rows sum to {sums.amin():.4g} up to {sums.amax():.4g}")
+    low, high = f"{sums.amin():.4g}", f"{sums.amax():.4g}"
+    step.facts.append(f"rows sum to {low}" if low == high else f"rows sum to {low} up to {high}")
     if (wrong := (sums - allowed.any(-1).double()).abs() > nothing).any():
         right = "0, as it may attend to nothing" if not allowed.any(-1)[wrong][0] else "1"
         step.advice.append(

@@ -69,7 +69,7 @@ def test_a_right_call_step_by_step(lab: Lab) -> None:
         "",
         "5 Weights  (your code, with the identity as V)",
         "   from 0 to 1",
-        "   rows sum to 1 up to 1",
+        "   rows sum to 1",
         "   entropy of a row 1.25 on average, of 1.42 if all its keys were alike",
         "   they are the softmax of Q Kᵀ divided by 3.317; √d_k is 3.317",
         "",
@@ -234,7 +234,7 @@ def test_a_mask_of_numbers_is_read_as_what_it_is(lab: Lab, mask: Tensor, said: s
     report = words(lab, saved(mask=mask))
     assert said in report
     assert f"leaves {left} to {left} of 5 keys to a query" in report
-    assert "rows sum to 1 up to 1" in report
+    assert "rows sum to 1" in report
     assert "NaN or infinity first appears" not in report
 
 
