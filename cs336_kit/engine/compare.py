@@ -63,7 +63,7 @@ def compare(
     lines = (
         f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
         f"furthest off at {where}: got {wide[place]:.{digits}g}, expected {expected[place]:.{digits}g}",
-        f"that is {times[place]:,.0f} times the error that is allowed, {tolerance[place]:.0e}"
+        f"that is {times[place]:,.{0 if times[place] >= 10 else 1}f} times the error that is allowed, {tolerance[place]:.0e}"
         if tolerance[place]
         else "there is nothing to round there: it should be exactly that",
         *_places(wrong),

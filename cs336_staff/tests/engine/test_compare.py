@@ -58,6 +58,12 @@ def test_wrong_numbers_say_how_wrong_and_where() -> None:
     ]
 
 
+def test_an_error_a_little_over_what_is_allowed_is_not_called_once_that() -> None:
+    answer = EXPECTED.float()
+    answer[0, 0] += 1.4e-6
+    assert "that is 1.4 times the error that is allowed" in complaint(answer)
+
+
 def test_a_difference_in_the_last_digits_is_shown_with_them() -> None:
     exact = torch.ones(2, dtype=torch.float64)
     with pytest.raises(WrongAnswer, match=r"got 1.00000000[34]\d*, expected 1\n"):
