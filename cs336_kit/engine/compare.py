@@ -59,11 +59,12 @@ def compare(
     times = torch.where(wrong, error / tolerance, 0.0)
     where = place_of_largest(times)
     place = tuple(where)
+    factor = f"{times[place]:,.0f}" if times[place] >= 10 else f"{times[place]:.1f}"
     digits = 6 if error[place] > 1e-5 * expected[place].abs() else 16  # as many as show the difference
     lines = (
         f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
         f"furthest off at {where}: got {wide[place]:.{digits}g}, expected {expected[place]:.{digits}g}",
-        f"that is {times[place]:,.{0 if times[place] >= 10 else 1}f} times the error that is allowed, {tolerance[place]:.0e}"
+        f"that is {factor} times the error that is allowed, {tolerance[place]:.0e}"
         if tolerance[place]
         else "there is nothing to round there: it should be exactly that",
         *_places(wrong),
