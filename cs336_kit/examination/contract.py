@@ -1,5 +1,7 @@
 """The promises of every function, whatever it computes: the dtype of its input, gradients, inputs left as they were."""
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
@@ -25,17 +27,20 @@ class Contract:
         names: how the arguments are called.
         arguments: of the call.
         shape: of the answer.
-
-    Attributes:
-        dtypes: that the function must take.
-        differentiable: the names of those that must get a gradient.
+        dtypes: that the answer must keep.
     """
 
     def __init__(
-        self, ask: Ask, problem: str, section: str, names: tuple[str, ...], arguments: tuple, shape: tuple[int, ...]
+        self,
+        ask: Ask,
+        problem: str,
+        section: str,
+        names: tuple[str, ...],
+        arguments: tuple,
+        shape: tuple[int, ...],
+        dtypes: tuple[torch.dtype, ...] = DTYPES,
     ) -> None:
-        self.dtypes: tuple[torch.dtype, ...] = DTYPES
-        self.differentiable = {name for name, x in zip(names, arguments, strict=False) if _is_float(x)}
+        self.dtypes = dtypes
         self.ask, self.problem, self.section = ask, problem, section
         self.names, self.arguments, self.shape = names, arguments, shape
         self.in_place = False
@@ -98,8 +103,12 @@ class Contract:
         means, question = "Your function remembers something from call to call.", "What survives the call?"
         return Finding(f"{self.problem}-remembers", measured, means, question, self.section)
 
-    def gradients(self) -> Finding | None:
-        """Check that there are gradients, and that they agree with difference quotients of the student's function."""
+    def gradients(self, without: Collection[str] = ()) -> Finding | None:
+        """Check that there are gradients, and that they agree with difference quotients of the student's function.
+
+        Args:
+            without: the names of arguments that need none.
+        """
         try:
             answer, leaves = self.ask.with_graph(*self.arguments)
         except NoAnswerError as error:
@@ -121,7 +130,7 @@ class Contract:
             measured = f"The call works, and backward() fails: `{with_type(error).splitlines()[0]}`."
             return self._gradient("backward-fails", measured, "Which tensor did you change after it was used?", error)
         names = [name for name, x in zip(self.names, self.arguments, strict=False) if _is_float(x)]
-        required = {name: slope for name, slope in zip(names, slopes, strict=True) if name in self.differentiable}
+        required = {name: slope for name, slope in zip(names, slopes, strict=True) if name not in without}
         if cut := [name for name, slope in required.items() if slope is None]:
             measured = f"{listed(cut)} {'get' if len(cut) > 1 else 'gets'} no gradient."
             question = "Which operation between there and the answer cuts the graph?"

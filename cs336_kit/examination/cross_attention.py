@@ -17,7 +17,7 @@ from cs336_kit.examination.contract import Contract
 from cs336_kit.examination.crash import Variation, try_calls
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, by_name, examine
 from cs336_kit.examination.heads import D_MODEL, HEADS, TINY, TOKENS, Finds, Heads, Weights, normal, places
-from cs336_kit.examination.multihead import SCORES, SIGHT, WEIGHTS, gradients
+from cs336_kit.examination.multihead import LEADING, SCORES, SIGHT, WEIGHTS, gradients
 from cs336_kit.examination.projections import EYE
 from cs336_kit.examination.scores import known_layout
 from cs336_kit.examination.words import listed, number
@@ -34,8 +34,7 @@ def examine_cross_attention(run: Callable[..., Any]) -> list[Finding]:
     cross = _Cross(heads)
     calls = try_calls(ask, "cross", SECTION, Call(), "for a batch of 2 with 4 queries, 5 keys and no mask", VARIATIONS)
     usual = calls.works or Call()
-    contract = Contract(ask, "cross", SECTION, names, usual.arguments, usual.shape)
-    contract.dtypes = (torch.float32,)
+    contract = Contract(ask, "cross", SECTION, names, usual.arguments, usual.shape, (torch.float32,))
     experiments = (
         *(partial(experiment, heads) for experiment in SIGHT),
         partial(_sources, cross),
@@ -106,7 +105,6 @@ def _masked(id: str, words: str, *shape: int, more: int, batch: tuple[int, ...] 
     return Variation(id, words, lambda _: Call(batch, shape), question, partial(has_mask, more))
 
 
-LEADING = "Which two axes does attention work on? Should it matter how many come before them?"
 VARIATIONS: tuple[Variation[Call], ...] = (
     Variation("2d", "without a batch", lambda _: Call(()), LEADING, lambda case: case.query.ndim == 2),
     Variation("4d", "for a batch of 2 by 3", lambda _: Call((2, 3)), LEADING, lambda case: case.query.ndim > 3),

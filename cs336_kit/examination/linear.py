@@ -31,11 +31,10 @@ def examine_linear(run: Callable[..., Any]) -> list[Finding]:
     calls = try_calls(layer.ask, "linear", SECTION, Call(), "for an input of shape (4, 3)", VARIATIONS)
     layer.read()
     usual = calls.works or Call()
-    contract = Contract(layer.ask, "linear", SECTION, NAMES, usual.arguments, usual.shape)
-    contract.dtypes = (torch.float32,)
-    contract.differentiable = {"in_features"}  # weights may be copied into a layer
+    contract = Contract(layer.ask, "linear", SECTION, NAMES, usual.arguments, usual.shape, (torch.float32,))
+    gradients = partial(contract.gradients, without={"weights"})  # they may be copied into a layer
     experiments = (_own_weights, _bias, _other_matrix, _bent, _batch)
-    found = examine((*(partial(each, layer) for each in experiments), contract.dtype, contract.gradients))
+    found = examine((*(partial(each, layer) for each in experiments), contract.dtype, gradients))
     # A matrix that is transposed says why other sizes do not fit.
     return found if layer.transposed else [*calls.findings, *found]
 

@@ -41,8 +41,7 @@ def examine_multihead(run: Callable[..., Any]) -> list[Finding]:
     heads = Heads(ask, lambda weights, x: (D_MODEL, HEADS, *weights, x), "multihead", SECTION, causal=True)
     calls = try_calls(ask, "multihead", SECTION, Call(), USUAL, VARIATIONS)
     usual = calls.works or Call()
-    contract = Contract(ask, "multihead", SECTION, names, usual.arguments, usual.shape)
-    contract.dtypes = (torch.float32,)
+    contract = Contract(ask, "multihead", SECTION, names, usual.arguments, usual.shape, (torch.float32,))
     experiments = (
         *(partial(experiment, heads) for experiment in (*SIGHT, *SCORES)),
         contract.dtype,
@@ -59,8 +58,7 @@ def examine_multihead_with_rope(run: Callable[..., Any]) -> list[Finding]:
     inside = turning.rotation()
     calls = try_calls(ask, "multihead-rope", SECTION, CallWithRope(), USUAL, VARIATIONS_WITH_ROPE)
     usual = calls.works or CallWithRope()
-    contract = Contract(ask, "multihead-rope", SECTION, names, usual.arguments, usual.shape)
-    contract.dtypes = (torch.float32,)
+    contract = Contract(ask, "multihead-rope", SECTION, names, usual.arguments, usual.shape, (torch.float32,))
     experiments = (
         *(partial(experiment, turning.heads) for experiment in SIGHT),
         partial(inner.at_zero, turning),
@@ -193,5 +191,4 @@ VARIATIONS_WITH_ROPE: tuple[Variation[CallWithRope], ...] = (
 
 def gradients(heads: Heads, contract: Contract) -> Finds:
     """Examine those of what is used; that a weight is not used is a finding of its own."""
-    contract.differentiable -= heads.unused
-    return contract.gradients()
+    return contract.gradients(heads.unused)

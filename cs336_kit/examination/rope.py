@@ -33,8 +33,7 @@ def examine_rope(run: Callable[..., Any]) -> list[Finding]:
     words = "for x of shape (3, 4, 8) and token_positions of shape (4,)"
     calls = try_calls(rope.ask, "rope", SECTION, Call(), words, VARIATIONS)
     usual = calls.works or Call()
-    contract = Contract(rope.ask, "rope", SECTION, NAMES, usual.arguments, usual.shape)
-    contract.dtypes = (torch.float32,)
+    contract = Contract(rope.ask, "rope", SECTION, NAMES, usual.arguments, usual.shape, (torch.float32,))
     experiments = (
         *(partial(experiment, rope.rotation) for experiment in apart),
         *(partial(experiment, rope) for experiment in (_positions, _batches, _table, _far)),

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput, check_output
+from cs336_kit.lab.shown import FIGURES
 
 if TYPE_CHECKING:
     from cs336_kit.lab.animation import Frame
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from cs336_kit.lab.labelled_texts import Split
 
 FILE = click.Path(path_type=Path)
-FIGURES = (".png", ".svg")
 EXAMPLES = {"bank": "The bank of the river was steep", "cat": "The cat sat on the mat"}
 MASKS = {"none": (False,), "causal": (True,), "both": (False, True)}
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cs336_kit.engine.suite import SuiteError
 from cs336_staff.grading import batch, show
+from cs336_staff.grading.changes import RESULTS
 from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findings_table, write_findings
 from cs336_staff.grading.course import find_checked_root, load_course
 from cs336_staff.grading.exports import RosterError, check_lists, grades, write_course
@@ -25,7 +26,6 @@ FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COMMONEST = 10  # findings that are printed; the file has all
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
-RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()

@@ -4,6 +4,7 @@ import mmap
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,11 +68,18 @@ def either(request: pytest.FixtureRequest) -> Watched:
     return request.getfixturevalue(request.param)
 
 
-def check_that_saves_are_seen(student: Student, terminal: Terminal) -> None:
-    student.replace(LINEAR, RIGHT, WRONG)
-    terminal.shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
-    student.replace(LINEAR, WRONG, RIGHT)
+@contextmanager
+def saved(student: Student, terminal: Terminal, file: str, old: str, new: str) -> Iterator[None]:
+    """Save a file with a change, and take the change back: then every test passes again."""
+    student.replace(file, old, new)
+    yield
+    student.replace(file, new, old)
     terminal.shows("5/5", "h hint")
+
+
+def check_that_saves_are_seen(student: Student, terminal: Terminal) -> None:
+    with saved(student, terminal, LINEAR, RIGHT, WRONG):
+        terminal.shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
 
 
 def test_a_save_shows_the_board_again(either: Watched) -> None:
@@ -120,18 +128,14 @@ def test_two_saves_of_one_size_in_one_second(fork: Watched) -> None:
 
 def test_an_endless_loop_is_named_and_ends_with_the_next_save(either: Watched) -> None:
     student, terminal = either
-    student.replace(LINEAR, RIGHT, ENDLESS)
-    terminal.shows("Next: test_linear[2d]", "has been running for 2 s: is there an endless loop in your code?")
-    student.replace(LINEAR, ENDLESS, RIGHT)
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, LINEAR, RIGHT, ENDLESS):
+        terminal.shows("Next: test_linear[2d]", "has been running for 2 s: is there an endless loop in your code?")
 
 
 def test_an_endless_loop_at_the_top_of_a_file(fork: Watched) -> None:
     student, terminal = fork
-    student.replace("adapters.py", "import torch\n", "import torch\nwhile True: pass\n")
-    terminal.shows("Importing torch and your files, 2 s so far.", "is there an endless loop at the top of a file?")
-    student.replace("adapters.py", "while True: pass\n", "")
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, "adapters.py", "import torch\n", "import torch\nwhile True: pass\n"):
+        terminal.shows("Importing torch and your files, 2 s so far.", "is there an endless loop at the top of a file?")
 
 
 @pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
@@ -163,10 +167,8 @@ def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
 def test_student_code_that_kills_the_process_it_was_forked_from(fork: Watched) -> None:
     student, terminal = fork
     code = f"import os; os.kill(os.getppid(), 9); os._exit(3)\n        {RIGHT}"
-    student.replace(LINEAR, RIGHT, code)
-    terminal.shows("0/5", "with exit status -9")
-    student.replace(LINEAR, code, RIGHT)
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, LINEAR, RIGHT, code):
+        terminal.shows("0/5", "with exit status -9")
 
 
 @pytest.mark.parametrize(
@@ -179,10 +181,8 @@ def test_student_code_that_kills_the_process_it_was_forked_from(fork: Watched) -
 )
 def test_files_that_cannot_be_imported(fork: Watched, code: str, words: str) -> None:
     student, terminal = fork
-    student.replace("adapters.py", "import torch\n", f"import torch\n{code}\n")
-    terminal.shows("The tests could not start", words, "h hint")
-    student.replace("adapters.py", f"import torch\n{code}\n", "import torch\n")
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, "adapters.py", "import torch\n", f"import torch\n{code}\n"):
+        terminal.shows("The tests could not start", words, "h hint")
 
 
 def test_types_are_checked_as_in_a_plain_check(student: Student) -> None:
@@ -217,10 +217,8 @@ def test_keys(student: Student) -> None:
 
 def test_the_course_changes_its_tests(fork: Watched) -> None:
     student, terminal = fork
-    student.replace("tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters")
-    terminal.shows("1/5", "h hint")
-    student.replace("tests/test_3_linear.py", "case.check(2 * adapters", "case.check(adapters")
-    terminal.shows("5/5", "h hint")
+    with saved(student, terminal, "tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters"):
+        terminal.shows("1/5", "h hint")
 
 
 def test_an_assignment_that_cannot_be_read(student: Student) -> None:
