@@ -71,6 +71,10 @@ staff findings FOLDER/none
 staff findings FOLDER
 staff findings FOLDER/damaged
 staff findings FOLDER/damaged-later
+staff similar
+staff similar FOLDER/none.zip
+staff similar FOLDER
+staff similar FOLDER/text.zip FOLDER/empty.zip
 staff overrule
 staff overrule ada
 staff overrule ada --because x --undo --out FOLDER

@@ -1,0 +1,148 @@
+"""Submissions that resemble each other: copies are found; honest programs, given code and hostile sources are not."""
+
+import ast
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from cs336_kit.engine.assignment import find_root
+from cs336_staff.cli import staff
+from cs336_staff.release.handout import cut_solution
+
+ROOT = find_root(Path(__file__).parent)
+HONEST = sorted((ROOT / "cs336_staff" / "authoring" / "right_programs").glob("*.py"))
+
+# What has ended programs that read Python: deep nesting, long chains, huge numbers, and bytes that are not text.
+HOSTILE = {
+    "parentheses": b"(" * (1 << 18),
+    "brackets": b"x = " + b"[" * 150 + b"]" * 150,
+    "minus": b"x = " + b"-" * 100_000 + b"1",
+    "chain": b"x" + b".a" * 100_000,
+    "sum": b"x = 1" + b" + 1" * 60_000,
+    "digits": b"x = " + b"9" * 10_000,
+    "null": b"x = 1\0",
+    "surrogate": b"x = '\xed\xa0\x80'",
+    "latin": "é = 1".encode("latin-1"),
+    "coding": b"# coding: no-such-coding\nx = 1",
+    "markup": b"x = '</td><script>alert(1)</script>'\n" * 30,
+}
+
+
+class Renamed(ast.NodeTransformer):
+    """Gives every name that the program binds another one."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        nodes = list(ast.walk(tree))
+        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        self.names = {name: f"my_{n}" for n, name in enumerate(sorted(bound)) if not name.startswith("run_")}
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field in ("id", "arg", "name"):
+            if (old := getattr(node, field, None)) in self.names and not isinstance(node, ast.alias):
+                setattr(node, field, self.names[old])
+        return super().generic_visit(node)
+
+
+def copied(source: str) -> str:
+    """Return the source with other names, no comments, other formatting, and its functions in another order."""
+    tree = ast.parse(source)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    tree.body = [*(node for node in tree.body if node not in functions), *reversed(functions)]
+    return ast.unparse(Renamed(tree).visit(tree))
+
+
+def compare(folder: Path, *handed_in: Path) -> tuple[list[tuple[int, str, str]], str]:
+    """Compare these and the honest programs, and return the pairs of the page, and all that was said."""
+    result = CliRunner().invoke(staff, ["similar", *map(str, [*HONEST, *handed_in]), "--out", str(folder / "results")])
+    assert result.exit_code == 0, result.output
+    page = (folder / "results" / "similar.html").read_text()
+    pairs = re.findall(r"<summary><b>(\d+)%</b>(\S+) and (\S+)</summary>", page)
+    return [(int(similar), one, other) for similar, one, other in pairs], " ".join(result.output.split()) + page
+
+
+def written(path: Path, source: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(source.encode() if isinstance(source, str) else source)
+    return path
+
+
+def test_a_copy_with_other_names_in_another_order_is_the_most_alike(tmp_path):
+    original = HONEST[2]
+    [(first, *names), (second, *_), *_], said = compare(
+        tmp_path, written(tmp_path / "copy.py", copied(original.read_text()))
+    )
+    assert sorted(names) == ["copy.py", original.name]
+    assert first > 90
+    assert second < 10
+    lines = original.read_text().splitlines()
+    number = next(n for n, line in enumerate(lines, start=1) if "masked_fill(m == -math.inf" in line)
+    marked = rf'<tr class="rare"><td>{number}<td>[^<]*<td>{re.escape(lines[number - 1])}\n'
+    assert re.search(marked, said)
+    assert re.search(r"<td>→ adapters\.py:\d+<td>", said)
+    assert f"│ {first}% │ {names[0]} " in said
+    assert "Resemblance is not proof" in said
+
+
+def test_some_functions_that_were_copied_are_found(tmp_path):
+    """Two programs of the class, one of which has most of its functions from the other."""
+    shadow = ROOT / "cs336_staff" / "tests" / "shadow_class"
+    pairs, _ = compare(tmp_path, shadow / "49_f_linear_in_linear", shadow / "53_blind_to_itself")
+    assert pairs[0][0] > 40
+    assert sorted(pairs[0][1:]) == ["49_f_linear_in_linear", "53_blind_to_itself"]
+
+
+def test_independent_programs_are_not_alike(tmp_path):
+    pairs, said = compare(tmp_path)
+    assert max(similar for similar, *_ in pairs) < 10
+    assert re.search(r"resemble no other by more than \d%\.", said)
+
+
+def test_the_code_that_everybody_was_given_counts_nothing(tmp_path):
+    names = ["adapters.py", *(str(path.relative_to(ROOT)) for path in (ROOT / "cs336_basics").rglob("*.py"))]
+    for student in ("ada", "alan"):
+        for name in names:
+            written(tmp_path / student / name, cut_solution(name, (ROOT / name).read_text())[0])
+        written(tmp_path / student / "cs336_kit/cli.py", (ROOT / "cs336_kit/cli.py").read_text())
+    pairs, _ = compare(tmp_path, tmp_path / "ada", tmp_path / "alan")
+    assert not [names for _, *names in pairs if {"ada", "alan"} & {*names}]
+
+
+def test_attempts_of_a_student_and_members_of_a_group_are_no_pair(tmp_path):
+    source = HONEST[0].read_text()
+    attempts = [written(tmp_path / f"{n}" / f"ada_1234_{n}_hw-{n}.py", source.replace("x", "y")) for n in (1, 2)]
+    submitters = {"submission_11": ["007", "008"], "submission_12": ["008"]}
+    metadata = [
+        f"{name}:\n  :submitters:\n" + "".join(f"  - {{':sid': '{student}'}}\n" for student in students)
+        for name, students in submitters.items()
+    ]
+    written(tmp_path / "submission_metadata.yml", "".join(metadata))
+    group = [written(tmp_path / name / "adapters.py", source).parent for name in submitters]
+    pairs, _ = compare(tmp_path, *attempts, *group)
+    named = [{*names} for _, *names in pairs]
+    assert {attempts[0].name, HONEST[0].name} in named
+    assert {"submission_11", attempts[1].name} in named
+    assert {path.name for path in attempts} not in named
+    assert {*submitters} not in named
+
+
+def test_a_hostile_source_is_shown_as_text_and_ends_nothing(tmp_path):
+    files = [written(tmp_path / "in" / f"{name}.py", source) for name, source in HOSTILE.items()]
+    files += [written(tmp_path / "in" / f"{name}2.py", HOSTILE["markup"]) for name in ("one", "two")]
+    copy = written(tmp_path / "copy.py", copied(HONEST[1].read_text()))
+    pairs, said = compare(tmp_path, *files, copy, written(tmp_path / "no.zip", b"PK"))
+    assert ["copy.py", HONEST[1].name] in [sorted(names) for _, *names in pairs]
+    for name in HOSTILE.keys() - {"brackets", "markup"}:
+        assert f"Not compared: {name}.py: adapters.py, not Python or too large" in said
+    assert "Not compared: no.zip: expected a zip archive" in said
+    assert "&lt;script&gt;alert(1)" in said
+    assert "<script" not in said
+
+
+def test_one_submission_is_not_enough(tmp_path):
+    result = CliRunner().invoke(staff, ["similar", str(HONEST[0]), "--out", str(tmp_path / "results")])
+    assert result.exit_code == 1
+    assert result.output.endswith("Error: expected at least two submissions that can be compared\n")
+    assert not (tmp_path / "results").exists()
