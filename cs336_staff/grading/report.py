@@ -111,7 +111,9 @@ def safe_name(name: str) -> str:
     name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
     letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
     safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")[:100].encode()[:200].decode(errors="ignore")
-    if safe.endswith(".csv") or safe.startswith("gradebook.sqlite"):  # grading writes files of these names beside it
+    if safe.endswith((".csv", ".html")) or safe.startswith(
+        "gradebook.sqlite"
+    ):  # grading writes files of these names beside it
         safe += "_"
     return safe or "submission"
 

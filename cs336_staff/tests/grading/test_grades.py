@@ -369,6 +369,7 @@ def test_metadata_is_no_submission(tmp_path):
         ("\u202e\x1b[2J\ud800..", "_2J_.."),
         ("\N{GRINNING FACE}" * 50, "_"),
         ("--.", "submission"),
+        ("similar.html.zip", "similar.html_"),
         ("李" * 90, "李" * 66),
     ],
 )
