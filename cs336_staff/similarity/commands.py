@@ -13,6 +13,7 @@ from cs336_kit.engine.assignment import is_students
 from cs336_staff.grading.course import Course, find_checked_root, load_course
 from cs336_staff.grading.exports import RosterError, read_groups
 from cs336_staff.grading.identity import handed_in, together, with_groups
+from cs336_staff.grading.report import safe_name
 from cs336_staff.release.handout import HandoutError, cut_solution
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.submission import Refused, take_in
@@ -61,12 +62,13 @@ def _works(root: Path, paths: tuple[Path, ...], course: Course) -> tuple[list[Wo
     groups = read_groups(Path(course.groups)) if course.groups else {}
     given = _given(root)
     files = together(dict.fromkeys(path.resolve() for path in paths))
-    count = Counter(path.name for path in files)
+    count = Counter(safe_name(path.name) for path in files)
     works: list[Work] = []
     remarks: list[str] = []
     with click.progressbar(files, label="Submissions", file=sys.stderr) as bar:
         for path in bar:
-            name = path.name if count[path.name] == 1 else str(path)
+            name = safe_name(path.name)
+            name = name if count[name] == 1 else str(path)
             try:
                 handed, taken = with_groups(handed_in(path, name), groups), take_in(path, files[path])
             except (Refused, OSError) as reason:

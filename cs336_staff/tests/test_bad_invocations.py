@@ -145,4 +145,4 @@ def test_a_bad_invocation_gets_a_line(folder: Path, invocation: str, monkeypatch
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(set(INVOCATIONS.strip().splitlines())) >= 69
+    assert len(set(INVOCATIONS.strip().splitlines())) >= 73
