@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -85,10 +86,11 @@ def _works(root: Path, paths: tuple[Path, ...], course: Course) -> tuple[list[Wo
 
 
 def _given(root: Path) -> set[int]:
-    """Compute the fingerprints of what every student starts from: the students' files, without the solutions."""
-    files = [root / "adapters.py", *sorted((root / "cs336_basics").rglob("*.py"))]
-    stubs = [cut_solution(str(file), file.read_text(encoding="utf-8"))[0] for file in files]
-    return {each.hash for stub in stubs for each in fingerprints(stub.encode(), window=1)}
+    """Compute the fingerprints of what every student has: their own files without the solutions, and the lab's code."""
+    folders = (root / "cs336_basics", root / "cs336_kit" / "lab")
+    files = [root / "adapters.py", *chain.from_iterable(folder.rglob("*.py") for folder in folders)]
+    given = [cut_solution(str(file), file.read_text(encoding="utf-8"))[0] for file in files]
+    return {each.hash for source in given for each in fingerprints(source.encode(), window=1)}
 
 
 def _ships(root: Path, file: str) -> bool:

@@ -48,12 +48,12 @@ def fingerprints(source: bytes, window: int = WINDOW) -> Iterator[Fingerprint]:
         nodes = list(_nodes(part))
         grams = [nodes[start : start + NODES] for start in range(len(nodes) - NODES + 1)]
         hashes = [_hash("\n".join(word for word, _ in gram)) for gram in grams]
-        windows = range(max(1, len(hashes) - window + 1)) if hashes else ()
-        for chosen in sorted(
-            {min(range(at, min(at + window, len(hashes))), key=lambda i: (hashes[i], -i)) for at in windows}
-        ):
-            lines = [line for _, line in grams[chosen] if line]
-            yield Fingerprint(hashes[chosen], min(lines, default=1), max(lines, default=1))
+        width = min(window, len(hashes))
+        starts = range(len(hashes) - width + 1) if hashes else ()
+        kept = {min(range(at, at + width), key=lambda i: (hashes[i], -i)) for at in starts}
+        for number in sorted(kept):
+            lines = [line for _, line in grams[number] if line]
+            yield Fingerprint(hashes[number], min(lines, default=1), max(lines, default=1))
 
 
 def fingerprints_apart(sources: Mapping[str, bytes]) -> tuple[dict[str, list[Fingerprint]], list[str]]:
