@@ -9,7 +9,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, count, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,9 +84,10 @@ class Student:
         elif self.number % 3 == 2:  # Gradescope has a folder for each, and one file that says of all who and when
             folder = week / "gradescope" / f"submission_{key}"
             folder.mkdir(parents=True)
-            copy = shutil.copytree(self.work.path, folder, dirs_exist_ok=True) if is_folder else folder / "adapters.py"
-            if not is_folder:
-                shutil.copy(self.work.path, copy)
+            if is_folder:
+                shutil.copytree(self.work.path, folder, dirs_exist_ok=True)
+            else:
+                shutil.copy(self.work.path, folder / "adapters.py")
             with (week / "gradescope" / "submission_metadata.yml").open("a") as metadata:
                 metadata.write(f"{folder.name}:\n  :created_at: {at}\n  :submitters:\n")
                 metadata.writelines(f"  - :sid: '{key}'\n    :name: student {key}\n" for key in self.keys)
@@ -107,14 +108,14 @@ def make_class(start: Path, folder: Path, students: int) -> list[Student]:
         folder: for what they write, which is empty.
         students: how many, at most 40.
     """
-    return [Student(number, work) for number, work in islice(zip(count(1), _works(start, folder)), students)]
+    works = islice(_works(start, folder), students)
+    return [Student(number, work) for number, work in enumerate(works, start=1)]
 
 
 def _works(start: Path, folder: Path) -> Iterator[Work]:
     rows = [line.strip("|").split("|") for line in (ROOT / "cs336_staff/docs/points.md").read_text().splitlines()]
-    price = {
-        row[0].strip(): (float(row[2]), float(row[3].strip() or 0)) for row in rows if len(row) == 8 and "." in row[2]
-    }
+    prices = [row for row in rows if len(row) == 8 and "." in row[2]]  # name, before, now, of that in softmax, ...
+    price = {row[0].strip(): (float(row[2]), float(row[3].strip() or 0)) for row in prices}
     deserved = tomllib.loads((TREES / "class.toml").read_text(encoding="utf-8"))
 
     def faulty(what: str) -> Work:
@@ -139,9 +140,10 @@ def _works(start: Path, folder: Path) -> Iterator[Work]:
     programs = [Work(f"{path.stem}, with every bonus problem", path, ALL) for path in PROGRAMS]
     attacks = [ATTACKS / f"{name}.py" for name in HOSTILE]
     attacks[1:1] = [made.climbing_archive(folder, ROOT), made.linking_archive(folder, ROOT)]
-    hostile = [Work(f"hostile: {path.name}", path, *price["ones"], hostile=True) for path in attacks]
+    most = price["ones"][1]  # each writes softmax alone, and one of ones earns the most of those that compute nothing
+    hostile = [Work(f"hostile: {path.name}", path, most, most, hostile=True) for path in attacks]
 
     yield Work("nothing written", start, 0, 0)
     yield Work("only softmax and the linear layer", TREES / "38_only_softmax_and_linear", 3)
     for works in zip_longest([*right[:2], copy, *right[2:]], map(faulty, FAULTS), hostile, programs):
-        yield from filter(None, chain(works))
+        yield from filter(None, works)

@@ -17,7 +17,10 @@ from cs336_staff.grading.suite import ready
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
-LEFT_OUT = ("__pycache__", "cs336_staff/tools", "cs336_staff/docs", "cs336_staff/tests")
+LEFT_OUT = (
+    "__pycache__",
+    *(f"cs336_staff/{folder}" for folder in ("docs", "examples", "similarity", "tests", "tools")),
+)
 # What the grader needs, and what a submission may import.
 PACKAGES = (
     *("beartype", "click", "einops", "jaxtyping", "numpy", "pytest", "pyyaml", "rich", "safetensors"),
