@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from cs336_kit.engine.result import Check, Explanation, Outcome, Result, result_from_json
+from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use
 from cs336_staff.grading.carried_forward import CarriedForward
@@ -31,6 +31,7 @@ from cs336_staff.grading.identity import HandedIn, check_claims, handed_in, toge
 from cs336_staff.grading.report import safe_name, write_all_reports, write_reports
 from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
+from cs336_staff.grading.weights import measure_weights
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused, Submission, take_in
 from cs336_staff.sandbox.worker import Limits, Starved, Worker
@@ -296,22 +297,23 @@ def _grade_and_exit(
                 if seen is public:  # what it prints from here on may spell hidden inputs
                     missing = tuple(sorted(worker.missing))
                     notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-        explanations = _explanations(suite, sandbox, submission, results)
-        _say(pipe, notes=replace(notes, forbidden=judge(public, hidden), explanations=explanations).as_json())
+        notes = _examined(suite, sandbox, submission, results, notes)
+        _say(pipe, notes=replace(notes, forbidden=judge(public, hidden)).as_json())
     except BaseException as error:
         _say(pipe, fault=f"{type(error).__name__}: {error}")
     finally:
         os._exit(0)
 
 
-def _explanations(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result]
-) -> tuple[Explanation, ...]:
-    """What the examinations find, in a process that has seen no hidden input; nothing if it does not answer in time."""
+def _examined(
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], notes: Notes
+) -> Notes:
+    """Note what the examinations find, in a process that has seen no hidden input, until it is starved of time."""
     with suppress(Starved), Worker(sandbox, submission, EXAMINATION) as worker:
         suite.proxy.worker = worker
-        return tuple(explain(suite.suite, results))
-    return ()
+        notes = replace(notes, explanations=tuple(explain(suite.suite, results)))
+        notes = replace(notes, weights=measure_weights(suite.suite.calls.run_scaled_dot_product_attention))
+    return notes
 
 
 def _charged(result: Result, forbidden: Sequence[str]) -> Result:

@@ -78,6 +78,10 @@ CREATE VIEW points AS
 """
 
 
+# A row for each query; None is NaN or infinite.
+Matrix = tuple[tuple[float | None, ...], ...]
+
+
 class GradebookError(Exception):
     """The gradebook cannot be used; the message says why and what to do."""
 
@@ -93,6 +97,8 @@ class Notes:
         taken_in: what was left out of what was handed in, or chosen.
         forbidden: for each problem that pays for it, what ran of what students must write themselves.
         explanations: what the examinations found.
+        weights: of its attention on one public case, if it gave any there; gradings made before they were asked for
+            have no weights.
     """
 
     refused: str = ""
@@ -102,6 +108,7 @@ class Notes:
     taken_in: tuple[str, ...] = ()
     forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     explanations: tuple[Explanation, ...] = ()
+    weights: Matrix = ()
 
     def as_json(self) -> str:
         """One line, which `notes_from_json` reads."""
@@ -116,6 +123,7 @@ def notes_from_json(text: str) -> Notes:
         | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
         | {"explanations": tuple(Explanation(e["problem"], e["id"], tuple(e["lines"])) for e in fields["explanations"])}
+        | {"weights": tuple(tuple(row) for row in fields.get("weights", ()))}
     )
 
 
