@@ -15,6 +15,7 @@ from cs336_kit.cli import Commands
         "gradescope": ("cs336_staff.release.commands:gradescope", "Write the autograder that Gradescope runs."),
         "handout": ("cs336_staff.release.commands:handout", "Write what students receive, and try it."),
         "overrule": ("cs336_staff.grading.commands:overrule", "Clear a false positive of the rules."),
+        "report": ("cs336_staff.grading.pages.command:report", "Write pages: one of the class, one for each student."),
         "reproduce": ("cs336_staff.grading.commands:reproduce", "Run one test of one submission again."),
         "rescore": ("cs336_staff.grading.changes:rescore", "Score recorded results with other weights."),
         "similar": ("cs336_staff.similarity.commands:similar", "Compare submissions with each other."),

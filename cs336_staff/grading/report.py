@@ -5,12 +5,13 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.grading.feedback import sentence
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.sandbox.printable import printable
@@ -26,8 +27,8 @@ Block = tuple[list[str], list[str]]
 def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem]) -> None:
     """Write `results.json` and `feedback.md` of one submission; a file is there whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "results.json", json.dumps(results(grading, problems), indent=1))
-    _write(folder / "feedback.md", feedback(grading, problems))
+    write_whole(folder / "results.json", json.dumps(results(grading, problems), indent=1))
+    write_whole(folder / "feedback.md", feedback(grading, problems))
 
 
 def write_all_reports(out: Path, gradebook: Gradebook, problems: Mapping[str, Problem]) -> None:
@@ -63,7 +64,7 @@ def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]
     ]
     return {
         "score": round(grading.points, 6),
-        "output": "\n\n".join((*_remarks(grading), *_explained(grading))),
+        "output": "\n\n".join((*remarks(grading), *_explained(grading))),
         "output_format": "text",
         "tests": tests,
         "extra_data": {
@@ -77,32 +78,79 @@ def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]
     }
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Tests that fail in the same way; `told` if something before has said why."""
+
+    results: Sequence[Result]
+    told: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a student is told about one problem.
+
+    Args:
+        problem: the problem.
+        results: of its tests.
+        explanations: what the examination found, without what is told of an earlier problem.
+        kinds: what fails; nothing where all pass, and for a bonus problem that is not written.
+    """
+
+    problem: Problem
+    results: Sequence[Result]
+    explanations: Sequence[Explanation]
+    kinds: Sequence[Kind]
+
+    @property
+    def title(self) -> str:
+        return self.problem.title + " (bonus)" * self.problem.bonus
+
+    @property
+    def points(self) -> float:
+        return math.fsum(result.points for result in self.results)
+
+    @property
+    def state(self) -> str:
+        if _unwritten(self.results):
+            return "not written"
+        return f"{sum(result.passed for result in self.results)} / {len(self.results)}"
+
+
+def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Section]:
+    """Tell for each problem what fails and why: each reason once, however many problems it breaks."""
+    told = ""
+    for problem in problems.values():
+        results = [result for result in grading.results if result.problem == problem.id]
+        if all(result.passed for result in results) or (_unwritten(results) and problem.bonus):
+            yield Section(problem, results, (), ())
+            continue
+        kinds = _kinds(results)
+        raised = [kind[0].headline for kind in kinds if kind[0].check is Check.CALL]
+        explanations = []
+        for explanation in grading.notes.explanations:
+            if explanation.problem == problem.id and not any(h in told and h in explanation.lines[0] for h in raised):
+                explanations.append(explanation)
+                told += explanation.lines[0]
+        failing = []
+        for kind in kinds:
+            failing.append(Kind(kind, kind[0].headline in told))
+            told += kind[0].headline
+        yield Section(problem, results, explanations, failing)
+
+
 def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
     """What the student reads, in at most `MAX_LINES` lines: points, findings, and each kind of failure once."""
     head = [f"# {_code(grading.submission)}: {grading.points:.1f} of {grading.maximum:g} points", ""]
     head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
-    blocks: list[Block] = [_told(remark) for remark in _remarks(grading)]
-    told = ""
-    for problem in problems.values():
-        results = [result for result in grading.results if result.problem == problem.id]
-        earned, passed = math.fsum(result.points for result in results), sum(result.passed for result in results)
-        unwritten = all(result.check is Check.NOT_WRITTEN for result in results)
-        state = "not written" if unwritten else f"{passed} / {len(results)}"
-        title = problem.title + " (bonus)" * problem.bonus
-        head.append(f"| {title} | {earned:.1f} / {problem.points:g} | {state} |")
-        if passed == len(results) or (unwritten and problem.bonus):
-            continue
-        title = ["", f"## {problem.title}"]
-        blocks.append((title, title))
-        kinds = _kinds(results)
-        raised = [kind[0].headline for kind in kinds if kind[0].check is Check.CALL]
-        for explanation in grading.notes.explanations:
-            if explanation.problem == problem.id and not any(h in told and h in explanation.lines[0] for h in raised):
-                blocks.append(_told("\n".join(explanation.lines)))
-                told += explanation.lines[0]
-        for kind in kinds:
-            blocks.append(_one_for_all(kind, told))
-            told += kind[0].headline
+    blocks: list[Block] = [_told(remark) for remark in remarks(grading)]
+    for section in sections(grading, problems):
+        head.append(f"| {section.title} | {section.points:.1f} / {section.problem.points:g} | {section.state} |")
+        if section.kinds:
+            title = ["", f"## {section.problem.title}"]
+            blocks.append((title, title))
+        blocks += [_told("\n".join(explanation.lines)) for explanation in section.explanations]
+        blocks += [_one_for_all(kind) for kind in section.kinds]
     return "\n".join(_fitted([(head, head), *blocks])) + "\n"
 
 
@@ -111,14 +159,13 @@ def safe_name(name: str) -> str:
     name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
     letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
     safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")[:100].encode()[:200].decode(errors="ignore")
-    if safe.endswith((".csv", ".html")) or safe.startswith(
-        "gradebook.sqlite"
-    ):  # grading writes files of these names beside it
+    # Files and a folder that are written beside it.
+    if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe == "students":
         safe += "_"
     return safe or "submission"
 
 
-def _remarks(grading: Grading) -> Iterable[str]:
+def remarks(grading: Grading) -> Iterable[str]:
     """What concerns the submission as a whole."""
     notes = grading.notes
     if notes.refused:
@@ -137,6 +184,10 @@ def _remarks(grading: Grading) -> Iterable[str]:
     for stream, text in (("stdout", notes.stdout), ("stderr", notes.stderr)):
         if text:
             yield f"Your code wrote to {stream} during the public tests:\n{text}"
+
+
+def _unwritten(results: Iterable[Result]) -> bool:
+    return all(result.check is Check.NOT_WRITTEN for result in results)
 
 
 def _explained(grading: Grading) -> Iterable[str]:
@@ -169,32 +220,32 @@ def _output(cases: Sequence[Result]) -> str:
     kinds = _kinds(cases)
     lines = [f"{sum(case.passed for case in cases)} of {len(cases)} cases pass."] if kinds and len(cases) > 1 else []
     for first, *others in kinds:
-        lines += ["", f"{first.test}:", _shown(first.text)]
+        lines += ["", f"{first.test}:", shown(first.text)]
         lines += [f"The same in {', '.join(other.test for other in others)}."] if others else []
-    return _shown("\n".join(lines).strip())
+    return shown("\n".join(lines).strip())
 
 
-def _one_for_all(kind: Sequence[Result], told: str) -> Block:
+def _one_for_all(kind: Kind) -> Block:
     """One example in full and the names of the others, or a line if it was told or there is no more to tell."""
-    first, *others = kind
+    first, *others = kind.results
     headline = _code(first.headline.rstrip(":"))
-    count = f"{len(kind)} tests" if others else _names(kind)
+    count = f"{len(kind.results)} tests" if others else names_of(kind.results)
     if first.check is Check.NOT_WRITTEN:
         return (line := ["", f"- {headline}"]), line
-    if first.check is Check.RULES or first.headline in told:
+    if first.check is Check.RULES or kind.told:
         return (line := ["", f"- {headline}: {count}"]), line
     if first.text == first.headline:
-        return ["", f"- {headline}: {_names(kind)}"], ["", f"- {headline}: {count}"]
+        return ["", f"- {headline}: {names_of(kind.results)}"], ["", f"- {headline}: {count}"]
     full = [
         "",
         f"`{first.test}`{f', and {len(others)} more in the same way' * bool(others)}:",
         "",
         *_fenced(first.text),
     ]
-    return [*full, *(["", f"The others: {_names(others)}."] if others else [])], ["", f"- {headline}: {count}"]
+    return [*full, *(["", f"The others: {names_of(others)}."] if others else [])], ["", f"- {headline}: {count}"]
 
 
-def _names(results: Iterable[Result]) -> str:
+def names_of(results: Iterable[Result]) -> str:
     """The tests, those of one function together, hidden ones last."""
     functions: dict[str, list[Result]] = {}
     for result in results:
@@ -229,15 +280,16 @@ def _fitted(blocks: Sequence[Block]) -> list[str]:
     )
 
 
-def _shown(message: str) -> str:
-    shown = printable(message)
-    return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "\n(cut off)"
+def shown(message: str) -> str:
+    """The message as it can be printed anywhere, cut off where it is too long to be read."""
+    text = printable(message[: MAX_MESSAGE + 1])
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "\n(cut off)"
 
 
 def _fenced(text: str) -> list[str]:
     """A code block that nothing in `text` can end."""
     fence = "`" * max(3, 1 + _longest(text))
-    lines = _shown(text).splitlines()
+    lines = shown(text).splitlines()
     more = [f"({len(lines) - MAX_BLOCK} more lines)"] if len(lines) > MAX_BLOCK else []
     return [f"{fence}text", *lines[:MAX_BLOCK], *more, fence]
 
@@ -254,7 +306,8 @@ def _longest(text: str) -> int:
     return max(map(len, re.findall(r"`+", text)), default=0)
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(text, encoding="utf-8")
     os.replace(beside, path)

@@ -1,0 +1,76 @@
+"""Pages without names: random numbers for submissions, and nothing that a student wrote in words.
+
+Who wrote a message, the name of a file or a line of code may be recognised by it, and may have put a name into it. What
+is left is what was measured, in sentences of our own.
+"""
+
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_staff.grading.feedback import RAISED, sentence
+from cs336_staff.grading.gradebook import Grading, Notes
+from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.grading.pages.entry import READ, THINK, Entry, Told
+
+REFUSED = "what was handed in could not be taken in"
+REMARK = "something in what was handed in was left out, or chosen"
+FORBIDDEN = "a function that students must write themselves"
+
+
+def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
+    """Draw a number for each submission, at random and anew each time: the order of the numbers says nothing."""
+    drawn = [*ids]
+    random.SystemRandom().shuffle(drawn)
+    digits = len(str(len(drawn)))
+    return {id: f"{number:0{digits}}" for number, id in enumerate(drawn, start=1)}
+
+
+def anonymous_entry(entry: Entry, number: str) -> Entry:
+    """The same submission under a number, by nobody."""
+    grading, nobody = without_words(entry.grading, number), Student(number, number)
+    grades = [replace(each, student=nobody, handed=grading.handed_in, grading=grading) for each in entry.grades]
+    return Entry(number, grading, tuple(grades), (number,))
+
+
+def without_words(grading: Grading, number: str) -> Grading:
+    """The same grading under another name, without anything that its student wrote."""
+    notes = grading.notes
+    return replace(
+        grading,
+        submission=number,
+        path="",
+        content="",
+        handed_in=HandedIn((Student(number, number),)),
+        notes=Notes(
+            refused=REFUSED if notes.refused else "",
+            taken_in=(REMARK,) if notes.taken_in else (),
+            forbidden={problem: (FORBIDDEN,) for problem in notes.forbidden},
+            explanations=tuple(_explanation(explanation) for explanation in notes.explanations),
+            weights=notes.weights,
+        ),
+        results=[_result(result) for result in grading.results],
+        overruled=dict.fromkeys(grading.overruled, "by staff"),
+    )
+
+
+def _explanation(explanation: Explanation) -> Explanation:
+    """What was measured: words of the student's are between backquotes."""
+    told = Told.of(explanation)
+    lines = [re.sub("`.*`", "an exception", line, flags=re.DOTALL) for line in told.said]
+    lines += [THINK + told.question] if told.question else []
+    return replace(explanation, lines=(*lines, READ + told.read))
+
+
+def _result(result: Result) -> Result:
+    headline = "passed, but not by the student's own work" if result.outcome is Outcome.VIOLATION else ""
+    if result.check is Check.NOT_WRITTEN:
+        headline = "not implemented yet"
+    elif result.check is Check.CALL and result.outcome is Outcome.FAILED:
+        raised = re.match(r"\w*", result.headline)
+        headline = raised[0] if raised and raised[0] in RAISED else "an exception, or no answer"
+    elif result.outcome is Outcome.FAILED:
+        headline = sentence(result.headline)
+    return replace(result, headline=headline, details=(), staff="")
