@@ -44,6 +44,11 @@ class Told:
         return cls(explanation.problem, explanation.id, said, code, question, read)
 
     @property
+    def runs(self) -> bool:
+        """Whether any call works: if none does, nothing was measured that could be taught."""
+        return not self.id.endswith("-fails")
+
+    @property
     def section(self) -> str:
         """Number and title: "3 Attention"."""
         return self.read.partition(", section ")[2]
@@ -72,7 +77,7 @@ class Entry:
     @property
     def final(self) -> list[float]:
         """Grades after the penalty: a group has several where its members have deadlines of their own."""
-        return sorted({round(grade.points, 2) for grade in self.grades})
+        return sorted({round(grade.points, 9) for grade in self.grades})
 
     @property
     def violations(self) -> int:

@@ -88,10 +88,15 @@ def distribution(entries: Iterable[Entry]) -> Grades:
 
 
 def passing(entries: Sequence[Entry], problem: Problem) -> list[Passing]:
-    """Average over the submissions, for each test function of a problem, public ones first."""
+    """Average over the submissions, for each test function of a problem, public ones first.
+
+    Of a bonus problem, those that have not written it do not count.
+    """
     cases: dict[tuple[bool, str], list[float]] = {}
     whole = Counter[str]()
     for entry in entries:
+        if problem.bonus and not entry.wrote(problem):
+            continue
         functions: dict[tuple[bool, str], list[bool]] = {}
         for result in entry.of(problem):
             functions.setdefault((result.hidden, result.function), []).append(result.passed)
@@ -112,7 +117,8 @@ def findings(entries: Iterable[Entry]) -> list[Found]:
 
 def together(found: Sequence[Found], submissions: int) -> list[Together]:
     """List the pairs of findings that are found together more often than chance would have it, the strongest first."""
-    have = [(each, {entry.id for entry in each.entries}) for each in found if len(each.entries) >= TOGETHER]
+    found = [each for each in found if each.told.runs and len(each.entries) >= TOGETHER]
+    have = [(each, {entry.id for entry in each.entries}) for each in found]
     pairs = [
         Together(one, other, both, both * submissions / (len(first) * len(second)))
         for (one, first), (other, second) in combinations(have, 2)

@@ -82,7 +82,7 @@ def _next(ran: Sequence[Entry], core: Sequence[Problem], solved: dict[str, int])
     graded = {problem.id for problem in core}
     sections, told = Counter[str](), dict[str, list[Told]]()
     for entry in ran:
-        mistakes = [each for each in entry.told if each.problem in graded and each.section]
+        mistakes = [each for each in entry.told if each.problem in graded and each.section and each.runs]
         sections.update({each.section for each in mistakes})
         for each in mistakes:
             told.setdefault(each.section, []).append(each)
@@ -93,7 +93,7 @@ def _next(ran: Sequence[Entry], core: Sequence[Problem], solved: dict[str, int])
         many = unwritten[least.id]
         return f"Teach {_title(least)} next: {_of(many, n)} {'have' if many > 1 else 'has'} not written it."
     if not have:
-        return f"Teach {_title(worst)} next; the examinations did not find out why its tests fail."
+        return f"Teach {_title(worst)} next; the examinations found no mistake that explains why its tests fail."
     (commonest, times), *_ = Counter(each.id for each in told[section]).most_common(1)
     example = next(each for each in told[section] if each.id == commonest)
     number, _, title = section.partition(" ")

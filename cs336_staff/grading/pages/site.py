@@ -87,7 +87,7 @@ def environment() -> Environment:
         "script_hash": f"sha256-{digest}",
         "style": Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (our own)
     }
-    pages.filters |= {"line": _line, "percent": _percent, "page": lambda id: f"{STUDENTS}/{quote(id)}.html"}
+    pages.filters |= {"line": _line, "percent": _percent, "heat": lambda lost: f"--lost:{lost**0.6:.2f}", "page": lambda id: f"{STUDENTS}/{quote(id)}.html"}
     return pages
 
 
@@ -100,10 +100,13 @@ def class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[s
         entries=entries,
         ran=ran,
         problems=problems,
+        wrote={problem.id: sum(entry.wrote(problem) for entry in ran) for problem in problems.values()},
+        penalties=any(grade.penalty for entry in entries for grade in entry.grades),
         solved={problem.id: sum(entry.solves(problem) for entry in ran) for problem in problems.values()},
         grades=numbers.distribution(entries),
         passing={problem.id: numbers.passing(ran, problem) for problem in problems.values()},
-        found=found,
+        found=[each for each in found if each.told.runs],
+        crashing=[each for each in found if not each.told.runs],
         together=numbers.together(found, len(ran)),
         slowest=numbers.slowest(ran),
     )
@@ -129,6 +132,7 @@ class Failure:
 
     headline: str
     tests: str
+    count: int
     lines: Sequence[str]
 
     @classmethod
@@ -137,10 +141,11 @@ class Failure:
         first = kind.results[0]
         tests = "" if first.check is Check.NOT_WRITTEN else names_of(kind.results).replace("`", "")
         if kind.told or first.check in (Check.NOT_WRITTEN, Check.RULES):
-            return cls(first.headline, tests, ())
+            return cls(first.headline, tests, len(kind.results), ())
         lines = shown("\n".join(first.text.splitlines()[1:])).splitlines()
         more = [f"({len(lines) - MAX_BLOCK} more lines)"] if len(lines) > MAX_BLOCK else []
-        return cls(first.headline, tests, [first.test + ":", *lines[:MAX_BLOCK], *more] if lines else ())
+        lines = [f"{first.test}:", *lines[:MAX_BLOCK], *more] if lines else []
+        return cls(first.headline.rstrip(":"), tests, len(kind.results), lines)
 
 
 def _line(text: str) -> str:
