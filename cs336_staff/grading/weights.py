@@ -33,7 +33,8 @@ def measure_weights(attention: Callable[..., Any]) -> Matrix:
     Q, K, V, mask = _inputs()
     with suppress(Exception, Stopped, SystemExit):
         answer = attention(Q, K, V, mask)
-        if isinstance(answer, Tensor) and answer.shape == (*Q.shape[:-1], K.shape[-2]):
+        shape = (*Q.shape[:-1], K.shape[-2])
+        if isinstance(answer, Tensor) and answer.is_floating_point() and answer.shape == shape:
             return _rows(answer.detach()[0].double())
     return ()
 

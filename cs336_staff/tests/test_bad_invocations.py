@@ -75,6 +75,10 @@ staff similar
 staff similar FOLDER/none.zip
 staff similar FOLDER
 staff similar FOLDER/text.zip FOLDER/empty.zip
+staff report FOLDER/none
+staff report FOLDER
+staff report FOLDER/damaged
+staff report FOLDER/damaged-later
 staff overrule
 staff overrule ada
 staff overrule ada --because x --undo --out FOLDER

@@ -11,21 +11,22 @@ from dataclasses import replace
 
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.grading.feedback import RAISED, sentence
-from cs336_staff.grading.gradebook import Grading, Notes
+from cs336_staff.grading.gradebook import NEW, Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.grading.pages.entry import READ, THINK, Entry, Told
 
 REFUSED = "what was handed in could not be taken in"
 REMARK = "something in what was handed in was left out, or chosen"
+VIOLATION = "right, but not by the student's own work"
 FORBIDDEN = "a function that students must write themselves"
 
 
 def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
-    """Draw a number for each submission, at random and anew each time: the order of the numbers says nothing."""
+    """Draw a number for each submission, at random and anew each time, so that their order says nothing."""
     drawn = [*ids]
     random.SystemRandom().shuffle(drawn)
     digits = len(str(len(drawn)))
-    return {id: f"{number:0{digits}}" for number, id in enumerate(drawn, start=1)}
+    return {id: f"submission-{number:0{digits}}" for number, id in enumerate(drawn, start=1)}
 
 
 def anonymous_entry(entry: Entry, number: str) -> Entry:
@@ -47,7 +48,7 @@ def without_words(grading: Grading, number: str) -> Grading:
         notes=Notes(
             refused=REFUSED if notes.refused else "",
             taken_in=(REMARK,) if notes.taken_in else (),
-            forbidden={problem: (FORBIDDEN,) for problem in notes.forbidden},
+            forbidden=dict.fromkeys(notes.forbidden, (FORBIDDEN,)),
             explanations=tuple(_explanation(explanation) for explanation in notes.explanations),
             weights=notes.weights,
         ),
@@ -65,12 +66,17 @@ def _explanation(explanation: Explanation) -> Explanation:
 
 
 def _result(result: Result) -> Result:
-    headline = "passed, but not by the student's own work" if result.outcome is Outcome.VIOLATION else ""
+    return replace(result, headline=_headline(result), details=(), staff="")
+
+
+def _headline(result: Result) -> str:
+    if result.passed or result.outcome is Outcome.NOT_RUN:
+        return "" if result.passed else NEW
+    if result.outcome is Outcome.VIOLATION:
+        return VIOLATION
     if result.check is Check.NOT_WRITTEN:
-        headline = "not implemented yet"
-    elif result.check is Check.CALL and result.outcome is Outcome.FAILED:
-        raised = re.match(r"\w*", result.headline)
-        headline = raised[0] if raised and raised[0] in RAISED else "an exception, or no answer"
-    elif result.outcome is Outcome.FAILED:
-        headline = sentence(result.headline)
-    return replace(result, headline=headline, details=(), staff="")
+        return "not implemented yet"
+    if result.check in (Check.CALL, None):
+        raised = result.headline.partition(":")[0].partition(" ")[0]
+        return raised if raised in RAISED else "an exception, or no answer"
+    return sentence(result.headline)

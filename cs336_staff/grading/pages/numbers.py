@@ -132,4 +132,3 @@ def slowest(entries: Iterable[Entry]) -> list[Entry]:
     """The submissions that took longest to grade."""
     ran = [entry for entry in entries if not entry.refused]
     return sorted(ran, key=lambda entry: -entry.grading.seconds)[:SLOWEST]
-

@@ -87,7 +87,13 @@ def environment() -> Environment:
         "script_hash": f"sha256-{digest}",
         "style": Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (our own)
     }
-    pages.filters |= {"line": _line, "percent": _percent, "heat": lambda lost: f"--lost:{lost**0.6:.2f}", "page": lambda id: f"{STUDENTS}/{quote(id)}.html"}
+    pages.filters |= {
+        "heat": lambda lost: f"--lost:{lost**0.6:.2f}",  # small losses are to be seen, too
+        "line": _line,
+        "page": lambda id: f"{STUDENTS}/{quote(id)}.html",
+        "percent": _percent,
+        "shown": shown,
+    }
     return pages
 
 

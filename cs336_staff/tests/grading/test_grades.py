@@ -370,6 +370,7 @@ def test_metadata_is_no_submission(tmp_path):
         ("\N{GRINNING FACE}" * 50, "_"),
         ("--.", "submission"),
         ("similar.html.zip", "similar.html_"),
+        ("students", "students_"),
         ("李" * 90, "李" * 66),
     ],
 )

@@ -1,0 +1,362 @@
+"""The pages of `cs336 staff report`: what they say, what they must not say, and what nothing in them can do."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_staff.cli import staff
+from cs336_staff.grading.course import Course
+from cs336_staff.grading.exports import Grade
+from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
+from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.grading.pages.entry import Entry, Told
+from cs336_staff.grading.pages.numbers import distribution, findings, passing, together
+from cs336_staff.grading.pages.opening import opening
+from cs336_staff.grading.pages.site import write_site
+from cs336_staff.tests.grading.test_gradebook import GRADING
+
+PROBLEMS = {
+    id: Problem(id, title, points, (), {f"test_{id}": 1.0, f"test_hidden_{id}": 1.0}, (), bonus)
+    for id, title, points, bonus in (
+        ("softmax", "Softmax", 2.0, False),
+        ("scaled_dot_product_attention", "Scaled dot-product attention", 5.0, False),
+        ("rope", "RoPE", 3.0, False),
+        ("blockwise_attention", "Blockwise attention", 3.0, True),
+    )
+}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</table></main><img src=https://example.org/a.png onerror=alert(1)>",
+    "javascript:alert(1)",
+    '" onmouseover="alert(1)',
+    "\u202egnp.exe\u2066",
+    "a\0b\x1b[31m",
+    "{{ 7 * 7 }}{% raw %}",
+    "]]>--><!--",
+    "&lt;b&gt;",
+)
+
+
+def explanation(id: str, problem: str = "scaled_dot_product_attention", means: str = "You did it.") -> Explanation:
+    lines = ("Yours is 0.143; it should be 0.378.", means, "  Think: Why?")
+    return Explanation(problem, id, (*lines, "  Read:  docs/assignment.md, section 3 Attention"))
+
+
+def results(failing: Sequence[str] = (), unwritten: Sequence[str] = ("blockwise_attention",)) -> list[Result]:
+    """Two tests for each problem: these fail, those are not written."""
+    rows = []
+    for problem in PROBLEMS.values():
+        for test in problem.tests:
+            row = Result(test, problem.id, "hidden" in test, problem.bonus, problem.points / 2, Outcome.PASSED)
+            if problem.id in unwritten:
+                row = replace(row, outcome=Outcome.FAILED, check=Check.NOT_WRITTEN, headline="not implemented yet")
+            elif problem.id in failing:
+                row = replace(row, outcome=Outcome.FAILED, check=Check.ANSWER, headline="the answer is wrong")
+            rows.append(row)
+    return rows
+
+
+def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **notes: object) -> Entry:
+    student = Student(name, name)
+    rows = results() if rows is None else rows
+    grading = replace(
+        *(GRADING,),
+        submission=name,
+        path=f"/in/{name}.zip",
+        handed_in=HandedIn((student,)),
+        results=rows,
+        notes=replace(Notes(), **notes),
+    )
+    return Entry(name, grading, (Grade(student, grading.handed_in, grading, 1, None, penalty),), (name,))
+
+
+def site(folder: Path, *gradings: Grading, anonymous: bool = False) -> dict[str, str]:
+    """The pages of a gradebook that has these gradings, by name."""
+    (folder / "gradebook.sqlite").unlink(missing_ok=True)
+    with Gradebook(folder / "gradebook.sqlite") as gradebook:
+        gradebook.score_with(PROBLEMS)
+        for grading in gradings:
+            gradebook.add(grading)
+        write_site(folder, gradebook, PROBLEMS, Course(), anonymous)
+    pages = [folder / "index.html", *sorted((folder / "students").iterdir())]
+    return {page.name: page.read_text(encoding="utf-8") for page in pages}
+
+
+def hostile_grading(text: str, name: str, headline: str | None = None) -> Grading:
+    """A grading in which every text is this one, and the headlines of wrong answers are if there is no `headline`."""
+    ours = (Check.ANSWER, Check.PROPERTY)
+    rows = [
+        replace(
+            row,
+            headline=(headline or text) if check in ours else text,
+            details=(text, f"  {text}"),
+            check=check,
+            outcome=outcome,
+        )
+        for row, check, outcome in zip(
+            results(unwritten=()),
+            (Check.CALL, Check.ANSWER, Check.PROPERTY, Check.NOT_WRITTEN, Check.RULES, Check.CALL, *2 * (None,)),
+            (*4 * (Outcome.FAILED,), Outcome.VIOLATION, *3 * (Outcome.FAILED,)),
+            strict=True,
+        )
+    ]
+    told = Explanation("softmax", "softmax-fails-2d", (f"It fails: `{text}`.", f"  {text}", "  Think: Why?"))
+    notes = Notes(
+        stdout=text,
+        stderr=text,
+        missing=(text,),
+        taken_in=(text,),
+        forbidden={"softmax": (text,)},
+        explanations=(told, replace(told, problem="rope")),
+        weights=((1e300, None, -1.0, *4 * (0.0,)),) * 7,
+    )
+    handed = HandedIn((Student(f"{name}-{text}", text, text),))
+    return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
+
+
+# The three sentences
+
+
+def sentences(*entries: Entry) -> tuple[str, str, str]:
+    return opening(entries, list(PROBLEMS.values()))
+
+
+def class_of(size: int, failing: int, problem: str, **notes: object) -> list[Entry]:
+    """`failing` of `size` submissions fail in this problem, with these notes."""
+    bad = [entry(f"bad{i}", results([problem]), **notes) for i in range(failing)]
+    return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
+
+
+def test_a_class_that_can_do_everything():
+    assert sentences(*class_of(3, 0, "rope")) == (
+        "All 3 submissions pass every test of every problem.",
+        "Nothing is left that anyone fails at.",
+        "Nothing needs teaching again: go on to what comes next.",
+    )
+    assert sentences(entry("ada"))[0] == "The only submission passes every test of every problem."
+
+
+def test_a_class_in_which_many_fail_at_one_problem():
+    told = (explanation("attention-scale"),)
+    assert sentences(*class_of(10, 4, "scaled_dot_product_attention", explanations=told)) == (
+        "The whole class can write softmax and RoPE: all 10 submissions pass every test of each.",
+        "What many cannot write yet is scaled dot-product attention: 4 of 10 submissions fail tests of it.",
+        "Teach section 3 of the handout next, “Attention”: 4 of 10 submissions have a mistake in it, in 4 of them "
+        "“You did it.”",
+    )
+
+
+def test_a_class_in_which_one_fails():
+    said = sentences(*class_of(10, 1, "rope", explanations=(explanation("rope-halves", "rope"),)))
+    assert said == (
+        "Most of the class can write softmax, scaled dot-product attention and RoPE: at least 9 of 10 submissions pass "
+        "every test of each.",
+        "The hardest problem is RoPE: 1 of 10 submissions fails tests of it.",
+        "Teach section 3 of the handout next, “Attention”: one submission has a mistake in it: “You did it.”",
+    )
+
+
+def test_a_class_that_can_do_nothing_yet():
+    unwritten = [entry(f"s{i}", results(unwritten=PROBLEMS)) for i in range(4)]
+    assert sentences(*unwritten) == (
+        "No submission passes every test of any problem yet.",
+        "Nobody can write softmax yet: all 4 submissions fail tests of it, since they have not written it.",
+        "Teach softmax next: all 4 submissions have not written it.",
+    )
+    wrong = [entry(f"s{i}", results(PROBLEMS)) for i in range(4)]
+    assert sentences(*wrong, entry("one", results(["rope", "scaled_dot_product_attention"]))) == (
+        "No problem is solved by three quarters of the class yet; softmax comes closest, where 1 of 5 submissions "
+        "passes every test.",
+        "Nobody can write scaled dot-product attention yet: all 5 submissions fail tests of it.",
+        "Teach scaled dot-product attention next; the examinations found no mistake that explains why its tests fail.",
+    )
+
+
+def test_one_submission_and_those_that_were_not_run():
+    assert sentences(entry("ada", results(["rope"])))[:2] == (
+        "The only submission passes every test of softmax and scaled dot-product attention.",
+        "It fails tests of RoPE.",
+    )
+    refused = entry("ada", results(PROBLEMS), refused="it is 3 GB")
+    assert sentences(refused)[0].startswith("The only submission was not run, so nothing is known yet")
+    assert sentences(refused, refused)[0].startswith("None of the submissions was run, so nothing is known yet")
+    assert sentences(refused, entry("alan"))[0] == "The only submission passes every test of every problem."
+
+
+# The numbers
+
+
+def test_grades_are_counted_in_steps_of_a_round_number_up_to_the_best():
+    grades = distribution([entry("ada"), entry("alan", results(["rope"]), penalty=1.0), entry("no", results(PROBLEMS))])
+    assert [bar.count for bar in grades.bars] == [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert (grades.bars[0].high, grades.bars[-1].high) == (0.5, 10)
+    assert (grades.lowest, grades.median, grades.highest) == (0, 6, 10)
+
+
+def test_of_a_bonus_problem_those_count_that_have_written_it():
+    half = results(unwritten=())
+    half[-1] = replace(half[-1], outcome=Outcome.FAILED)
+    entries = [entry("ada"), entry("alan", half)]
+    shares = {each.test: (each.share, each.whole) for each in passing(entries, PROBLEMS["blockwise_attention"])}
+    assert shares == {"test_blockwise_attention": (1, 1), "test_hidden_blockwise_attention": (0, 0)}
+    assert [each.share for each in passing(entries, PROBLEMS["softmax"])] == [1, 1]
+
+
+def test_findings_go_together_where_that_is_more_than_chance():
+    both = [entry(f"b{i}", explanations=(explanation("one"), explanation("other"))) for i in range(3)]
+    crash = [entry(f"c{i}", explanations=(explanation("x-fails"), explanation("y-fails"))) for i in range(3)]
+    rest = [entry(f"r{i}") for i in range(5)]
+    found = findings([*both, *crash, *rest])
+    (pair,) = together(found, 11)
+    assert (pair.one.told.id, pair.other.told.id, pair.both, round(pair.times, 2)) == ("one", "other", 3, 3.67)
+    assert not together(findings([*both[:2], *rest]), 7)
+    assert not together(found, 6)  # half of the class has each: chance alone gives 1.5 times
+
+
+def test_an_explanation_is_taken_apart_whatever_the_students_lines_are():
+    lines = (
+        "It fails: `x`.",
+        "  Think: a line",
+        "  Read:  another",
+        "  Think: Why?",
+        "  Read:  a.md, section 2 Softmax",
+    )
+    told = Told.of(Explanation("softmax", "softmax-fails", lines))
+    assert (told.said, told.code) == (("It fails: `x`.",), ("Think: a line", "Read:  another"))
+    assert (told.question, told.section, told.runs) == ("Why?", "2 Softmax", False)
+
+
+# What is on whose page
+
+
+def test_a_students_page_has_what_is_theirs_alone(tmp_path):
+    secret = results(["softmax"])
+    secret[1] = replace(secret[1], headline="the answer is wrong", staff="the hidden input is 0.577")
+    ada = entry("ada", secret, explanations=(explanation("softmax-x", "softmax", "It is Ada's."),)).grading
+    alan = entry("alan", results(["rope"]), explanations=(explanation("rope-x", "rope", "It is Alan's."),)).grading
+    pages = site(tmp_path, ada, alan)
+    assert sorted(pages) == ["ada.html", "ada.md", "alan.html", "alan.md", "index.html"]
+    assert "It is Ada&#39;s." in pages["ada.html"]
+    assert "8.0 of 10 points" in pages["ada.html"]
+    assert "alan" not in pages["ada.html"].lower()
+    assert "index.html" not in pages["ada.html"]
+    assert not [name for name, page in pages.items() if "0.577" in page]
+    assert "It is Ada's." in pages["ada.md"]
+    assert 'href="students/ada.html"' in pages["index.html"]
+
+
+def test_pages_of_those_who_are_gone_are_removed_and_nothing_else(tmp_path):
+    site(tmp_path, entry("ada").grading)
+    (tmp_path / "students" / "mine.txt").write_text("kept")
+    assert sorted(site(tmp_path, entry("alan").grading)) == ["alan.html", "alan.md", "index.html", "mine.txt"]
+
+
+def test_without_names_nothing_says_whose_it_is(tmp_path):
+    who = ("lovelace", "s1815", "ada@example.edu", "zip-of-ada", "ada_attention.py", "Ada's own words")
+    name, key, email, submission, file, words = who
+    text = f"{words} in {file} by {name}"
+    grading = hostile_grading(text, submission, headline="the answer is wrong in 3 of 4 places")
+    overruled = replace(grading, handed_in=HandedIn((Student(key, name, email), Student("s2", "Alan"))))
+    overruled = replace(overruled, path=f"/in/{name}/{file}")
+    site(tmp_path, entry("lovelace").grading)  # pages with names are there already
+    pages = site(tmp_path, overruled, *(entry(f"alan-{i}").grading for i in range(11)), anonymous=True)
+    assert len(pages) == 1 + 2 * 12
+    assert not [
+        (each, page) for page in pages for each in (*who, "alan") if each.lower() in (page + pages[page]).lower()
+    ]
+    assert "submission-07.html" in pages
+    assert "an exception" in "".join(pages.values())
+    assert "It fails: an exception." in "".join(pages.values())
+
+
+def test_refused_violations_and_remarks_are_apart(tmp_path):
+    refused = entry("refused", results(PROBLEMS), refused="it is 3 GB").grading
+    violating = entry("violating", forbidden={"softmax": ("torch.softmax in a.py:1: x",)}).grading
+    page = site(tmp_path, refused, violating, entry("left-out", taken_in=("big.bin was left out",)).grading)[
+        "index.html"
+    ]
+    assert "Violations of the rules: 1" in page
+    assert "softmax: torch.softmax in a.py:1: x" in page
+    assert "Refused, not run: 1" in page
+    assert "Remarks: 1" in page
+
+
+# Nothing runs
+
+
+class Page(HTMLParser):
+    """What a browser makes elements and attributes of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, *attribute) for attribute in attrs]
+
+
+def test_hostile_text_is_text(tmp_path):
+    tame = [
+        Page(page) for page in site(tmp_path, *(hostile_grading("x", f"s{i}") for i in range(len(HOSTILE)))).values()
+    ]
+    pages = site(tmp_path, *(hostile_grading(text, f"s{i}") for i, text in enumerate(HOSTILE)))
+    for (name, text), expected in zip(pages.items(), tame, strict=True):
+        assert not re.search("[\0\x1b\u202e\u2066]", text), name
+        if name.endswith(".html"):
+            page = Page(text)
+            assert page.tags == expected.tags, name  # as if every text were a letter
+            assert {attribute for _, attribute, _ in page.attributes} == {a for _, a, _ in expected.attributes}
+            links = {value for _, attribute, value in page.attributes if attribute in ("href", "src")}
+            assert all(re.match(r"#\w+$|students/s\d\.html$", link or "") for link in links)
+
+
+def test_a_line_of_a_hundred_thousand_letters_is_cut_off(tmp_path):
+    pages = site(tmp_path, hostile_grading("x" * 100_000, "long"))
+    assert all(len(page) < 60_000 for page in pages.values())
+
+
+def test_the_policy_lets_a_page_load_nothing_and_run_one_script(tmp_path):
+    pages = site(tmp_path, entry("ada").grading)
+    policies = {name: re.findall(r'Policy" content="(.*?)"', page) for name, page in pages.items()}
+    (script,) = re.findall(r"<script>(.*?)</script>", pages["index.html"], re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    nothing = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    assert policies == {"index.html": [f"{nothing}; script-src 'sha256-{digest}'"], "ada.html": [nothing], "ada.md": []}
+    assert "<script" not in pages["ada.html"]
+    assert "http" not in pages["index.html"].replace("http-equiv", "")
+
+
+# The command
+
+
+def test_the_command(tmp_path):
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        gradebook.add(entry("ada").grading)
+    done = CliRunner().invoke(staff, ["report", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "reports on 1 submission: its page is in" in done.output
+    assert (tmp_path / "students" / "ada.html").exists()
+
+
+@pytest.mark.parametrize("gradebook", [False, True])
+def test_nothing_to_report_on(tmp_path, gradebook):
+    if gradebook:
+        Gradebook(tmp_path / "gradebook.sqlite").close()
+    done = CliRunner().invoke(staff, ["report", str(tmp_path)])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: the gradebook in" if gradebook else "Error: no gradebook in")
+    assert done.output.count("\n") == 1
+    assert not (tmp_path / "index.html").exists()
