@@ -21,7 +21,10 @@ class Cell:
     def text(self) -> str:
         if self.weight is None:
             return "NaN"
-        return f"{self.weight:.2f}" if 0 <= self.weight <= 1 else f"{self.weight:.1e}"[:7]
+        if 0 <= self.weight <= 1:
+            return f"{self.weight:.2f}"
+        short = f"{self.weight:.2g}" if 0.01 <= abs(self.weight) < 100 else f"{self.weight:.0e}"
+        return short.replace("e+0", "e").replace("e+", "e")
 
     @property
     def shade(self) -> float:

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -356,6 +357,25 @@ def test_what_the_examination_found_is_in_the_feedback_and_counted(graded):
         counts = {row["finding"]: row["submissions"] for row in csv.DictReader(file)}
     assert counts[found] == "1"
     assert "the commonest first" in graded.printed
+
+
+def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden_input(graded, tmp_path):
+    shutil.copy(graded.out / "gradebook.sqlite", tmp_path)
+    finished = CliRunner().invoke(staff, ["report", str(tmp_path)])
+    assert finished.exit_code == 0, finished.output
+    pages = {path.name: path.read_text() for path in (tmp_path / "students").iterdir()}
+    assert "Your weights are right: they agree" in pages["right.html"]
+    assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py
+    assert "no usable answer" in pages["syntax-error.html"]
+    assert "secret35" in pages["spells-types.html"]  # the public case 2d
+    assert "saw (3, 5)" in pages["spells-output.html"]
+    for name in ("spells-types", "spells-output", "spells-inputs"):
+        told = Path(graded.out, name, "feedback.md").read_text()
+        assert pages[f"{name}.md"] == told
+    spelled = re.findall(r"secret\d+", pages["spells-types.html"])
+    assert set(spelled) <= set(re.findall(r"secret\d+", graded.outputs("spells-types", hidden=False)))
+    assert "saw (11,)" not in pages["spells-output.html"]  # the hidden case vector
+    assert "Refused, not run: 1" in (tmp_path / "index.html").read_text()
 
 
 def test_a_refused_archive_gets_no_points_and_the_reason(graded):

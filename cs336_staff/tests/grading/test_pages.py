@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.cli import staff
-from cs336_staff.grading.course import Course
+from cs336_staff.grading.course import Course, Late
 from cs336_staff.grading.exports import Grade
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
@@ -79,14 +80,14 @@ def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **n
     return Entry(name, grading, (Grade(student, grading.handed_in, grading, 1, None, penalty),), (name,))
 
 
-def site(folder: Path, *gradings: Grading, anonymous: bool = False) -> dict[str, str]:
+def site(folder: Path, *gradings: Grading, anonymous: bool = False, course: Course | None = None) -> dict[str, str]:
     """The pages of a gradebook that has these gradings, by name."""
     (folder / "gradebook.sqlite").unlink(missing_ok=True)
     with Gradebook(folder / "gradebook.sqlite") as gradebook:
         gradebook.score_with(PROBLEMS)
         for grading in gradings:
             gradebook.add(grading)
-        write_site(folder, gradebook, PROBLEMS, Course(), anonymous)
+        write_site(folder, gradebook, PROBLEMS, course or Course(), anonymous)
     pages = [folder / "index.html", *sorted((folder / "students").iterdir())]
     return {page.name: page.read_text(encoding="utf-8") for page in pages}
 
@@ -276,6 +277,18 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     assert "submission-07.html" in pages
     assert "an exception" in "".join(pages.values())
     assert "It fails: an exception." in "".join(pages.values())
+
+
+def test_a_group_has_one_page_and_each_member_a_grade(tmp_path):
+    members = HandedIn((Student("1", "Ada"), Student("2", "Alan")), at=datetime(2026, 9, 30, tzinfo=UTC))
+    later = datetime(2026, 10, 5, tzinfo=UTC)
+    course = Course(due=datetime(2026, 9, 29, tzinfo=UTC), late=Late(percent=10), extensions={"2": later})
+    pages = site(tmp_path, replace(entry("team").grading, handed_in=members), course=course)
+    assert sorted(pages) == ["index.html", "team.html", "team.md"]
+    assert "<bdi>Ada</bdi>, <bdi>Alan</bdi>" in pages["index.html"]
+    assert '<td class="number">9.0 / 10.0</td>' in pages["index.html"]
+    assert "After penalty" in pages["index.html"]
+    assert "After penalty" not in site(tmp_path, entry("ada").grading)["index.html"]
 
 
 def test_refused_violations_and_remarks_are_apart(tmp_path):
