@@ -44,6 +44,11 @@ class Told:
         return cls(explanation.problem, explanation.id, said, code, question, read)
 
     @property
+    def short(self) -> str:
+        """What it says about the code; where numbers say it, these."""
+        return self.said[-1] if self.said else self.id
+
+    @property
     def runs(self) -> bool:
         """Whether any call works: if none does, nothing was measured that could be taught."""
         return not self.id.endswith("-fails")

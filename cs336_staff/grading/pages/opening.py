@@ -97,8 +97,7 @@ def _next(ran: Sequence[Entry], core: Sequence[Problem], solved: dict[str, int])
     (commonest, times), *_ = Counter(each.id for each in told[section]).most_common(1)
     example = next(each for each in told[section] if each.id == commonest)
     number, _, title = section.partition(" ")
-    quoted = example.said[-1] if example.said else commonest
-    quoted = quoted if len(quoted) <= LONGEST else quoted[:LONGEST] + "…"
+    quoted = example.short if len(example.short) <= LONGEST else example.short[:LONGEST] + "…"
     teach = f"Teach section {number} of the handout next, “{title}”:"
     if n == 1 or have == 1:
         return f"{teach} one submission has a mistake in it: “{quoted}”"

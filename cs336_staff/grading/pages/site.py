@@ -147,7 +147,7 @@ class Failure:
         first = kind.results[0]
         tests = "" if first.check is Check.NOT_WRITTEN else names_of(kind.results).replace("`", "")
         if kind.told or first.check in (Check.NOT_WRITTEN, Check.RULES):
-            return cls(first.headline, tests, len(kind.results), ())
+            return cls(first.headline.rstrip(":"), tests, len(kind.results), ())
         lines = shown("\n".join(first.text.splitlines()[1:])).splitlines()
         more = [f"({len(lines) - MAX_BLOCK} more lines)"] if len(lines) > MAX_BLOCK else []
         lines = [f"{first.test}:", *lines[:MAX_BLOCK], *more] if lines else []
