@@ -3,11 +3,12 @@
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Container
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -52,7 +53,7 @@ def explanation(id: str, problem: str = "scaled_dot_product_attention", means: s
     return Explanation(problem, id, (*lines, "  Read:  docs/assignment.md, section 3 Attention"))
 
 
-def results(failing: Sequence[str] = (), unwritten: Sequence[str] = ("blockwise_attention",)) -> list[Result]:
+def results(failing: Container[str] = (), unwritten: Container[str] = ("blockwise_attention",)) -> list[Result]:
     """Two tests for each problem: these fail, those are not written."""
     rows = []
     for problem in PROBLEMS.values():
@@ -66,7 +67,7 @@ def results(failing: Sequence[str] = (), unwritten: Sequence[str] = ("blockwise_
     return rows
 
 
-def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **notes: object) -> Entry:
+def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **notes: Any) -> Entry:
     student = Student(name, name)
     rows = results() if rows is None else rows
     grading = replace(
@@ -131,7 +132,7 @@ def sentences(*entries: Entry) -> tuple[str, str, str]:
     return opening(entries, list(PROBLEMS.values()))
 
 
-def class_of(size: int, failing: int, problem: str, **notes: object) -> list[Entry]:
+def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]:
     """`failing` of `size` submissions fail in this problem, with these notes."""
     bad = [entry(f"bad{i}", results([problem]), **notes) for i in range(failing)]
     return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
