@@ -156,7 +156,7 @@ class Failure:
 
 def _line(text: str) -> str:
     """A text in one line, cut off where nobody reads on."""
-    line = " ".join(printable(text[: 4 * LONGEST]).split())
+    line = " ".join(text[: 4 * LONGEST].split())
     return line if len(line) <= LONGEST else line[:LONGEST] + "…"
 
 
