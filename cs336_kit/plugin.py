@@ -7,6 +7,7 @@ the student's own work, and what that costs.
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 
@@ -19,7 +20,7 @@ from cs336_kit.checking.own_work import not_own_work, watch_students_code
 from cs336_kit.engine.assignment import AssignmentError, Problem, load_problems
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
-from cs336_kit.engine.suite import Calls, Suite, SuiteError, Test, expand, run, with_points
+from cs336_kit.engine.suite import SuiteError, Test, expand, load_suite, run, with_points
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use, Watch
 
@@ -56,7 +57,6 @@ class EngineRuns:
     """Lets the engine run the tests of the suites, and explains at the end what failed."""
 
     def __init__(self) -> None:
-        self.tests: list[Test] = []
         self.results: list[Result] = []
         self.explanations: list[Explanation] = []
         self.problems: dict[str, Problem] = {}
@@ -89,8 +89,7 @@ class EngineRuns:
             self.problems = load_problems(config.rootpath)
         except AssignmentError as error:
             raise pytest.UsageError(str(error)) from None
-        self.tests = with_points(found, self.problems)
-        by_name = {test.name: test for test in self.tests}
+        by_name = {test.name: test for test in with_points(found, self.problems)}
         for item in ours:
             item.stash[TEST] = by_name[item.name]
 
@@ -155,8 +154,9 @@ class EngineRuns:
         if not all(result.passed for result in self.results):
             import adapters  # the tests have imported it
 
-            suite = Suite(session.config.rootpath, self.problems, self.tests, Calls(adapters))
-            self.explanations += explain(suite, self.results)
+            root, suites = session.config.rootpath, session.config.getini("suites")
+            with suppress(SuiteError):  # pytest reports a file of tests that cannot be imported
+                self.explanations += explain(load_suite(root, suites, self.problems, adapters), self.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""

@@ -39,28 +39,36 @@ EXAMINATIONS: dict[str, dict[str, Callable[[Callable[..., Any]], list[Finding]]]
 def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[Explanation]:
     """Say what the examinations find in the problems of which a test failed, the most fundamental first.
 
-    A finding that cannot have made any of these tests fail is left out, and what is not written is not examined.
+    What is said of a problem depends on the student's functions, not on which of its tests were run: `pytest -x` says
+    the same as a whole run. A finding that cannot make any of the suite's tests fail is left out, and so is what is not
+    written yet.
 
     Args:
-        suite: the tests, and the student's code.
-        results: what became of them.
+        suite: all tests of those problems, and the student's code.
+        results: what became of the tests that were run.
         most: how many for each problem.
     """
-    failed = {each.test for each in results if each.outcome is Outcome.FAILED and each.check is not Check.NOT_WRITTEN}
-    tests = [test for test in suite.tests if test.name in failed]
+    failed = {
+        each.problem for each in results if each.outcome is Outcome.FAILED and each.check is not Check.NOT_WRITTEN
+    }
     explanations = []
-    for problem in dict.fromkeys(test.problem for test in tests):
-        cases = [case for test in tests if test.problem == problem for case in test.cases()]
+    for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in failed):
+        cases = [case for test in suite.tests if test.problem == problem for case in test.cases()]
         found: dict[str, Finding] = {}
         for adapter, examine in EXAMINATIONS.get(problem, {}).items():
-            failing = [case for case in cases if case.call == adapter]
             # A student's objects may do anything when they are looked at, and a worker may be stopped.
             with suppress(Exception, Stopped, SystemExit):
-                for finding in examine(getattr(suite.calls, adapter)) if failing else ():
-                    if any(map(finding.touches, failing)):
+                for finding in examine(getattr(suite.calls, adapter)):
+                    if _is_written(finding, suite.root) and any(
+                        finding.touches(case) for case in cases if case.call == adapter
+                    ):
                         found.setdefault(finding.id, finding)
         explanations += [Explanation(problem, id, _lines(each, suite.root)) for id, each in [*found.items()][:most]]
     return explanations
+
+
+def _is_written(finding: Finding, root: Path) -> bool:
+    return not finding.error or describe(finding.error, root).check is not Check.NOT_WRITTEN
 
 
 def _lines(finding: Finding, root: Path) -> tuple[str, ...]:

@@ -1,0 +1,48 @@
+"""What is said of a problem when only some of its tests were run."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.suite import load_suite
+from cs336_kit.examination.problems import explain
+from cs336_staff.release.verify import submission
+from cs336_staff.tools.student import ROOT
+
+
+def suite_of(id, **others):
+    return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT), SimpleNamespace(**{**submission(id), **others}))
+
+
+@pytest.mark.parametrize(
+    ("id", "found"),
+    [
+        ("attention-always-causal", ["attention-mask-causal-too"]),
+        ("multihead-heads-before-sequence", ["multihead-over-heads", "multihead-rope-fails-unless-3-tokens"]),
+    ],
+)
+def test_the_first_failure_alone_says_what_the_whole_run_says(id, found):
+    suite = suite_of(id)
+    problem = "scaled_dot_product_attention" if id.startswith("attention") else "multihead_self_attention"
+    results = [suite.run(test) for test in suite.tests if test.problem == problem]
+    first = next(result for result in results if not result.passed)
+    assert [each.id for each in explain(suite, [first])] == found
+    assert explain(suite, [first]) == explain(suite, results)
+
+
+def test_what_is_not_written_is_not_examined():
+    def not_written(**inputs):
+        raise NotImplementedError
+
+    def written_for_no_positions(**inputs):
+        if inputs["token_positions"] is None:
+            return submission("multihead-no-mask")["run_multihead_self_attention_with_rope"](**inputs)
+        raise NotImplementedError
+
+    for with_rope in (not_written, written_for_no_positions):
+        suite = suite_of("multihead-mask-peeks", run_multihead_self_attention_with_rope=with_rope)
+        results = [suite.run(test) for test in suite.tests if test.function == "test_multihead_self_attention"]
+        explanations = explain(suite, results)
+        assert explanations
+        assert "NotImplementedError" not in str(explanations)
