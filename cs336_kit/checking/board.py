@@ -16,9 +16,9 @@ from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 
 WELCOME = (
-    "Welcome! docs/assignment.md explains each problem. When you are stuck, ask for a question that helps: "
-    "uv run cs336 hint",
-    "uv run cs336 check --watch shows this board again after every save.",
+    "Welcome! docs/assignment.md explains each problem.",
+    "uv run cs336 hint           asks a question that helps",
+    "uv run cs336 check --watch  shows this after every save",
 )
 SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is stopped when it is graded
 
@@ -104,7 +104,8 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         whole: whether these are all the problems, so that there is a first time and an end.
         everything: whether to show all the explanations.
     """
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    # All of it in 60 columns: half a screen, beside an editor.
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("Problem", no_wrap=True)
     table.add_column("State")
     table.add_column("Tests", justify="right")
@@ -162,7 +163,8 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
         if failure := result.first_failure:
             if result.state == "not implemented":
                 yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
-                yield Lines([f"open {begin_at(root, result.problem)}"], "bold", "  ")
+                if (place := begin_at(root, result.problem)) not in failure.headline:
+                    yield Lines([f"open {place}"], "bold", "  ")
             else:
                 yield Text.assemble("\nNext: ", (failure.test, "bold"))
             yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
@@ -172,7 +174,8 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
                 yield Lines(failure.details, "", "    ")
             if printed := run.printed.get(failure.test):
                 yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "    ")
-            yield Text(f"  uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
+            # From the margin: the longest fits in 80 columns.
+            yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
             return
 
 

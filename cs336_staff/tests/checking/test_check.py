@@ -2,10 +2,16 @@
 
 import re
 import time
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from cs336_staff.tools.student import Student
+from cs336_kit.checking.board import render, score
+from cs336_kit.checking.runner import Run
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_staff.tools.student import ROOT, Student
 from cs336_staff.tools.terminal import Terminal
 
 pytestmark = pytest.mark.slow
@@ -41,9 +47,28 @@ def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
         "Next: softmax",
         f"  open {FUNCTIONAL}, line N",
         "  not implemented yet: write run_softmax in adapters.py, line N",
-        "  uv run pytest -x -k test_softmax",
+        "uv run pytest -x -k test_softmax",
     ]
     assert len(process.stdout.splitlines()) <= 22
+
+
+def test_the_board_fits_in_60_columns() -> None:
+    problems = load_problems(ROOT)
+    headline = "not implemented yet: write run_softmax in adapters.py, line 14"
+    results = [
+        Result(name, each.id, False, each.bonus, each.points, Outcome.FAILED, Check.NOT_WRITTEN, headline)
+        for each in problems.values()
+        for name in each.tests
+    ]
+    console = Console(width=60, height=20, file=StringIO())
+    with console.capture() as shown:
+        console.print(render(score(problems.values(), results), Run(1), ROOT, whole=True))
+    lines = shown.get().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0].split() == ["Problem", "State", "Tests", "Points"]
+    assert len(rows(shown.get())) == len(problems) == lines.index("") - 3
+    assert "uv run cs336 check --watch  shows this after every save" in lines
+    assert len(lines) - len(problems) <= 16  # below the table, the rest of the screen
 
 
 def test_partial_credit(student: Student) -> None:
@@ -92,7 +117,7 @@ def test_what_a_failing_test_prints_is_shown_below_it(student: Student) -> None:
         "print('x is', *x.shape)\n        print('W')\n        return -einsum(",
     )
     process = student.run("cs336_kit", "check", "linear")
-    assert "    your code printed:\n      x is 3 5\n      W\n  uv run pytest -x -k test_linear\n" in process.stdout
+    assert "    your code printed:\n      x is 3 5\n      W\nuv run pytest -x -k test_linear\n" in process.stdout
 
 
 def test_a_terminal_that_knows_only_ascii(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
