@@ -15,7 +15,7 @@ import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 
-from cs336_kit.checking.board import begin_at, wrapped
+from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
 from cs336_kit.engine.assignment import AssignmentError, Problem, load_problems
 from cs336_kit.engine.failure import describe
@@ -160,13 +160,16 @@ class EngineRuns:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
-        shown = {line.strip() for result in self.results for line in result.details}  # where an exception was raised
+        failed = [result for result in self.results if not result.passed]
+        shown = {line.strip() for result in failed for line in result.details}  # where an exception was raised
+        if len(headlines := {result.headline for result in failed}) == 1:  # of several, an explanation says which
+            shown |= headlines
         for problem in dict.fromkeys(explanation.problem for explanation in self.explanations):
             terminalreporter.section(f"What your code does: {problem}", yellow=True)
             for number, explanation in enumerate(e for e in self.explanations if e.problem == problem):
                 if number:
                     terminalreporter.line("")
-                for line in wrapped((line for line in explanation.lines if line.strip() not in shown), WIDTH):
+                for line in wrapped(said_once(explanation.lines, shown), WIDTH):
                     terminalreporter.line(line, bold=True)
         if told := not_own_work(terminalreporter.config.rootpath, self.problems, self.seen):
             terminalreporter.section(told[0], yellow=True)

@@ -1,8 +1,9 @@
 """The board: what each problem has earned so far and what to do next."""
 
 import math
+import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +95,20 @@ def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]
         yield from (f"{indent}{part}" for part in parts or [""])
 
 
+def said_once(lines: Iterable[str], shown: Collection[str]) -> Iterator[str]:
+    """The lines of an explanation without what is `shown` above it: whole lines, and an error that it quotes.
+
+    The sizes in the error may differ: experiments have tensors of their own.
+    """
+    errors = [re.sub(r"\d+", "", line) for line in shown]
+
+    def quoted(match: re.Match[str]) -> str:
+        error = re.sub(r"\d+", "", match[1].removesuffix("…"))
+        return ", with the error above." if any(line.startswith(error) for line in errors) else match[0]
+
+    yield from (re.sub(r": `(.+)`\.", quoted, line) for line in lines if line.strip() not in shown)
+
+
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
     """The board as rich prints it, with all the explanations below it or, usually, the first.
 
@@ -169,7 +184,7 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
                 yield Text.assemble("\nNext: ", (failure.test, "bold"))
             yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
             if result.explanations:
-                yield Lines(result.explanations[0].lines, "bold", "    ")
+                yield Lines(said_once(result.explanations[0].lines, [failure.headline]), "bold", "    ")
             else:
                 yield Lines(failure.details, "", "    ")
             if printed := run.printed.get(failure.test):

@@ -69,6 +69,8 @@ def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
     assert "here queries is (2, 5, 16), keys is (2, 7, 16) 5 = queries, 7 = keys, 16 = d_k" in output
     assert "site-packages" not in output
     assert "cs336_kit" not in output
+    assert output.count("RuntimeError: einsum()") == 1
+    assert ", with the error above." in output
 
 
 def test_a_detached_answer(student: Student) -> None:
@@ -108,6 +110,8 @@ def test_adapters_that_cannot_be_imported(student: Student, line: str, message: 
 
 def test_a_missing_case_file(student: Student) -> None:
     (student.folder / "fixtures/softmax/1d.safetensors").write_bytes(b"half")
-    output = failures(student, "-k", "test_softmax and 1d")
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "logits = 2 * at_least_float32(x)")
+    output = failures(student, "-k", "test_softmax and (1d or 2d)")
+    assert "What your code does: softmax" in output  # the other cases explain it
     assert "1d.safetensors cannot be read" in output
     assert "take it again from the handout" in output
