@@ -1,6 +1,7 @@
 """The seam between your code and the tests: each function calls what you wrote and returns what it gives.
 
-The tests know these names and nothing else of yours, so you may lay out your own code as you like.
+The tests know these names and nothing else of yours, so you may lay out your own code as you like. You do not run this
+file: `uv run pytest` imports it.
 """
 
 import torch

@@ -38,6 +38,8 @@ class TestFailed(pytest.fail.Exception):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):  # pytest-xdist's
+        raise pytest.UsageError("leave -n out: what your code does is measured in one process, in seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
     config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
     config.pluginmanager.register(EngineRuns())
@@ -160,6 +162,9 @@ class EngineRuns:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
+        root = terminalreporter.config.rootpath
+        if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != root:
+            terminalreporter.line(f"There are no tests here. To run them:  cd {root}")
         failed = [result for result in self.results if not result.passed]
         shown = {line.strip() for result in failed for line in result.details}  # where an exception was raised
         if len(headlines := {result.headline for result in failed}) == 1:  # of several, an explanation says which
@@ -171,11 +176,10 @@ class EngineRuns:
                     terminalreporter.line("")
                 for line in wrapped(said_once(explanation.lines, shown), WIDTH):
                     terminalreporter.line(line, bold=True)
-        if told := not_own_work(terminalreporter.config.rootpath, self.problems, self.seen):
+        if told := not_own_work(root, self.problems, self.seen):
             terminalreporter.section(told[0], yellow=True)
             for line in wrapped(told[1:], WIDTH):
                 terminalreporter.line(line)
-        root = terminalreporter.config.rootpath
         if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
             terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)
             tests = Counter(result.problem for result in unwritten)

@@ -3,6 +3,8 @@
 import os
 import shlex
 import sqlite3
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -150,3 +152,12 @@ def test_a_bad_invocation_gets_a_line(folder: Path, invocation: str, monkeypatch
 
 def test_there_are_enough_of_them() -> None:
     assert len(set(INVOCATIONS.strip().splitlines())) >= 73
+
+
+def test_a_python_without_the_packages_says_how_to_run_the_command():
+    command = [sys.executable, "-S", "-m", "cs336_kit", "check"]  # -S: without site-packages
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stderr == (
+        f"{sys.executable} lacks the assignment's packages: put uv run before the command, as in uv run pytest\n"
+    )

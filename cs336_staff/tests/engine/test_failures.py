@@ -115,3 +115,19 @@ def test_a_missing_case_file(student: Student) -> None:
     assert "What your code does: softmax" in output  # the other cases explain it
     assert "1d.safetensors cannot be read" in output
     assert "take it again from the handout" in output
+
+
+def test_a_folder_without_tests_says_where_they_are(student: Student) -> None:
+    root = student.folder
+    student.folder = root / "cs336_basics"
+    process = student.run("pytest", "-q")
+    assert process.returncode == 5
+    assert process.stdout.startswith(f"\nThere are no tests here. To run them:  cd {root}\n")
+
+
+def test_several_processes_are_refused(student: Student) -> None:
+    option = 'def pytest_addoption(parser):\n    parser.addoption("--numprocesses")\n'
+    (student.folder / "conftest.py").write_text(option)  # as pytest-xdist has it
+    process = student.run("pytest", "--numprocesses", "auto")
+    assert process.returncode == 4
+    assert process.stderr == "ERROR: leave -n out: what your code does is measured in one process, in seconds\n\n"
