@@ -1,4 +1,4 @@
-"""What ships beside the assignment: the pytest plugin, the diagnosis and the `cs336` command."""
+"""The tools that ship beside the assignment: the pytest plugin, the diagnosis and the `cs336` command."""
 
 import importlib.util
 import sys

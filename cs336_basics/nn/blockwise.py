@@ -118,7 +118,7 @@ class BlockwiseAttention(Function):
 
 
 def _blocks(x: Tensor, block_size: int) -> list[slice]:
-    """Where the queries or keys `x` are cut; the last block may be shorter."""
+    """The places where the queries or keys `x` are cut; the last block may be shorter."""
     return [slice(start, start + block_size) for start in range(0, x.shape[-2], block_size)]
 
 

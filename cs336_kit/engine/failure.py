@@ -43,8 +43,8 @@ class StudentRaised(Exception):
 class Stopped(BaseException):
     """The student's code was stopped from outside; the message says why.
 
-    It is no Exception, so that neither a test's `except Exception` nor hypothesis, which would call again and again,
-    takes it for an ordinary failure.
+    It is not an Exception, so that neither a test's `except Exception` nor hypothesis takes it for an ordinary failure:
+    hypothesis would call again and again.
     """
 
     outcome = Outcome.FAILED

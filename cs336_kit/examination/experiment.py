@@ -1,6 +1,6 @@
 """The parts of an experiment: asking the student's function, and saying what its answers show.
 
-It knows no problem: those are in the files beside it, one for each.
+It knows nothing of any problem: those are in the files beside it, one for each.
 """
 
 from collections.abc import Callable, Iterable

@@ -78,7 +78,7 @@ def call_from_file(path: Path) -> Call:
     """Read Q, K, V and, if it is there, mask from a safetensors file; a stored case has them as "input/Q".
 
     Raises:
-        BadInput: the file is missing, no safetensors, or lacks one of them.
+        BadInput: the file is missing, is not a safetensors file, or lacks one of them.
     """
     try:
         tensors = load_file(path)

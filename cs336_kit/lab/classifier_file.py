@@ -75,7 +75,7 @@ def load_classifier(path: Path, make: Callable[..., Any]) -> Classifier:
         make: the student's `attention_classifier`, whose NotImplementedError goes through.
 
     Raises:
-        BadInput: it is missing, damaged, no classifier, or one of another shape than `make` makes.
+        BadInput: it is missing or damaged, is not a classifier, or does not have the shape that `make` gives.
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path}; `cs336 train` writes one")

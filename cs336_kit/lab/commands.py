@@ -167,7 +167,7 @@ def show(
         raise BadInput("give either --classifier or --model")
     if output:
         check_output(output, (*FIGURES, ".html"))
-    # A terminal may hand over bytes that are no text.
+    # A terminal may hand over bytes that are not text.
     written = " ".join(text).encode(errors="replace").decode() if text else EXAMPLES[example or "bank"]
     if file:
         written = " ".join(file.read().split())

@@ -54,7 +54,7 @@ def draw_picture(picture: Picture) -> Figure:
         axes.set_title(pattern.title)
         axes.set_xlabel("key (is looked at)")
         axes.set_ylabel("query (asks)")
-        # parse_math: a dollar sign in the text is no formula.
+        # parse_math: a dollar sign in the text does not begin a formula.
         if len(picture.keys) <= LABELLED:
             axes.set_xticks(range(len(picture.keys)), picture.keys, rotation=90, parse_math=False)
         if len(picture.queries) <= LABELLED:

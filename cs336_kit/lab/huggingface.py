@@ -38,7 +38,7 @@ class Model:
             raise BadInput(f"{path} is not a folder with a config.json: give one that save_pretrained() wrote")
         # Without its files a tokenizer would be made that knows no word.
         if not any((*path.glob("tokenizer*"), *path.glob("vocab*"))):
-            raise BadInput(f"{path} holds no tokenizer: save the model's own beside it, with save_pretrained()")
+            raise BadInput(f"{path} does not have a tokenizer: save the model's own beside it, with save_pretrained()")
         try:
             import transformers
         except ImportError:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-# From no weight to the largest in the picture; and what is no number.
+# From no weight to the largest in the picture; and NaN.
 LOW, HIGH, NOT_A_NUMBER = "#ffffff", "#08306b", "#d95f02"
 
 # From this share of the largest weight on, the colour is so dark that text on it is white.

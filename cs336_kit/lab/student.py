@@ -60,7 +60,7 @@ class Student:
         """Call `run_scaled_dot_product_attention` and return its answer, with its gradients.
 
         Raises:
-            click.ClickException: it raises an error, or gives something else than a tensor of the right shape.
+            click.ClickException: it raises an error, or gives something other than a tensor of the right shape.
         """
         batch = np.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
         with self.in_words():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Modules that hold others or do nothing, and einops' own functions as modules. nn.Parameter and nn.init are no layers.
+# Modules that hold others or do nothing, and einops' own functions as modules. nn.Parameter and nn.init are not layers.
 CONTAINERS = ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Identity")
 ALLOWED = (*CONTAINERS, "Rearrange", "Reduce")
 

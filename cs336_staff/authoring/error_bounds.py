@@ -1,4 +1,4 @@
-"""How far from the exact answer a right program may round, for every adapter; it depends on the inputs alone.
+"""Bounds on how far a right program may round, for every adapter; they depend on the inputs alone.
 
 The functions are those of `references.py`, to be read beside them. They compute with `Rounded` values: each carries the
 largest error of a program that computes it in the precision of the inputs, with the sums in any order, the scale before
@@ -50,7 +50,7 @@ class Rounded:
 
     @property
     def tiny(self) -> float:
-        """What is smaller than this may be taken for 0."""
+        """The number below which anything may be taken for 0."""
         return torch.finfo(self.dtype).tiny
 
     def __matmul__(self, other: "Rounded") -> "Rounded":
@@ -130,7 +130,7 @@ def run_softmax(in_features: Rounded, dim: int, cotangent: Rounded | None = None
 
 @dataclass(frozen=True)
 class Probabilities(Rounded):
-    """What softmax gives.
+    """The output of softmax.
 
     Args:
         exponents: the relative error that the roundings of exponents make.

@@ -270,7 +270,7 @@ def absorb(
     shrink_total: Part = shrink,
     shrink_sum: Part = shrink,
 ) -> State:
-    """What is carried after one more block."""
+    """Compute what is carried after one more block."""
     before, total, weighted = state
     now = maximum(before, scores)
     weights = weigh(scores, now)

@@ -1,4 +1,4 @@
-"""What each adapter should return, in float64.
+"""The right answer of each adapter, in float64.
 
 These share no code with `cs336_basics`: torch's own operations do the work, a loop goes over the heads, and RoPE is a
 product of complex numbers. Every function takes the arguments of its adapter, floating-point tensors in float64.
@@ -83,7 +83,7 @@ def run_multihead_self_attention_with_rope(
 def run_scaled_dot_product_attention_module(
     Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, dropout: float, training: bool, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """What is right without dropout: which weights it drops differs from program to program."""
+    """The right answer without dropout: which weights it drops differs from program to program."""
     identity = torch.eye(K.shape[-2], dtype=K.dtype)  # attention that averages it gives its weights
     return run_scaled_dot_product_attention(Q, K, V, mask), run_scaled_dot_product_attention(Q, K, identity, mask)
 

@@ -31,7 +31,7 @@ def make_case(spec: CaseSpec, seed: int) -> Case:
 
 
 def public_seed(name: str) -> int:
-    """The seed of a public case, which is no secret."""
+    """The seed of a public case, which need not be secret."""
     return crc32(name.encode())
 
 
@@ -80,7 +80,7 @@ def write_fixtures(
 def check_fixtures(
     folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed
 ) -> Iterator[str]:
-    """What is wrong with the stored cases, one line each; nothing when they are what the references give."""
+    """List what is wrong with the stored cases; nothing when they are what the references give."""
     names = {spec.name for spec in specs}
     for stray in sorted(set(case_names(folder, "**/*")) - names):
         yield f"{stray}: no case of this name is known"
@@ -116,14 +116,14 @@ def _complaints(spec: CaseSpec, case: Case, metadata: dict[str, Any]) -> Iterato
 
 
 def answers(call: str, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None) -> dict[str, Tensor]:
-    """What the reference gives in float64: the answer and, for each of `gradients`, the gradient of that input."""
+    """Compute what the reference gives in float64: the answer and the gradient of each input in `gradients`."""
     return answers_of(getattr(references, call), inputs, gradients, cotangent)
 
 
 def answers_of(
     adapter: Any, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None
 ) -> dict[str, Tensor]:
-    """What an adapter gives in float64: the answer and, for each of `gradients`, the gradient of that input."""
+    """Compute what an adapter gives in float64: the answer and, for each of `gradients`, the gradient of that input."""
     return _evaluate(adapter, _wide(inputs), gradients, cotangent)
 
 

@@ -58,7 +58,7 @@ class Fault:
 
 @dataclass
 class Progress:
-    """How far a batch is.
+    """The progress of a batch.
 
     Attributes:
         names: the submissions of the batch, and where each lies.
@@ -66,7 +66,7 @@ class Progress:
         already: of these, graded before.
         running: being graded.
         below: graded, without full points.
-        faults: those that are no grade.
+        faults: those that could not be graded.
     """
 
     names: dict[str, Path]
@@ -326,7 +326,7 @@ def _charged(result: Result, forbidden: Sequence[str]) -> Result:
 
 def _say(pipe: int, **line: str) -> None:
     text = json.dumps(line, ensure_ascii=False)
-    data = memoryview(text.encode(errors="replace") + b"\n")  # half a character is no text, and no database takes it
+    data = memoryview(text.encode(errors="replace") + b"\n")  # half a character is not text, and no database takes it
     while data:
         data = data[os.write(pipe, data) :]
 

@@ -97,7 +97,7 @@ class CarriedForward:
                 yield fault
 
     def _explains(self, fault: Misconception, tests: Sequence[Test]) -> bool:
-        """Whether each test came out as it does for a program with this fault, and one of them tells it from others."""
+        """Tell whether each test came out as with this fault, and one of them tells it from others."""
         told = False
         for test in tests:
             has = self._has(fault, test)
@@ -107,7 +107,7 @@ class CarriedForward:
         return told
 
     def _has(self, fault: Misconception, test: Test) -> bool | None:
-        """Whether the answers in a test are those of a program with this fault; None if those are the right ones.
+        """Tell whether the answers in a test are those of a program with this fault; None if those are right.
 
         To run the test again would be a second chance then.
         """
@@ -125,7 +125,7 @@ class CarriedForward:
 
 @dataclass(frozen=True)
 class Known:
-    """Cases that stand where a test has drawn ones."""
+    """Stored cases in place of a test's drawn ones."""
 
     cases: Sequence[Case]
 
@@ -140,6 +140,6 @@ def with_fault(case: Case, fault: Misconception) -> Case:
 
 
 def differ(case: Case, other: Case) -> bool:
-    """Whether what is right for one is wrong for the other."""
+    """Tell whether what is right for one is wrong for the other."""
     tolerance = case.tolerance
     return any(((other.expected[what] - right).abs() > tolerance[what]).any() for what, right in case.expected.items())

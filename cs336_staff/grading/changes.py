@@ -24,7 +24,7 @@ SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  
 
 @dataclass(frozen=True)
 class Published:
-    """What a folder of results says of each student: the row of grades.csv, and the grading that it was made from."""
+    """A folder of results, by student: the row of grades.csv, and the grading that it was made from."""
 
     rows: Mapping[str, Mapping[str, str]]
     grades: Mapping[str, Grade]
@@ -86,7 +86,7 @@ def _print(old: Published, new: Published) -> None:
 
 
 def changes(old: Published, new: Published, student: str) -> Iterator[str]:
-    """Why the grade of a student is another one, one line each."""
+    """Give each reason why the grade of a student has changed, in a line."""
     one, other = old.rows.get(student), new.rows.get(student)
     if one is None or other is None:
         yield "graded for the first time" if one is None else "graded no more"

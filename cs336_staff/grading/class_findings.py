@@ -1,4 +1,4 @@
-"""How many submissions of a class have each finding of the examinations."""
+"""Counts of the submissions of a class that have each finding of the examinations."""
 
 import csv
 from collections import Counter

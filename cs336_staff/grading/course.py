@@ -18,7 +18,7 @@ LISTS = ("roster", "groups")
 
 @dataclass(frozen=True)
 class Late:
-    """What lateness costs.
+    """The cost of being late.
 
     Args:
         free_days: days after the deadline that cost nothing.

@@ -25,7 +25,7 @@ EARLIER = "graded by an earlier suite"
 
 @dataclass(frozen=True)
 class Grade:
-    """What one student got, and for which attempt.
+    """The points of one student, and the attempt that they are for.
 
     Args:
         student: who.
@@ -45,7 +45,7 @@ class Grade:
 
     @property
     def points(self) -> float:
-        """What counts in the end."""
+        """The grade that counts in the end."""
         return self.grading.points - self.penalty
 
 
@@ -135,7 +135,7 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
         The students of the roster without a grade, and the students with a grade who are not in the roster.
 
     Raises:
-        RosterError: the file is no gradebook of Canvas.
+        RosterError: the file is not a gradebook from Canvas.
     """
     rows, fields = read_roster(roster)
     kept = [name for name in fields if name in IDENTITY]
@@ -170,7 +170,7 @@ def read_roster(path: Path) -> tuple[list[dict[str, str]], list[str]]:
     """The rows of a gradebook that Canvas exported, and its columns.
 
     Raises:
-        RosterError: the file is none.
+        RosterError: the file is not a gradebook from Canvas.
     """
     rows, fields = _table(path)
     if not {"Student", "ID"} <= set(fields):
@@ -182,7 +182,7 @@ def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
     """The group of each student, from the list of groups that Canvas exports.
 
     Raises:
-        RosterError: the file is no such list.
+        RosterError: the file is not a list of groups.
     """
     rows, _ = _table(path)
     members: dict[str, list[Student]] = {}
@@ -202,11 +202,11 @@ def _table(path: Path) -> tuple[list[dict[str, str]], list[str]]:
             reader = csv.DictReader(file)
             return list(reader), list(reader.fieldnames or ())
     except (UnicodeError, csv.Error) as error:
-        raise RosterError(f"{path} is no csv file in UTF-8 ({error}); save it as one, or export it again") from None
+        raise RosterError(f"{path} is not a CSV file in UTF-8 ({error}); save it as one, or export it again") from None
 
 
 def _counts(grade: Grade, before: Grade, attempt: str) -> bool:
-    """Whether `grade` counts, and not the one that was graded before it; times are compared if both are known."""
+    """Tell whether `grade` counts rather than the one before it; times are compared if both are known."""
     one, other = grade.handed, before.handed
     if attempt == "best" and grade.points != before.points:
         return grade.points > before.points

@@ -1,4 +1,4 @@
-"""What students may read of a hidden test that failed: nothing that their submission chose while it ran.
+"""The words that students may read about a hidden test that failed: nothing that their submission chose while it ran.
 
 A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers and shapes, in the lines
 that an exception goes through, in the case that is the smallest it fails on. So what failed is said in fixed sentences,
@@ -19,14 +19,14 @@ RAISED = (
 )
 # Headlines with something in them that the submission chose, and what is said in their place.
 SENTENCES = (
-    (r"(the [\w ]+) has shape .*", r"\1 has another shape than expected"),
-    (r"(the [\w ]+) has dtype .*", r"\1 has another dtype than the inputs"),
+    (r"(the [\w ]+) has shape .*", r"\1 does not have the expected shape"),
+    (r"(the [\w ]+) has dtype .*", r"\1 does not have the dtype of the inputs"),
     (r"(the [\w ]+) is NaN or infinite in .*", r"\1 is NaN or infinite"),
     (r"(the [\w ]+) is wrong in .*", r"\1 is wrong"),
-    (r"the answer is .*, (expected a pair: .*)", r"the answer is something else than \1"),
-    (r"(the [\w ]+) is .*, expected a tensor.*", r"\1 is no tensor: is a `return` missing?"),
+    (r"the answer is .*, expected (a pair: .*)", r"the answer is not \1"),
+    (r"(the [\w ]+) is .*, expected a tensor.*", r"\1 is not a tensor: is a `return` missing?"),
     (r"the weights that are kept are multiplied by .*, expected", "the weights that are kept should be multiplied by"),
-    (r".* of the weights are dropped, expected (.*)", r"another share of the weights is dropped than \1"),
+    (r".* of the weights are dropped, expected (.*)", r"the share of the weights that is dropped is not \1"),
 )
 
 

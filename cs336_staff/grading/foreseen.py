@@ -1,4 +1,4 @@
-"""What the tests will ask of a submission, known before there is one: they are run on the references once.
+"""The requests that the tests will make, known before there is a submission: they run on the references once.
 
 A right submission is asked exactly that. Where a wrong one makes a test ask something else, the test gets its own
 answer as it would have without this.

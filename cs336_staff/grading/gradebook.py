@@ -88,7 +88,7 @@ class GradebookError(Exception):
 
 @dataclass(frozen=True)
 class Notes:
-    """What a report says besides the results.
+    """Everything that a report says besides the results.
 
     Args:
         refused: why the submission was not run, if it was not.
@@ -175,7 +175,7 @@ class Gradebook:
         """Open the file, or make it.
 
         Raises:
-            GradebookError: another version of this program wrote it, or it is no gradebook.
+            GradebookError: another version of this program wrote it, or it is not a gradebook.
         """
         self._path = path
         try:
@@ -201,7 +201,7 @@ class Gradebook:
         """Open the gradebook in a folder of results, and make none.
 
         Raises:
-            GradebookError: there is none, or it cannot be used.
+            GradebookError: it is missing, or it cannot be used.
         """
         path = results / "gradebook.sqlite"
         if not path.exists():
@@ -308,7 +308,7 @@ class Gradebook:
         return self._select(LAST, (), texts)
 
     def paths(self) -> dict[str, str]:
-        """Where each submission lay when it was last graded, by name."""
+        """The path of each submission when it was last graded, by name."""
         return dict(self._connection.execute(f"SELECT submission, path FROM grading WHERE {LAST}"))  # noqa: S608
 
     def of(self, submission: str) -> Grading | None:

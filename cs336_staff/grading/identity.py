@@ -1,4 +1,4 @@
-"""Who handed a submission in, and when: read from the names that Canvas, Moodle, Blackboard and Gradescope give it."""
+"""Finding out who handed in, and when, from the names that Canvas, Moodle, Blackboard and Gradescope give."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ FORMS = [re.compile(form) for form in (MOODLE, BLACKBOARD, CANVAS)]
 
 
 class RosterError(Exception):
-    """What says who the students are cannot be used: a roster, a list of groups, metadata; the message says why."""
+    """A roster, a list of groups or metadata cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Student:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """What the name of a submission, or the metadata beside it, says.
+    """The facts in the name of a submission, or in the metadata beside it.
 
     Args:
         students: who handed it in; a group has several.
@@ -63,7 +63,7 @@ class HandedIn:
 
 
 def handed_in(path: Path, submission: str) -> HandedIn:
-    """Who did it: read from Gradescope's metadata beside `path`, from the file's name, or else nobody knows.
+    """Find out who did it, from Gradescope's metadata beside `path` or from the file's name; else nobody knows.
 
     Then the submission, by the name of its report, stands for its student: names of files are not always different.
 
@@ -83,10 +83,10 @@ def handed_in(path: Path, submission: str) -> HandedIn:
 
 
 def together(paths: Iterable[Path]) -> dict[Path, dict[str, Path]]:
-    """What is to be graded: the path that stands for each submission, and its files by own name if it has several.
+    """List what to grade: the path that stands for each submission, and its files by own name if there are several.
 
     Python files that one student handed in one by one are one submission. What a learning platform writes beside the
-    submissions is none.
+    submissions is left out.
     """
     of_student: dict[object, list[tuple[Path, dict[str, str]]]] = {}
     for path in paths:
@@ -121,7 +121,7 @@ def check_claims(submissions: Mapping[str, Path]) -> None:
 
 
 def _parts(path: Path) -> dict[str, str]:
-    """What the form of a platform that `path` has says; nothing if it has none."""
+    """Read what a platform wrote into the name of `path`; nothing if it has no platform's form."""
     found = next(filter(None, (form.fullmatch(path.name) for form in FORMS)), None)
     return found.groupdict("") if found else {}
 

@@ -1,4 +1,4 @@
-"""What comes out of a grading: `results.json` in Gradescope's format, and feedback in Markdown."""
+"""The reports of a grading: `results.json` in Gradescope's format, and feedback in Markdown."""
 
 import json
 import math
@@ -140,7 +140,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
 
 
 def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
-    """What the student reads, in at most `MAX_LINES` lines: points, findings, and each kind of failure once."""
+    """Write what the student reads, in at most `MAX_LINES` lines: points, findings, and each kind of failure once."""
     head = [f"# {_code(grading.submission)}: {grading.points:.1f} of {grading.maximum:g} points", ""]
     head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
     blocks: list[Block] = [_told(remark) for remark in remarks(grading)]
@@ -166,7 +166,7 @@ def safe_name(name: str) -> str:
 
 
 def remarks(grading: Grading) -> Iterable[str]:
-    """What concerns the submission as a whole."""
+    """Say what concerns the submission as a whole."""
     notes = grading.notes
     if notes.refused:
         yield f"The submission was not run: {notes.refused}"
@@ -216,7 +216,7 @@ def _kind(result: Result) -> tuple[Check | None, Outcome, str]:
 
 
 def _output(cases: Sequence[Result]) -> str:
-    """What the box of one test function says."""
+    """The text in the box of one test function."""
     kinds = _kinds(cases)
     lines = [f"{sum(case.passed for case in cases)} of {len(cases)} cases pass."] if kinds and len(cases) > 1 else []
     for first, *others in kinds:

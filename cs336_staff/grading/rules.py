@@ -1,4 +1,4 @@
-"""What students must write themselves: the evidence that the graded calls of a submission ran it from torch.
+"""Evidence that the graded calls ran from torch what students must write themselves.
 
 All of it was seen by the watch beside the submission (`cs336_kit/rules/watch.py`). Nothing is read in the source: what
 is only written there may never run. Best effort, as whatever runs in the same process as what it watches.

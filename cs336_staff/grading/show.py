@@ -1,4 +1,4 @@
-"""What staff see on the terminal while and after a batch is graded."""
+"""The terminal that staff see while a batch is graded, and afterwards."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -85,7 +85,7 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
 
 
 def findings(gradings: Iterable[Grading]) -> Iterator[str]:
-    """What staff should look at: new names, and what the rules forbid."""
+    """List what staff should look at: new names, and what the rules forbid."""
     for grading in gradings:
         name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):

@@ -1,4 +1,4 @@
-"""What a class is graded with: both suites, called through a proxy, and the hash of all that decides a verdict."""
+"""The suites that a class is graded with, called through a proxy, and the hash of all that decides a verdict."""
 
 import ast
 import hashlib
@@ -44,7 +44,7 @@ class GradedSuite:
         requests: what each test is expected to ask, by name.
         sha256: of everything that a verdict depends on besides the submission.
         seed: which tells one release from another, and nothing about its hidden inputs.
-        rehearsal: whether the hidden inputs come from a secret that is none.
+        rehearsal: whether the hidden inputs come from the secret that everybody can read.
         limits: what a submission may use.
     """
 

@@ -18,7 +18,7 @@ EXAMPLES = 3
 
 
 class Spread(Random):
-    """What one of several cases chooses: where there are as many cases as choices, each choice is some case's.
+    """Choose for one of several cases: with as many cases as choices, each choice is made once.
 
     Of the same seed, `turn` 0 chooses at random, and every other one what comes as many places later.
     """

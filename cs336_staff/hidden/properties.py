@@ -1,4 +1,4 @@
-"""What the hidden tests ask of an answer besides that it is the right one."""
+"""Properties that the hidden tests ask of an answer, besides that it is right."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ REHEARSAL = (
 
 @dataclass(frozen=True)
 class Release:
-    """What `release.toml` and `secret.txt` state.
+    """The contents of `release.toml` and `secret.txt`.
 
     Args:
         secret: where every hidden input comes from.
@@ -68,7 +68,9 @@ def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Proble
             raise Complaint(("weights", id), "is missing: a problem needs hidden tests")
         for id, tests in weights.items():
             if id not in problems:
-                raise Complaint(("weights", id), f"is no problem of the assignment; these are {', '.join(problems)}")
+                raise Complaint(
+                    ("weights", id), f"is not a problem of the assignment; its problems are {', '.join(problems)}"
+                )
             for test in tests:
                 if test in seen:
                     raise Complaint(("weights", id, test), "has a weight already, in assignment.toml or above")

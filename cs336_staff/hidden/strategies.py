@@ -1,4 +1,4 @@
-"""What the property tests draw: specs of small cases.
+"""Strategies for the property tests: specs of small cases.
 
 A property is asked of several kinds of input, each by itself: a program that is wrong for one kind loses a share. The
 functions in the plural give the kinds by name, those in the singular draw one case.

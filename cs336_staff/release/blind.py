@@ -1,4 +1,4 @@
-"""What students would read of wrong programs that the examination was not made from.
+"""Print what students would read of wrong programs that the examination was not made from.
 
     uv run python -m cs336_staff.release.blind cs336_staff/tests/blind/second
 

@@ -18,7 +18,7 @@ PROBLEM = re.compile(r"\*\*Problem `(\w+)`")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What belongs to the problems that are left out, and to no other.
+    """Everything that belongs to the problems that are left out and to no other.
 
     Args:
         problems: their ids.
@@ -32,7 +32,7 @@ class LeftOut:
 
 
 def find_left_out(root: Path) -> LeftOut:
-    """What belongs to the problems that the assignment in `root` leaves out."""
+    """Find what belongs to the problems that the assignment in `root` leaves out."""
     problems, gone = load_problems(root), load_problems(root, left_out=True)
     tests = {test for problem in gone.values() for test in problem.tests}
     files = {file for problem in gone.values() for file in problem.files}

@@ -43,7 +43,7 @@ ENVIRONMENTS = [(OLDEST, "3.11"), (OLDEST, "3.13"), (NEWEST, "3.11"), (NEWEST, "
 
 @dataclass(frozen=True)
 class Machine:
-    """What a row sets; without a torch and a Python of its own, the row runs on those that run the command."""
+    """The settings of a row; without a torch and a Python of its own, the row runs on those that run the command."""
 
     aten: str
     mkl: str
@@ -130,14 +130,14 @@ def noting(largest: dict[str, float], problem: str, answer: Any, expected: Tenso
 
 
 def other_seed(drawn: Any, seed: int) -> DrawnCases:
-    """What a hidden property draws from another seed."""
+    """Draw what a hidden property would draw from another seed."""
     other = copy(drawn)
     other.seed = seed
     return other
 
 
 def row(machine: Machine, seeds: int, misconceptions: bool) -> dict[str, Any]:
-    """What `measure` gives on a machine, in a process of its own.
+    """Run `measure` as on that machine, in a process of its own.
 
     Raises:
         click.ClickException: the process failed, with what it said last; or the processor has no such instructions.

@@ -72,7 +72,7 @@ def mutants_of(module: str, source: str) -> Iterator[Mutant]:
 
 
 def verify_mutants(suite: Suite, names: Sequence[str] = tuple(MUTATED)) -> tuple[int, list[str]]:
-    """How many mutants of some modules were tried, and what is wrong: survivors not listed, and listed ones killed.
+    """Try the mutants of some modules: how many, and what is wrong: survivors not listed, and listed ones killed.
 
     Raises:
         SuiteError: the solution itself fails.
@@ -104,13 +104,13 @@ def verify_mutants(suite: Suite, names: Sequence[str] = tuple(MUTATED)) -> tuple
 
 
 def equivalents() -> set[tuple[str, str]]:
-    """The mutants that are no mistakes, by module and line."""
+    """The mutants that are not mistakes, by module and line."""
     entries = tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8"))["equivalent"]
     return {(entry["module"], line) for entry in entries for line in entry["lines"]}
 
 
 def _passes(tests: Path) -> bool:
-    """Whether the mutant that is in place passes what staff test the solution with."""
+    """Tell whether the mutant that is in place passes what staff test the solution with."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -1,4 +1,4 @@
-"""Whether the examination finds both of two mistakes in one program, as students make them."""
+"""Counting how often the examination finds both of two mistakes in one program, as students make them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ ENOUGH = 0.9
 
 @dataclass
 class Found:
-    """How many pairs there are in each problem, and of how many both mistakes are found."""
+    """Count the pairs in each problem, and those of which both mistakes are found."""
 
     pairs: Counter[str] = field(default_factory=Counter)
     both: Counter[str] = field(default_factory=Counter)
@@ -77,7 +77,7 @@ def _are_both(one: set[str], other: set[str], facts: set[str]) -> bool:
 
 
 def _facts(program: Misconception, problem: str) -> set[str]:
-    """What the examinations of a problem find in a program."""
+    """List what the examinations of a problem find in a program."""
     return set[str]().union(*_facts_so_far(program, problem))
 
 
@@ -91,7 +91,7 @@ def _facts_so_far(program: Misconception, problem: str) -> Iterator[set[str]]:
 
 
 def _answers(program: Misconception, problem: str, cases: list[Case]) -> list[Any]:
-    """What a program answers in a problem, or the type of what it raises."""
+    """The answers of a program in a problem, or the type of what it raises."""
     answers = []
     for case in (case.copy() for case in cases if case.call in EXAMINATIONS[problem].keys() & program.adapters):
         try:

@@ -1,4 +1,4 @@
-"""What each thing that the handout asks for is worth in each problem: the table in docs/assignment.md."""
+"""The worth of each thing that the handout asks for, by problem: the table in docs/assignment.md."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ LOOKS_AT = {
 
 
 def price_list(suite: Suite) -> Iterator[str]:
-    """The lines of the table, in Markdown, for the problems that are no bonus."""
+    """The lines of the table, in Markdown, for the required problems."""
     problems = [problem for problem in suite.problems.values() if not problem.bonus]
     prices = {what: dict.fromkeys((problem.id for problem in problems), 0.0) for what in LOOKS_AT}
     for test in suite.tests:

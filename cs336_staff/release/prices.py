@@ -1,4 +1,4 @@
-"""What a fault costs: programs with one fault, and programs that compute next to nothing, with their points.
+"""The price of a fault: programs with one fault, or that compute next to nothing, with their points.
 
 `uv run python -m cs336_staff.release.prices` prints the tables of cs336_staff/docs/points.md.
 

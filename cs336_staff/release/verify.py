@@ -28,7 +28,7 @@ EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
 
 @dataclass(frozen=True)
 class Caught:
-    """What the suites say of one misconception.
+    """The verdict of the suites on one misconception.
 
     Args:
         id: the misconception.
@@ -42,7 +42,7 @@ class Caught:
 
     @property
     def complaint(self) -> str:
-        """What is wrong with that, or ""."""
+        """Say what is wrong with that, or ""."""
         if not self.failed:
             return "is not caught by the public suite"
         return "" if self.hidden else "is not caught by the hidden suite"
@@ -124,7 +124,7 @@ def expected_findings() -> dict[str, dict[str, list[str]]]:
 
 
 def verify_examination() -> tuple[int, list[str]]:
-    """How many examinations of misconceptions were made, and what is wrong with them, one line each.
+    """Examine the misconceptions: how many, and what is wrong with what is found, one line each.
 
     Each must find what `expected_findings.toml` says, and in a right style nothing.
     """
@@ -136,7 +136,7 @@ def verify_examination() -> tuple[int, list[str]]:
             complaints += [f"{style} is right, and is told {found.id}" for found in examine(adapters[adapter])]
         for id, ids in expected[adapter].items():
             if id not in CATALOGUE or adapter not in CATALOGUE[id].adapters:
-                complaints.append(f"{EXPECTED.name}: {adapter}.{id} is no misconception of that adapter")
+                complaints.append(f"{EXPECTED.name}: {adapter} has no misconception {id}")
                 continue
             made += 1
             found = [finding.id for finding in examine(submission(id)[adapter])]

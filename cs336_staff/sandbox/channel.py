@@ -82,7 +82,7 @@ class Channel:
         """Move the first reply from what came to `replies`, if all of it is there.
 
         Raises:
-            FrameError: it is no reply to a request that was written.
+            FrameError: it does not answer a request that was written.
             TooLongError: it is too long.
         """
         if not self._asked:

@@ -66,7 +66,7 @@ class SandboxError(RuntimeError):
 
 @dataclass(frozen=True)
 class Achieved:
-    """What stands between a submission and this machine, as it is written into reports.
+    """The layers between a submission and this machine, as reports name them.
 
     `parts` are those of "namespaces", "uid", "landlock" and "seccomp" that hold. `notes` say why a stronger layer
     was not taken.

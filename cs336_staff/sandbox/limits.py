@@ -1,11 +1,11 @@
-"""What a submission may use; the key `limits` of `course.toml` sets other values."""
+"""The limits of a submission; the key `limits` of `course.toml` sets other values."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a submission may use. The import counts as a call.
+    """The resources that a submission may use. The import counts as a call.
 
     Seconds are the worker's own: those in which it computes, and those in which all its threads sleep. While it waits
     for a processor it uses none, so that neither load nor another submission takes any of them.

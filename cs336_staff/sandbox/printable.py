@@ -1,4 +1,4 @@
-"""What a submission says, made fit to be printed."""
+"""Making what a submission says fit to be printed."""
 
 
 def printable(text: str) -> str:

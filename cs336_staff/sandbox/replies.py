@@ -1,4 +1,4 @@
-"""What a worker answers, checked. Every byte of it may have been written by a submission."""
+"""The answers of a worker, checked. Every byte of it may have been written by a submission."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a worker is asked, and whether it is what was foreseen."""
+"""Requests to a worker, and whether they are what was foreseen."""
 
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,7 @@ class Request:
         return frames.with_sequence(*self._encoded, sequence)
 
     def is_for(self, header: dict[str, Any], tensors: list[Tensor]) -> bool:
-        """Whether it has the same frame as a request of these, bit for bit."""
+        """Tell whether it has the same frame as a request of these, bit for bit."""
         return (
             len(tensors) == len(self.tensors)
             and repr(header) == self._text

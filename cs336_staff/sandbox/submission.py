@@ -50,7 +50,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Submission:
-    """What is graded.
+    """The files that are graded.
 
     Attributes:
         name: of the file or folder that was handed in.
@@ -73,7 +73,7 @@ class Submission:
         return digest.hexdigest()
 
     def line(self, file: str, number: int) -> str:
-        """One line of the source, without its indentation, cut off if it is long; empty where there is none."""
+        """One line of the source, without its indentation, cut off if it is long; empty if there is no such line."""
         lines = self._lines.get(file, [])
         return lines[number - 1].strip()[:MAX_LINE] if 0 < number <= len(lines) else ""
 
@@ -283,7 +283,7 @@ def _shown(name: str) -> str:
 
 
 def _find_adapters(taken: _Collected) -> tuple[str, str, tuple[str, ...]]:
-    """Where the submission's root lies, as a prefix of its paths; which of `LAYOUTS` it has; remarks on the choice."""
+    """Find the submission's root, as a prefix of its paths; which of `LAYOUTS` it has; remarks on the choice."""
     folders = [PurePosixPath(file).parts[:-1] for file in taken.files]
     for depth in (0, 1, 2):
         roots = {"".join(f"{name}/" for name in parts[:depth]) for parts in folders if len(parts) >= depth}
@@ -315,7 +315,7 @@ def _most_written(files: dict[str, bytes], places: list[tuple[str, str]]) -> tup
 
 
 def _written(source: bytes) -> int:
-    """How many functions `run_...` a file has that do more than raise NotImplementedError."""
+    """Count the functions `run_...` in a file that do more than raise NotImplementedError."""
     try:
         with warnings.catch_warnings(action="ignore"):  # about the student's code
             body = ast.parse(source if len(source) <= MAX_ADAPTERS_BYTES else b"").body

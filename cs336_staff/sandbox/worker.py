@@ -35,7 +35,7 @@ COMPUTING = "RD"  # the states of a thread that runs or waits for a processor or
 MOST_ASLEEP = 2 * SAMPLE_SECONDS
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Where Python and the packages lie on this machine, which is no business of students'.
+# Where Python and the packages lie on this machine, which is not students' business.
 PLACES = [f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib", "stdlib")]
 
 
@@ -64,7 +64,7 @@ class ProtocolViolation(WorkerStopped):
 class Starved(BaseException):
     """A worker got so little of the machine that nothing can be said about it: our fault, and never a grade.
 
-    It is no Exception and no `Stopped`, since what a test or an examination makes of those goes into the grade.
+    It is neither an Exception nor a `Stopped`, since what a test or an examination makes of those goes into the grade.
     """
 
 
@@ -128,7 +128,7 @@ class Worker:
 
     @property
     def stdout(self) -> str:
-        """What the submission printed, up to `Limits.output_bytes`; shown, never parsed."""
+        """The submission's own output, up to `Limits.output_bytes`; shown, never parsed."""
         return self._printed("stdout")
 
     @property
@@ -218,7 +218,7 @@ class Worker:
     # What is foreseen.
 
     def _first_foreseen(self) -> Request | None:
-        """What this test is expected to ask next."""
+        """The request that this test is expected to make next."""
         if self._conversation is not None and self._conversation.sent:
             sent = self._conversation.sent[0]
             return sent.request if sent.test == self._test else None
@@ -310,7 +310,7 @@ class Worker:
 
     @property
     def _call_seconds(self) -> float:
-        """What the next call may take: a fifth once the submission has stalled, so that it cannot do so for minutes."""
+        """The time that the next call may take: a fifth once the submission has stalled, lest it do so for minutes."""
         return self.limits.call_seconds / (5 if self._timed_out.total() >= TIMEOUTS else 1)
 
     def _wait(self, conversation: _Conversation, seconds: float) -> None:
@@ -409,7 +409,7 @@ def _without_places(text: str) -> str:
 
 
 def _all_asleep(pid: int) -> bool:
-    """Whether no thread of the process computes; one that has just ended did."""
+    """Tell whether no thread of the process computes; one that has just ended did."""
     try:
         return all(_stat(f"{task.path}/stat")[0] not in COMPUTING for task in os.scandir(f"/proc/{pid}/task"))
     except (FileNotFoundError, ProcessLookupError):

@@ -82,7 +82,7 @@ def watch(student: Student) -> tuple[str, str]:
 
 
 def _screen(terminal: Terminal) -> str:
-    """What the terminal shows once a run has ended."""
+    """Return what the terminal shows once a run has ended."""
     terminal.expect(rf"\x1b\[2J\x1b\[H((?:(?!\x1b\[2J).)*{ENDED}.*?q quit)")
     assert isinstance(terminal.match, re.Match)
     return terminal.match.group(1).replace("\r\n", "\n")
@@ -96,7 +96,7 @@ def show(student: Student) -> tuple[str, str]:
 
 
 def debug(student: Student) -> tuple[str, str]:
-    """A softmax that takes no care of rows that are hidden throughout."""
+    """A softmax that does not handle rows in which everything is hidden."""
     student.replace(FUNCTIONAL, "maximum.masked_fill(maximum == -math.inf, 0.0)", "maximum")
     return "uv run cs336 debug --case attention-nothing/3d", student.run(
         "cs336_kit", "debug", "--case", "attention-nothing/3d"
@@ -115,7 +115,7 @@ def draw_page(path: Path) -> None:
 
 
 def draw_figures(folder: Path) -> None:
-    """What `cs336 flow` and `cs336 train` draw."""
+    """Draw what `cs336 flow` and `cs336 train` draw."""
     student = Student(folder)
     student.run("cs336_kit", "flow", "-o", str(PICTURES / "flow.png"))
     student.run("cs336_kit", "train", "--animate", str(PICTURES / "train.gif"))

@@ -141,7 +141,7 @@ class _Wire:
 
 
 def _reply(rng: random.Random) -> bytes:
-    """What `serve` answers, with some fields of its header changed."""
+    """Build what `serve` answers, with some fields of its header changed."""
     tensors = [torch.ones(3, 2), torch.zeros(4, dtype=rng.choice(list(frames.DTYPES.values())))]
     header: dict[str, Any] = {"sequence": 7, "missing": ["wandb"], "forbidden": [["torch.softmax", "adapters.py", 3]]}
     header |= rng.choice(
@@ -212,7 +212,7 @@ FILES = {"adapters.py": b"import torch\n", "cs336_basics/nn.py": b"x = 1\n" * 50
 
 @functools.cache
 def _zips() -> list[bytes]:
-    """What `cs336 submit` writes, and what other programs do."""
+    """Archives as `cs336 submit` writes them, and as other programs do."""
     made = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.zip"

@@ -1,4 +1,4 @@
-"""Whether a verdict depends on the load: the same submissions graded twice, the second time beside busy processes.
+"""Checking that no verdict depends on the load: submissions are graded twice, the second time beside busy processes.
 
 uv run python -m cs336_staff.tools.under_load cs336_staff/tests/blind/*/*.py
 """

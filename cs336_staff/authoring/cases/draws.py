@@ -1,4 +1,4 @@
-"""How the inputs of the adapters are drawn, from a generator."""
+"""Drawing the inputs of the adapters from a generator."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How one case is made."""
+"""The recipe of one case."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Inputs = dict[str, Any]
 
 @dataclass(frozen=True)
 class CaseSpec:
-    """How one case is made.
+    """The recipe of one case.
 
     Args:
         name: folder and file name of the case.

@@ -1,4 +1,4 @@
-"""What a misconception is, and how one is made from a wrong part.
+"""Misconceptions, and making one from a wrong part.
 
 A wrong part is wrong wherever a submission uses it: a wrong softmax makes attention wrong, and attention makes
 multi-head attention wrong. Blockwise attention uses neither: it has an online softmax of its own.

@@ -97,12 +97,12 @@ ENTRIES = (
     in_softmax("softmax-detached", "cuts the answer off from autograd", lambda x, dim: softmax(x.detach(), dim)),
     in_softmax(
         "softmax-numpy",
-        "goes through numpy, which keeps no gradient and knows no bfloat16",
+        "goes through numpy, which keeps no gradient and lacks bfloat16",
         lambda x, dim: softmax(torch.from_numpy(x.numpy()), dim),
     ),
     in_softmax(
         "softmax-numpy-detached",
-        "goes through .detach().numpy(), which drops the gradient and knows no bfloat16",
+        "goes through .detach().numpy(), which drops the gradient and lacks bfloat16",
         lambda x, dim: softmax(torch.from_numpy(x.detach().numpy()), dim),
     ),
     in_softmax("softmax-detached-sum", "cuts the sum of the exponentials off from autograd", detached_sum),

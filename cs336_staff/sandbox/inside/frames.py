@@ -59,7 +59,7 @@ def with_sequence(header: bytes, body: bytes, sequence: int) -> bytes:
 
 
 def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:
-    """The JSON object in `encoded`; FrameError when it is none."""
+    """The JSON object in `encoded`; FrameError when it is not one."""
     try:
         header = json.loads(encoded)
     except (ValueError, RecursionError) as error:
@@ -98,7 +98,7 @@ def encode(value: object, tensors: list[Tensor]) -> Any:
     """`value` as JSON, with its tensors appended to `tensors`; one that is there already is not sent twice.
 
     Raises:
-        TypeError: something in it is no tensor and no plain value.
+        TypeError: something in it is neither a tensor nor a plain value.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -115,7 +115,7 @@ def encode(value: object, tensors: list[Tensor]) -> Any:
 
 
 def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
-    """What `encode` was given, tuples turned into lists.
+    """Decode what `encode` was given, with tuples turned into lists.
 
     Raises:
         FrameError: `value` does not come from `encode`, or is nested too deeply.
@@ -161,6 +161,6 @@ def _tensor(data: bytearray, dtype: torch.dtype, shape: list[int]) -> Tensor:
     """The tensor whose memory is `data`."""
     if not data:
         return torch.empty(shape, dtype=dtype)
-    if dtype == torch.bool:  # a byte that is neither 0 nor 1 is no boolean
+    if dtype == torch.bool:  # a byte that is neither 0 nor 1 is not a boolean
         return torch.frombuffer(data, dtype=torch.uint8).reshape(shape) != 0
     return torch.frombuffer(data, dtype=dtype).reshape(shape)

@@ -56,7 +56,7 @@ def install(files: dict[str, bytes]) -> None:
 
 
 def is_submitted(path: str) -> bool:
-    """Whether a code object's file name or a `sys.path` entry lies in the submission."""
+    """Tell whether a code object's file name or a `sys.path` entry lies in the submission."""
     return path == ROOT or path.startswith(f"{ROOT}/")
 
 
@@ -182,7 +182,7 @@ class Placeholder(ModuleType):
             inside["__new__"] = lambda *args, **kwargs: self()
         return (type("Placeholder", (), inside),)
 
-    # What gives something else than a placeholder cannot stand in for anything, not even while modules are imported.
+    # What gives anything but a placeholder cannot stand in for anything, not even while modules are imported.
     __len__ = __iter__ = __contains__ = __int__ = __float__ = __index__ = __fail
     __instancecheck__ = __subclasscheck__ = __fail
 
@@ -243,7 +243,7 @@ class _Import:
         return SimpleNamespace(**found)
 
     def _attach(self, name: str, error: BaseException, frame: FrameType) -> ModuleType:
-        """What `import a.b.c` gives: `a`, and at the first module that is not there a placeholder."""
+        """Return what `import a.b.c` gives: `a`, and at the first module that is not there a placeholder."""
         top, *below = name.split(".")
         stand_in = self._stand_in(top, error, frame)
         module = loaded = sys.modules.get(top, stand_in)
@@ -319,7 +319,7 @@ def _is_importing() -> bool:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Whether some line of the submission that is running now stands in a `try` that catches this error.
+    """Tell whether some line of the submission that is running now is in a `try` that catches this error.
 
     A `try` around the import of a file does not expect that a package is missing which that file needs.
     """

@@ -121,7 +121,7 @@ def _laid_out(tensor: Tensor, description: dict[str, Any]) -> Tensor:
 
 
 def _gradients(outputs: list[Tensor], cotangents: list[Tensor | None], given: list[Tensor]) -> list[Tensor | None]:
-    """The transposed Jacobian of `outputs` by each tensor in `given`, times the cotangents; None if there is none."""
+    """The transposed Jacobian of `outputs` by each tensor in `given`, times the cotangents, or None."""
     if len(outputs) != len(cotangents):
         raise ValueError(f"expected {len(cotangents)} tensors, as the same call returned before, got {len(outputs)}")
     pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad and pair[1] is not None]

@@ -84,7 +84,7 @@ EDITS = [
         RELEASE,
         "[weights.linear]",
         "[weights.lineal]",
-        "weights.lineal is no problem of the|linear is miss",
+        "weights.lineal is not a problem of the|linear is miss",
     ),
     (RELEASE, 'example_secret = "', 'secret = "', "secret is not a known key; did you mean"),
     (

@@ -15,11 +15,11 @@ X = torch.zeros(2, 3)
 CASE = Case("softmax/a", "run_softmax", {"in_features": X}, None, {"answer": X.double()}, {"answer": X.double()})
 # What a submission can answer, twice with something else that it chose.
 ANSWERS = {
-    "shape": ([torch.zeros(31, 7), torch.zeros(5)], "the answer has another shape than expected"),
-    "dtype": ([X.int(), X.double()], "the answer has another dtype than the inputs"),
+    "shape": ([torch.zeros(31, 7), torch.zeros(5)], "the answer does not have the expected shape"),
+    "dtype": ([X.int(), X.double()], "the answer does not have the dtype of the inputs"),
     "numbers": ([X + 0.125, torch.tensor([[0, 0, 0], [0, 1, 0.0]])], "the answer is wrong"),
     "not finite": ([X / 0, torch.tensor([[0, 0, 0], [0, torch.inf, 0.0]])], "the answer is NaN or infinite"),
-    "no tensor": (["secret", [1], None], "the answer is no tensor: is a `return` missing?"),
+    "no tensor": (["secret", [1], None], "the answer is not a tensor: is a `return` missing?"),
 }
 
 

@@ -414,7 +414,7 @@ def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
 def test_a_roster_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "roster.csv").write_bytes("Student,ID\nMüller,1\n".encode("latin-1"))
     for read in (read_roster, read_groups):
-        with pytest.raises(RosterError, match=r"roster.csv is no csv file in UTF-8 .*; save it as one"):
+        with pytest.raises(RosterError, match=r"roster.csv is not a CSV file in UTF-8 .*; save it as one"):
             read(tmp_path / "roster.csv")
 
 

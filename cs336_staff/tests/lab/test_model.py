@@ -146,7 +146,12 @@ def no_tokenizer(folder: Path) -> None:
         (bert, broken, [], "bert cannot be used as a model: "),
         (bert, other_shape, [], "bert cannot be used as a model: "),
         (bert, pickled, [], "bert cannot be used as a model: "),
-        (bert, no_tokenizer, [], "bert holds no tokenizer: save the model's own beside it, with save_pretrained()"),
+        (
+            bert,
+            no_tokenizer,
+            [],
+            "bert does not have a tokenizer: save the model's own beside it, with save_pretrained()",
+        ),
         (bert, more_layers, [], "bert lacks the weights encoder.layer.3."),
         (t5, None, [], "t5 has an encoder and a decoder: give a model with one of them, as BERT or GPT-2 is"),
     ],

@@ -1,4 +1,4 @@
-"""How quick the lab's blockwise attention is, next to PyTorch's fused kernel that is told the same mask.
+"""Time the lab's blockwise attention next to PyTorch's fused kernel with the same mask.
 
     uv run python -m cs336_staff.tools.benchmarks.attention
 
@@ -53,7 +53,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Setting:
-    """How many threads torch has, and how many other processes compute at the same time."""
+    """The number of torch's threads, and of other processes that compute at the same time."""
 
     threads: int
     neighbours: int = 0

@@ -1,4 +1,4 @@
-"""How many misconceptions of softmax and attention a plain suite catches, beside the public one.
+"""Count the misconceptions of softmax and attention that a plain suite catches, and the public one.
 
 uv run python -m cs336_staff.tools.benchmarks.coverage
 """

@@ -90,7 +90,7 @@ def _run_until(seconds: float, suite: GradedSuite, box: sandbox.Sandbox, paths: 
 
 
 def _gradings(out: Path) -> Graded:
-    """What the gradebook has of each submission; two gradings of one raise."""
+    """The gradebook's record of each submission; two gradings of one raise."""
     if not (out / "gradebook.sqlite").exists():
         return {}
     with closing(sqlite3.connect(out / "gradebook.sqlite")) as connection:

@@ -1,4 +1,4 @@
-"""What suites usually ask: three calls, each held against the right answer as `assert_allclose` does."""
+"""A suite as suites usually are: three calls, each compared with the right answer as by `assert_allclose`."""
 
 from collections.abc import Callable, Mapping
 
