@@ -44,7 +44,7 @@ class Attack:
 
 
 def find_attacks(folder: Path) -> Iterator[Attack]:
-    """Every attack; those that are no single file are made in `folder`."""
+    """Every attack; those that are not a single file are made in `folder`."""
     files = ((path, ast.get_docstring(ast.parse(path.read_text())) or "") for path in SUBMISSIONS.rglob("*.py"))
     for path, text in [*sorted(files), *made.make(folder, ROOT)]:
         tries, _, _ = text.partition("\n\n")

@@ -1,4 +1,4 @@
-"""Attacks that are no single file: folders, archives, names, and sources too long to be stored."""
+"""Attacks that are not a single file: folders, archives, names, and sources too long to be stored."""
 
 import json
 import stat
@@ -249,7 +249,7 @@ def name_with_markup(folder: Path, root: Path) -> Path:
 
 @attack
 def name_that_is_no_text(folder: Path, root: Path) -> Path:
-    """Carry a name with a byte that is no UTF-8.
+    """Carry a name with a byte that is not UTF-8.
 
     plain: refused
     report: the answer is wrong

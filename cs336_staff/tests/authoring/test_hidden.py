@@ -31,7 +31,7 @@ def suite() -> Suite:
 
 
 def run(suite: Suite, function: str, adapters: Mapping[str, Callable[..., Any]]) -> Result:
-    """The first result of a test function that is no pass, or its last."""
+    """The first result of a test function that did not pass, or its last."""
     suite.calls.adapters = SimpleNamespace(**adapters)
     result = None
     for test in suite.tests:

@@ -1,4 +1,4 @@
-"""What is no submission's doing: a sandbox that is killed, a disk that is full, a file that cannot be read."""
+"""Faults that no submission has caused: a sandbox that is killed, a disk that is full, a file that cannot be read."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
         of_grader = {process.pid for process in processes}
         for process in processes:
             try:
-                # An orphan's parent is none of ours.
+                # An orphan's parent is not ours.
                 if process.name() == "sleeper" and (zygote := process.ppid()) in of_grader - killed:
                     os.kill(zygote, 9)
                     killed.add(zygote)
