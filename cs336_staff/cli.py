@@ -19,7 +19,7 @@ from cs336_kit.cli import Commands
         "reproduce": ("cs336_staff.grading.commands:reproduce", "Run one test of one submission again."),
         "rescore": ("cs336_staff.grading.changes:rescore", "Score recorded results with other weights."),
         "similar": ("cs336_staff.similarity.commands:similar", "Compare submissions with each other."),
-        "verify": ("cs336_staff.release.commands:verify", "Prove the suites before a release."),
+        "verify": ("cs336_staff.release.commands:verify", "Test the suites before a release."),
     },
 )
 def staff() -> None:

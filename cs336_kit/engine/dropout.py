@@ -55,7 +55,7 @@ def check_dropout(output: Tensor, weights: Tensor, right: Tensor, V: Tensor, p: 
     if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
         raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", Check.DROPOUT)
     if dropped and not _independent(weights == 0, counts, p):
-        message = "weights are dropped together, or in turn: is there a random number for each of them?"
+        message = "weights are dropped together, or in a pattern: is there a random number for each of them?"
         raise WrongAnswer(message, Check.DROPOUT)
     if not is_sum:
         raise WrongAnswer("the output is not the sum of the values times the weights that came with it", Check.DROPOUT)

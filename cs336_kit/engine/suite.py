@@ -269,7 +269,7 @@ def _tests_in(module: ModuleType, root: Path, hidden: bool) -> Iterator[Test]:
             asks = [*inspect.signature(call).parameters]
             if asks != (["case"] if tests[0].stored or tests[0].drawn else []):
                 raise SuiteError(
-                    f"{name} asks for {', '.join(asks)}; a test gets `case` with the mark cases, else nothing"
+                    f"{name} asks for {', '.join(asks)}; a test gets `case` with the mark `cases`, otherwise nothing"
                 )
             yield from tests
 

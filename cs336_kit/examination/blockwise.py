@@ -277,7 +277,7 @@ def hidden_block(student: Blockwise) -> Finding | None:
         return finding("blockwise-hidden-block-nan", f"{what} are NaN.", "", question, touches=masked_blocks)
     measured = f"{what} sum to {float(came.sum()):.3g}; they should sum to 1."
     zeros = not came.any()
-    means = "What comes after a block that is hidden throughout is lost." if zeros else ""
+    means = "Everything after a block that is hidden throughout is lost." if zeros else ""
     return finding(
         f"blockwise-hidden-block-{'zeros' if zeros else 'lost'}", measured, means, question, touches=masked_blocks
     )

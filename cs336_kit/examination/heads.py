@@ -220,7 +220,7 @@ def _wrong_way(heads: Heads, step: str) -> Finds:
     (s, j), (t, c) = (divmod(int(place[foreign][0]), D_MODEL) for place in (inputs, outputs))
     return heads.finding(
         id,
-        f"With all scores alike and W_V = W_O = 1, component {c} of the answer to token {t} contains component {j} of "
+        f"With all scores equal and W_V = W_O = 1, component {c} of the answer to token {t} contains component {j} of "
         f"token {s}; it should contain component {c} of the tokens, and no other.",
         means,
         "Which axes does your tensor have before and after each view or transpose? What does each head then hold?",
@@ -312,7 +312,7 @@ def sums(heads: Heads) -> Finds:
     heads.scores_readable = id == "mask-after-softmax"
     return heads.finding(
         id,
-        f"Where all scores are alike, the weights of the tokens sum to {numbers(rows)}; each sum should be 1.",
+        f"Where all scores are equal, the weights of the tokens sum to {numbers(rows)}; each sum should be 1.",
         means,
         "Along which axis does softmax run, and what happens to its weights afterwards?",
         has_tokens,

@@ -157,7 +157,7 @@ def _bias(layer: _Layer) -> Finds:
         return None
     return Finding(
         id="linear-bias",
-        measured=f"A vector of zeros becomes {numbers(layer.offset)}; it should become zeros.",
+        measured=f"A vector of zeros becomes {numbers(layer.offset)}; it should stay zero.",
         means="Something is added to W x: a bias.",
         question="What does y = W x give when x is 0?",
         section=SECTION,

@@ -121,7 +121,7 @@ def dropout(student: Module) -> Finding | None:
     zeros = (left == 0) & counts
     what = partial(finding, touches=drops)
     if near(left, right):
-        measured = f"In training, with a dropout of {P}, no weight is 0 and all are what they were."
+        measured = f"In training, with a dropout of {P}, no weight is 0 and none has changed."
         question = "Call your module twice in training. Why is the answer the same?"
         return what("module-no-dropout", measured, "", question)
     place = "What is dropped: scores, weights, values or output?"

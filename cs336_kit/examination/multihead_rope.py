@@ -195,7 +195,7 @@ def values(turning: Turning) -> Finds:
     who = "the token that attends is at position 2" if afterwards else "the token that is attended to is at position 0"
     return turning.finding(
         "after-attention" if afterwards else "on-values",
-        f"With all scores alike, an answer that begins with {numbers(right[:2])} where all tokens are at position 1 "
+        f"With all scores equal, an answer that begins with {numbers(right[:2])} where all tokens are at position 1 "
         f"begins with {numbers(turned[:2])} where {who}; it should be the same.",
         "You turn the output of attention, not the queries and keys that go into it."
         if afterwards

@@ -57,7 +57,7 @@ def output(heads: Heads) -> Finds:
     if (others - 1 / HEADS).abs().max() < CLOSE:
         return heads.finding(
             "over-heads",
-            f"With all scores alike, component 0 of a single token arrives in components 0, 4 and 8, which belong to "
+            f"With all scores equal, component 0 of a single token arrives in components 0, 4 and 8, which belong to "
             f"three heads, {number(others[0])} of it in each; it should stay where it is.",
             "You attend over the heads of one token, not over the tokens of one head.",
             "Which two axes must come last when attention is called, and which ones are batch-like?",
@@ -67,7 +67,7 @@ def output(heads: Heads) -> Finds:
     c = int((plain - EYE)[:, j].abs().argmax())
     return heads.finding(
         "single-token",
-        f"With all scores alike and W_V = W_O = 1, component {c} of the answer to a single token is "
+        f"With all scores equal and W_V = W_O = 1, component {c} of the answer to a single token is "
         f"{number(plain[c, j])} times its component {j}; it should be {number(EYE[c, j])} times that.",
         "",
         "A single token attends to itself alone. What else happens to its value on the way?",

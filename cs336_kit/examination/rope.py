@@ -156,7 +156,7 @@ def _positions(rope: _Rope) -> Finds:
     if (used < 0).any() and (sources >= 0).any(0).all():
         id, means = "rope-rows-moved", "`token_positions` also pick the rows of x."
         measured = (
-            f"Of four rows at positions {listed(at.tolist())} come back rows {listed(sources.argmax(0).tolist())}."
+            f"Four rows at positions {listed(at.tolist())} come back as rows {listed(sources.argmax(0).tolist())}."
         )
     return Finding(
         id=id,

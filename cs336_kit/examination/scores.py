@@ -145,8 +145,8 @@ def scale(heads: Heads) -> Finds:
         said = f"That is with 3 tokens; with {TOKENS} it is {number(longer)}."
     return heads.finding(
         "scale",
-        f"With d_model = 12 and 3 heads, your weights are those of the scores q · k times {number(heads.scale)}; it "
-        "should be 1/√d_head = 0.5 times.",
+        f"With d_model = 12 and 3 heads, your scores are q · k times {number(heads.scale)}; the factor "
+        "should be 1/√d_head = 0.5.",
         said,
         "How long are the two vectors whose dot product is a score?",
         has_tokens,

@@ -162,7 +162,7 @@ def axis(student: Softmax) -> Finding | None:
     always = len(set(went.values())) == 1 and len(went) >= 4
     name = ("first", "second", "last")[instead] if always else "moved"
     means = f"You normalise axis {instead} whatever `dim` is." if always else "You normalise an axis other than `dim`."
-    return finding(f"softmax-axis-{name}", measured, means, "Which operations of yours are told about `dim`?")
+    return finding(f"softmax-axis-{name}", measured, means, "Which of your operations do you pass `dim` to?")
 
 
 def sums(student: Softmax) -> Finding | None:
@@ -180,7 +180,7 @@ def sums(student: Softmax) -> Finding | None:
     if near(answer.exp().sum(-1), 1.0):
         student.stable = False
         measured += f" Its numbers are {span(answer)}, and their exponentials sum to 1."
-        question = "Can a probability be negative? What is still to be applied to yours?"
+        question = "Can a probability be negative? What have you not applied yet?"
         return finding("softmax-log", measured, "This is the logarithm of softmax.", question)
     other = x.clone()
     other[:, 0] += 1
@@ -250,7 +250,7 @@ def formula(student: Softmax) -> Finding | None:
         return None
     student.exponential = False
     base = math.exp(factor)
-    measured = f"A logit that is larger by 1 gets {base:.4g} times the probability; it should be e = 2.718 times."
+    measured = f"A logit that is larger by 1 gets {base:.4g} times the probability; it should get e = 2.718 times."
     if near(factor, -1.0):
         student.stable = False
         question = "Which logit should get the largest probability, and which does?"

@@ -112,7 +112,7 @@ def _divisor(call: Call, weights: Tensor) -> Lines:
     scores = _centred(call.scores.expand_as(weights), telling)
     logs = _centred(weights.clamp(min=TELLING).log(), telling)
     if scores.square().sum() / d_k <= telling.sum() * (16 * torch.finfo(call.Q.dtype).eps) ** 2:
-        return ["too few weights differ to tell by what the scores were divided"], []
+        return ["too few weights differ to tell what the scores were divided by"], []
     slope = (scores * logs).sum() / scores.square().sum()
     if (logs - slope * scores).square().sum() > MISFIT * logs.square().sum() or slope <= 0:
         return [], ["The weights do not grow with Q Kᵀ as a softmax over the keys does: what does your softmax get?"]

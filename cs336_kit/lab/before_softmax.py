@@ -44,7 +44,7 @@ def with_boolean_mask(call: Call) -> tuple[Call, str]:
         used = "the steps below use `mask.bool()`. If 1 means hidden, it is `mask == 0`."
         return replace(call, mask=mask.bool()), f"{came}it holds 1 and 0, and {used}"
     if (other <= ADDED).all():
-        used = "it is one that is added to the scores, and the steps below use `mask == 0`."
+        used = "it looks like one that is added to the scores, and the steps below use `mask == 0`."
         return replace(call, mask=mask == 0), came + used
     return call, came + "its numbers are neither 1 and 0 nor 0 and -inf. Which keys may a query attend to?"
 

@@ -87,7 +87,7 @@ def compare(seed: int) -> None:
 @click.argument("file", required=False, type=FILE)
 @click.option("--case", metavar="NAME", help="A stored case of attention, such as attention/3d-causal.")
 def debug(file: Path | None, case: str | None) -> None:
-    """Report one call of attention, step by step, with what to do.
+    """Report one call of attention, step by step, and say what to do.
 
     FILE holds tensors named Q, K, V and, if there is one, mask:
 
@@ -233,7 +233,7 @@ def train(
     split = read_labelled_texts(data or OURS, text, label, seed)
     watched = split.held_out[0].text if sentence is None else sentence
     if not words(watched):
-        raise BadInput("the sentence has no word; write one")
+        raise BadInput("the sentence has no words; write some")
 
     console = Console(highlight=False)
     console.print(f"{len(split.train)} texts to learn from, {len(split.held_out)} held out", style="dim")

@@ -193,7 +193,7 @@ def peak_memory(
         answer = None
     process.join()
     if answer is None:
-        raise LeftOut(f"its process ended with exit status {process.exitcode}; was there memory enough?")
+        raise LeftOut(f"its process ended with exit status {process.exitcode}; was there enough memory?")
     if isinstance(answer, str):
         raise LeftOut(answer)
     return answer

@@ -33,9 +33,9 @@ class Published:
 @click.command()
 @click.option("--out", type=RESULTS, default=Path("results"), show_default=True)
 def rescore(out: Path) -> None:
-    """Score the results recorded in a folder again: with the present weights, and the present course.toml.
+    """Score the results recorded in a folder again: with the current weights and the current course.toml.
 
-    Nothing is run. Whose grade changes is printed.
+    Nothing is run. The students whose grades change are printed.
     """
     root = find_checked_root()
     course, problems = load_course(root), load_graded_problems(root)

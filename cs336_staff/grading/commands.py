@@ -33,7 +33,7 @@ SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
-@click.option("--rerun", is_flag=True, help="Grade again what is graded already.")
+@click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
 def grade(
     submission: tuple[Path, ...],
     out: Path,
@@ -43,10 +43,10 @@ def grade(
 ) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
-    Run the same command again after an interruption: what is graded is not graded twice. Two submissions of one student
-    are an error: grade attempts one after another. Deadline, late days and lists of students stand in
-    cs336_staff/course.toml. The exit status is 3 when a submission could not be graded for a
-    reason of ours.
+    Run the same command again after an interruption: nothing is graded twice. Two submissions of one student
+    are an error: grade attempts one after another. Deadline, late days and lists of students are in
+    cs336_staff/course.toml. The exit status is 3 if a submission could not be graded and
+    the fault is not its own.
     """
     _need_linux()
     console = Console()
@@ -106,7 +106,7 @@ def findings(results: Path) -> None:
 @click.option("--undo", is_flag=True, help="Take it back.")
 @click.option("--out", type=RESULTS, default=Path("results"))
 def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
-    """Count right answers of SUBMISSION, by its name in the results, that are a violation of the rules.
+    """Count right answers of SUBMISSION, by its name in the results, that violate the rules.
 
     For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
     """
@@ -118,7 +118,7 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
         with Gradebook.of_results(out) as gradebook:
             before = gradebook.of(submission)
             if before is None:
-                raise click.ClickException(f"{out} has no submission {submission}; grades.csv has the names")
+                raise click.ClickException(f"{out} has no submission {submission}; grades.csv lists the names")
             charged = set(before.notes.forbidden if because else before.overruled)
             chosen = {problem} if problem else charged
             if not charged or chosen - charged:

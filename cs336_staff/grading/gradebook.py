@@ -358,7 +358,7 @@ class Gradebook:
                 if self._connection.in_transaction:
                     cursor.execute("ROLLBACK")
                 if isinstance(error, sqlite3.OperationalError):  # the disk is full, for example
-                    raise GradebookError(f"{self._path}: {error}; what is in it is whole, try again") from None
+                    raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None
                 raise
 
 

@@ -73,7 +73,7 @@ def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Proble
                 )
             for test in tests:
                 if test in seen:
-                    raise Complaint(("weights", id, test), "has a weight already, in assignment.toml or above")
+                    raise Complaint(("weights", id, test), "already has a weight, in assignment.toml or above")
             seen.update(tests)
     except Complaint as complaint:
         raise located(FILE, complaint) from None

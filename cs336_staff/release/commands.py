@@ -71,7 +71,7 @@ def fixtures(check: bool, hidden_alone: bool, new_secret: bool) -> None:
 
 @click.command()
 def verify() -> None:
-    """Prove the suites: fixtures, right styles, misconceptions caught and examined, mutants of the solution killed.
+    """Test the suites: fixtures, right styles, misconceptions caught and examined, mutants of the solution killed.
 
     The exit status is 1 if anything is not as it should be.
     """
@@ -132,7 +132,7 @@ def gradescope(output: Path) -> None:
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--since", type=click.Path(path_type=Path), metavar="ZIP", help="The zip of the release before this one.")
+@click.option("--since", type=click.Path(path_type=Path), metavar="ZIP", help="The zip of the previous release.")
 def handout(out: Path, since: Path | None) -> None:
     """Cut the solutions out, write what students receive to OUT, and try it.
 

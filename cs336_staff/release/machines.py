@@ -159,7 +159,7 @@ def row(machine: Machine, seeds: int, misconceptions: bool) -> dict[str, Any]:
 @click.option("--few", is_flag=True, help="Three rows in place of 36.")
 @click.option("--environments", is_flag=True, help="Other versions of torch and Python instead, which uv fetches.")
 def main(seeds: int, few: bool, environments: bool) -> None:
-    """Hold right programs against the bounds, as other machines would."""
+    """Check right programs against the bounds, as on other machines."""
     machines = FEW if few else MACHINES
     if environments:
         machines = [Machine("avx512", "AVX512", torch=torch, python=python) for torch, python in ENVIRONMENTS]

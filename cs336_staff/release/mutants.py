@@ -99,7 +99,7 @@ def verify_mutants(suite: Suite, names: Sequence[str] = tuple(MUTATED)) -> tuple
                     survived.add((name, mutant.line))
     listed = {(module, line) for module, line in equivalents() if module in names}
     complaints = [f"{module}: no test fails with the line {line}" for module, line in sorted(survived - listed)]
-    complaints += [f"{module}: listed as equivalent and is not: {line}" for module, line in sorted(listed - survived)]
+    complaints += [f"{module}: listed as equivalent, but is not: {line}" for module, line in sorted(listed - survived)]
     return tried, complaints
 
 

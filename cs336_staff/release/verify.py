@@ -133,7 +133,7 @@ def verify_examination() -> tuple[int, list[str]]:
     made, complaints = 0, []
     for adapter, examine in examinations.items():
         for style, adapters in RIGHT_STYLES.items():
-            complaints += [f"{style} is right, and is told {found.id}" for found in examine(adapters[adapter])]
+            complaints += [f"{style} is right, but is told {found.id}" for found in examine(adapters[adapter])]
         for id, ids in expected[adapter].items():
             if id not in CATALOGUE or adapter not in CATALOGUE[id].adapters:
                 complaints.append(f"{EXPECTED.name}: {adapter} has no misconception {id}")

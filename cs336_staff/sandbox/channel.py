@@ -94,7 +94,7 @@ class Channel:
             return False
         header_bytes, body_bytes = PREFIX.unpack_from(self._incoming)
         if header_bytes > MAX_HEADER_BYTES or body_bytes > allowed:
-            raise TooLongError("a reply of more bytes than such a call can need")
+            raise TooLongError("a reply with more bytes than such a call can need")
         body = PREFIX.size + header_bytes
         end = body + body_bytes
         if len(self._incoming) < end:

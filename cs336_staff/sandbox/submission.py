@@ -297,7 +297,7 @@ def _find_adapters(taken: _Collected) -> tuple[str, str, tuple[str, ...]]:
     links = [link for link in taken.links if link.endswith("adapters.py")]
     got = [f"{_shown(link)} is a link or a device" for link in links] + [f"there is {kind}" for kind in taken.kinds]
     raise Refused(
-        "expected adapters.py, or tests/adapters.py, at the root of what is handed in or one folder down"
+        "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down"
         + "".join(f"; {each}" for each in sorted(got)[:MAX_SHOWN])
         + f"; {INSTEAD}"
     )

@@ -116,7 +116,9 @@ def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None
     weights = weights.masked_fill(pattern(*axes), 0.0)
     with pytest.raises(WrongAnswer) as caught:
         case.check((weights @ case.V, weights))
-    assert str(caught.value) == "weights are dropped together, or in turn: is there a random number for each of them?"
+    assert (
+        str(caught.value) == "weights are dropped together, or in a pattern: is there a random number for each of them?"
+    )
 
 
 @pytest.mark.parametrize("added", [1000.0, 1e-6, -1.0])

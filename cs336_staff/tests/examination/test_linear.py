@@ -58,7 +58,7 @@ def test_sequences_that_change_places():
 
 def test_what_a_student_reads():
     (finding,) = examine_linear(submission("linear-bias")["run_linear"])
-    assert finding.measured == "A vector of zeros becomes (-0.5774, 0.5774); it should become zeros."
+    assert finding.measured == "A vector of zeros becomes (-0.5774, 0.5774); it should stay zero."
     assert finding.section == "4 Linear layer"
 
 

@@ -291,7 +291,7 @@ def test_only_a_violation_can_be_overruled(graded, monkeypatch):
             "forbidden has a violation of the rules in linear, expected one in rope",
         ),
         (("forbidden", "--undo"), "forbidden has a decision to take back in no problem"),
-        (("nobody", "--because", "x"), "has no submission nobody; grades.csv has the names"),
+        (("nobody", "--because", "x"), "has no submission nobody; grades.csv lists the names"),
         (("forbidden",), "expected --because TEXT, or --undo"),
     ):
         finished = overrule(*arguments, "--out", graded.out)

@@ -210,7 +210,7 @@ def test_nearly_all_weight_on_one_key(lab: Lab) -> None:
     large = {"Q": 1000 * torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))}
     report = words(lab, saved(**large))
     assert "nearly all weight of a row lies on one key: the gradient of softmax all but vanishes there" in report
-    assert "too few weights differ to tell by what the scores were divided" in report
+    assert "too few weights differ to tell what the scores were divided by" in report
     assert report.endswith("Nothing here looks wrong.")
     steep = ATTENTION.replace("/ math.sqrt(Q.shape[-1])", "* 100")
     report = words(lab, saved(), adapters=steep)
@@ -225,7 +225,7 @@ ADDED = torch.tensor([0.0, 0.0, -torch.inf, -1e9, -torch.inf]).expand(3, 5).cont
 @pytest.mark.parametrize(
     ("mask", "said", "left"),
     [
-        (ADDED, "it is one that is added to the scores, and the steps below use `mask == 0`.", 2),
+        (ADDED, "it looks like one that is added to the scores, and the steps below use `mask == 0`.", 2),
         (torch.tensor([[1, 1, 0, 0, 0]]), "it holds 1 and 0, and the steps below use `mask.bool()`. If 1 means", 2),
         (torch.ones(3, 5), "it holds 1 and 0, and the steps below use `mask.bool()`. If 1 means hidden, it is", 5),
     ],

@@ -149,7 +149,7 @@ def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
         (ROWS, ("-o", "no/model.safetensors"), "there is no folder no; make it, or name another file than no/model"),
         (ROWS, ("--animate", "out.png"), "expected a file that ends in .gif, got out.png"),
         (ROWS, ("--sentence", "a"), "--sentence goes with --animate"),
-        (ROWS, ("--sentence", "?", "--animate", "a.gif"), "the sentence has no word; write one"),
+        (ROWS, ("--sentence", "?", "--animate", "a.gif"), "the sentence has no words; write some"),
     ],
 )
 def test_bad_input(

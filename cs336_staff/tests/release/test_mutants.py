@@ -50,4 +50,4 @@ def test_a_survivor_that_is_not_listed_and_a_listed_one_that_is_killed():
     )
     assert int(tried) > 30
     assert "no test fails with the line return einsum(x, self.weight" in complaints
-    assert "listed as equivalent and is not: self.weight = None" in complaints
+    assert "listed as equivalent, but is not: self.weight = None" in complaints

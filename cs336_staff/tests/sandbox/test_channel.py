@@ -77,7 +77,7 @@ def test_a_reply_too_long(ends: tuple[Channel, socket.socket]) -> None:
     worker.sendall(struct.pack("<IQ", 2, (1 << 20) + 1))
     channel.read()
     assert isinstance(channel.error, TooLongError)
-    assert "a reply of more bytes than such a call can need" in str(channel.error)
+    assert "a reply with more bytes than such a call can need" in str(channel.error)
 
 
 def test_what_a_worker_wrote_before_it_ended_can_be_read(ends: tuple[Channel, socket.socket]) -> None:

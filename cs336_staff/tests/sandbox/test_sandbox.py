@@ -294,7 +294,7 @@ def test_a_flood_of_output_is_cut(run: Run) -> None:
 
 
 def test_a_large_reply_is_refused(run: Run) -> None:
-    with pytest.raises(LimitExceeded, match="a reply of more bytes than such a call can need"):
+    with pytest.raises(LimitExceeded, match="a reply with more bytes than such a call can need"):
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
