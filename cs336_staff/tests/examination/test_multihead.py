@@ -168,7 +168,7 @@ def test_what_a_student_reads():
     assert finding.measured == "In a sequence of 5, token 1 sees tokens 0, 1, 2, 3 and 4; it should see tokens 0 and 1."
     (finding,) = examine_multihead(submission("multihead-scaled-by-d_model")[ADAPTER])
     assert finding.measured == (
-        "With d_model = 12 and 3 heads, your scores are q · k times 0.2887; the factor should be 1/√d_head = 0.5 times."
+        "With d_model = 12 and 3 heads, your scores are q · k times 0.2887; the factor should be 1/√d_head = 0.5."
     )
     assert finding.means == "That is 1/√d_model."
     (finding,) = examine_multihead(submission("multihead-split-by-view")[ADAPTER])
