@@ -101,7 +101,7 @@ def _parts(tree: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunction
 
 
 def _nodes(part: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
-    """What counts of each node, and its line, in the order in which they are written."""
+    """List what counts of each node, and its line, in the order in which they are written."""
     waiting = [*reversed(part)]
     while waiting:  # a recursive function would meet its limit
         node = waiting.pop()

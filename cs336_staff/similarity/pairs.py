@@ -1,4 +1,4 @@
-"""How alike two submissions are, by the fingerprints that they share and that few others have.
+"""The similarity of two submissions, by the fingerprints that they share and that few others have.
 
 The programs of this assignment are short, and two honest ones are alike. So a shared fingerprint counts by its rarity,
 as the inverse document frequency of information retrieval: 1 if these two alone have it, and 0 if everybody has.
@@ -19,7 +19,7 @@ LEAST = 40  # fingerprints: two programs of a few lines each are not alike becau
 
 @dataclass(frozen=True)
 class Work:
-    """What was handed in.
+    """The files that were handed in.
 
     Args:
         name: for people.
@@ -56,7 +56,7 @@ def find_pairs(works: Sequence[Work], most: int) -> tuple[list[Pair], float]:
     """Find the pairs that share something that not everybody has, the most alike first.
 
     Args:
-        works: what was handed in; works of the same student are no pair.
+        works: what was handed in; works of the same student are not a pair.
         most: how many pairs.
 
     Returns:
