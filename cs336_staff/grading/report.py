@@ -88,7 +88,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Section:
-    """What a student is told about one problem.
+    """All that a student is told about one problem.
 
     Args:
         problem: the problem.

@@ -58,7 +58,7 @@ def without_words(grading: Grading, number: str) -> Grading:
 
 
 def _explanation(explanation: Explanation) -> Explanation:
-    """What was measured: words of the student's are between backquotes."""
+    """Keep what was measured: words of the student's are between backquotes."""
     told = Told.of(explanation)
     lines = [re.sub("`.*`", "an exception", line, flags=re.DOTALL) for line in told.said]
     lines += [THINK + told.question] if told.question else []

@@ -45,12 +45,12 @@ class Told:
 
     @property
     def short(self) -> str:
-        """What it says about the code; where numbers say it, these."""
+        """Say what it means for the code; where numbers say it, give those."""
         return self.said[-1] if self.said else self.id
 
     @property
     def runs(self) -> bool:
-        """Whether any call works: if none does, nothing was measured that could be taught."""
+        """Tell whether any call works: if none does, nothing was measured that could be taught."""
         return not self.id.endswith("-fails")
 
     @property
@@ -90,12 +90,12 @@ class Entry:
 
     @property
     def accused(self) -> bool:
-        """Whether the rules are broken, also where staff have overruled that."""
+        """Tell whether the rules are broken, also where staff have overruled that."""
         return bool(self.violations or self.grading.notes.forbidden)
 
     @property
     def not_run(self) -> bool:
-        """Whether a test is newer than its grading."""
+        """Tell whether a test is newer than its grading."""
         return any(result.outcome is Outcome.NOT_RUN for result in self.grading.results)
 
     @property

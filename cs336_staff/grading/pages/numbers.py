@@ -1,4 +1,4 @@
-"""What a class report counts: grades, tests that pass, findings and which of them go together."""
+"""Count for a class report: grades, tests that pass, findings and which of them go together."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ SLOWEST = 10
 
 @dataclass(frozen=True)
 class Bar:
-    """How many grades lie in [low, high); the last bar has the best grade too."""
+    """The grades that lie in [low, high), counted; the last bar has the best grade too."""
 
     low: float
     high: float

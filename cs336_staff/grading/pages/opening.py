@@ -11,7 +11,7 @@ LONGEST = 240  # of a quotation
 
 
 def opening(entries: Sequence[Entry], problems: Iterable[Problem]) -> tuple[str, str, str]:
-    """Say it of the submissions that were run, in the problems that are no bonus."""
+    """Say it of the submissions that were run, in the problems that are not bonus."""
     ran = [entry for entry in entries if not entry.refused]
     core = [problem for problem in problems if not problem.bonus]
     if not ran:
