@@ -17,10 +17,10 @@ from _pytest._io import TerminalWriter
 
 from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
-from cs336_kit.engine.assignment import AssignmentError, Problem, load_problems
+from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
-from cs336_kit.engine.suite import SuiteError, Test, expand, load_suite, run, with_points
+from cs336_kit.engine.suite import Test, expand, load_suite, run, with_points
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use, Watch
 

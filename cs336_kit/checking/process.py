@@ -37,11 +37,11 @@ import torch
 from jaxtyping import install_import_hook
 
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import SuiteError, find_root, load_problems
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Result
-from cs336_kit.engine.suite import Suite, SuiteError, load_suite, not_run
+from cs336_kit.engine.suite import Suite, load_suite, not_run
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use, Watch
 

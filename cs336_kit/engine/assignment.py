@@ -12,6 +12,10 @@ FILE_NAME = "assignment.toml"
 STUDENT_FILES = ("adapters.py", "cs336_basics")  # what students write; the rest is the course's
 
 
+class SuiteError(Exception):
+    """The suite cannot be used; the message says what is wrong with it."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem.

@@ -14,15 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.assignment import Problem, SuiteError
 from cs336_kit.engine.case import Case, CaseError, case_names, load_case
 from cs336_kit.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from cs336_kit.engine.on_paper import on_paper
 from cs336_kit.engine.result import Check, Outcome, Result
-
-
-class SuiteError(Exception):
-    """The suite cannot be used; the message says what is wrong with it."""
 
 
 class Drawn(Protocol):

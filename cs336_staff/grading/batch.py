@@ -26,7 +26,7 @@ from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
 from cs336_kit.examination.problems import explain
 from cs336_kit.rules.watch import Use
 from cs336_staff.grading.carried_forward import CarriedForward
-from cs336_staff.grading.gradebook import Gradebook, Grading, Notes, notes_from_json
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes, notes_from_json
 from cs336_staff.grading.identity import HandedIn, check_claims, handed_in, together
 from cs336_staff.grading.report import safe_name, write_all_reports, write_reports
 from cs336_staff.grading.rules import judge
@@ -42,10 +42,6 @@ EXAMINATION = Limits(call_seconds=2, seconds=10)
 TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
 CHUNK = 1 << 16
 HASHED = re.compile(r".*-[0-9a-f]{12}")
-
-
-class BatchError(Exception):
-    """The batch cannot be started; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def grade(
         show: called whenever something has changed.
 
     Raises:
-        BatchError: another batch writes to `out`.
+        GradebookError: another batch writes to `out`.
         RosterError: two submissions are by one student.
         SandboxError: the sandbox has ended, and does not start again.
     """
@@ -378,5 +374,5 @@ def _alone(out: Path) -> Iterator[None]:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BatchError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
+            raise GradebookError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
         yield

@@ -1,4 +1,4 @@
-"""`cs336 staff grade`, `findings`, `overrule` and `reproduce`."""
+"""`cs336 staff grade`, `findings`, `overrule` and `reproduce`. What imports torch is imported when it is needed."""
 
 import os
 import sys
@@ -8,19 +8,18 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from cs336_kit.engine.suite import SuiteError
-from cs336_staff.grading import batch, show
+from cs336_kit.engine.assignment import SuiteError
 from cs336_staff.grading.changes import RESULTS
 from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findings_table, write_findings
 from cs336_staff.grading.course import find_checked_root, load_course
 from cs336_staff.grading.exports import RosterError, check_lists, grades, write_course
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
+from cs336_staff.grading.names import check_name
+from cs336_staff.grading.ready import ready
 from cs336_staff.grading.report import write_all_reports, write_reports
-from cs336_staff.grading.reproduce import reproduce_test
-from cs336_staff.grading.suite import ready
 from cs336_staff.hidden.release import REHEARSAL, load_graded_problems
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
-from cs336_staff.sandbox.submission import Refused
+from cs336_staff.sandbox.submission import Refused, take_in
 
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
@@ -55,6 +54,8 @@ def grade(
     try:
         check_lists(course)
         with ready(root, layer) as (suite, sandbox):
+            from cs336_staff.grading import batch, show
+
             if suite.rehearsal:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
@@ -75,7 +76,7 @@ def grade(
             if counts and len(found) > 1:
                 console.print(findings_table(counts[:COMMONEST]))
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
-    except (SuiteError, SandboxError, GradebookError, RosterError, batch.BatchError) as error:
+    except (SuiteError, SandboxError, GradebookError, RosterError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
@@ -149,8 +150,15 @@ def reproduce(submission: Path, test: str, layer: Layer) -> None:
     TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
     """
     _need_linux()
+    root = find_checked_root()
+    name = test.rpartition(": ")[2]  # in results.json the problem stands before it
+    check_name(root, name)
     try:
-        reproduce_test(submission, test, layer)
+        taken_in = take_in(submission)
+        with ready(root, layer, name) as (suite, sandbox):
+            from cs336_staff.grading.reproduce import reproduce_test
+
+            reproduce_test(suite, sandbox, taken_in, name)
     except (SuiteError, SandboxError, Refused) as error:
         raise click.ClickException(str(error)) from None
 

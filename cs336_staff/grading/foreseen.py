@@ -4,13 +4,13 @@ A right submission is asked exactly that. Where a wrong one makes a test ask som
 answer as it would have without this.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.suite import Suite
+from cs336_kit.engine.suite import Suite, Test
 from cs336_staff.authoring import references
 from cs336_staff.sandbox.inside.frames import decode, encode
 from cs336_staff.sandbox.proxy import Adapters
@@ -21,15 +21,16 @@ from cs336_staff.sandbox.worker import Worker
 Requests = Mapping[str, Sequence[Request]]
 
 
-def foresee(suite: Suite, proxy: Adapters) -> Requests:
+def foresee(suite: Suite, tests: Iterable[Test], proxy: Adapters) -> Requests:
     """For each test, by name, the requests that it makes of a right submission.
 
     Args:
-        suite: the tests. Those with a process of their own are left out: it is not there before they begin.
+        suite: what the tests belong to.
+        tests: those that will run. One with a process of its own is left out: it is not there before the test begins.
         proxy: what they call.
     """
     found: dict[str, Sequence[Request]] = {}
-    for test in suite.tests:
+    for test in tests:
         if not test.memory:
             recorder = _Recorder()
             proxy.worker = cast(Worker, recorder)  # it asks a worker nothing but `call`

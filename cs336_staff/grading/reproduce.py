@@ -1,7 +1,6 @@
 """One test of one submission again, with everything that students are not shown."""
 
-import difflib
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -9,11 +8,11 @@ import torch
 from torch import Tensor
 
 from cs336_staff.authoring import references
-from cs336_staff.grading.course import find_checked_root
-from cs336_staff.grading.suite import load_both_suites, ready
-from cs336_staff.sandbox.confinement import Layer
+from cs336_staff.grading.names import check_among
+from cs336_staff.grading.suite import GradedSuite
+from cs336_staff.sandbox.confinement import Sandbox
 from cs336_staff.sandbox.proxy import Adapters
-from cs336_staff.sandbox.submission import take_in
+from cs336_staff.sandbox.submission import Submission
 from cs336_staff.sandbox.worker import Worker
 
 
@@ -30,28 +29,21 @@ class Recorder(Adapters):
         return self.answer
 
 
-def reproduce_test(path: Path, name: str, layer: Layer) -> None:
-    """Run the test `name` of the submission in `path` and print its result and its last call.
+def reproduce_test(graded: GradedSuite, sandbox: Sandbox, submission: Submission, name: str) -> None:
+    """Run the test or test function `name` of a submission and print its result and its last call.
 
     Of a test that did not pass, the last call is the one that it failed on; of a property test, the smallest one.
 
     Raises:
         click.UsageError: no test has this name.
-        SuiteError, SandboxError, Refused: it cannot be run.
+        SandboxError: it cannot be run.
     """
-    root = find_checked_root()
-    name = name.rpartition(": ")[2]  # in results.json the problem stands before it
-    tests = load_both_suites(root).tests
-    names = {test.name for test in tests} | {test.function for test in tests}
-    if name not in names:  # said before anything is drawn or started
-        near = difflib.get_close_matches(name, sorted(names), n=3, cutoff=0.5)
-        hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"
-        raise click.UsageError(f"no test is called {name}; {hint}")
-    submission = take_in(path)
-    recorder = Recorder(root / "adapters.py")
-    with ready(root, layer, recorder) as (graded, sandbox), Worker(sandbox, submission, graded.limits) as worker:
-        tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
-        for result in graded.run(worker, tests):
+    tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
+    if not tests:
+        check_among(name, [test.name for test in graded.suite.tests])
+    graded.suite.calls.adapters = recorder = Recorder(graded.suite.root / "adapters.py")
+    with Worker(sandbox, submission, graded.limits) as worker:
+        for result in replace(graded, proxy=recorder).run(worker, tests):
             click.secho(f"{result.test}: {result.outcome}", bold=True)
             if text := result.staff or result.text:
                 click.echo(text)

@@ -5,18 +5,17 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import torch
 
-from cs336_kit.engine.assignment import Problem, load_problems
+from cs336_kit.engine.assignment import Problem, SuiteError, load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
-from cs336_kit.engine.suite import Suite, SuiteError, Test, load_suite, not_run
+from cs336_kit.engine.suite import Suite, Test, load_suite, not_run
 from cs336_staff.authoring.misconceptions import check_catalogue
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.course import load_course
@@ -24,7 +23,6 @@ from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
 from cs336_staff.hidden.release import FOLDER as HIDDEN
 from cs336_staff.hidden.release import left_out_tests, load_graded_problems, load_release
-from cs336_staff.sandbox.confinement import Layer, Sandbox, start
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
@@ -42,7 +40,6 @@ class GradedSuite:
         suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
         proxy: what the tests call.
         requests: what each test is expected to ask, by name.
-        sha256: of everything that a verdict depends on besides the submission.
         seed: which tells one release from another, and nothing about its hidden inputs.
         rehearsal: whether the hidden inputs come from the secret that everybody can read.
         limits: what a submission may use.
@@ -51,7 +48,6 @@ class GradedSuite:
     suite: Suite
     proxy: Adapters
     requests: Requests
-    sha256: str
     seed: int
     rehearsal: bool
     limits: Limits
@@ -59,6 +55,11 @@ class GradedSuite:
     @property
     def problems(self) -> Mapping[str, Problem]:
         return self.suite.problems
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of everything that a verdict depends on besides the submission."""
+        return _sha256(self.suite.root, self.limits)
 
     def run(self, worker: Worker, tests: Iterable[Test], carried: CarriedForward | None = None) -> Iterator[Result]:
         """The result of each of `tests`, which are some of the suite's; their inputs are sent as soon as it runs.
@@ -90,12 +91,12 @@ class GradedSuite:
             yield for_student(result, worker.submission, stored=bool(test.stored)) if test.hidden else result
 
 
-def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
+def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     """Load both suites, read and draw all that they run on, and foresee what they ask.
 
     Args:
         root: the folder of the assignment.
-        proxy: what the tests call, if it is to be more than `Adapters`.
+        only: the name of a test or a test function, if nothing else of the suite will be run.
 
     Raises:
         AssignmentError: something in `assignment.toml` or `release.toml` is not as it should be.
@@ -104,9 +105,10 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
-    proxy = proxy or Adapters(root / "adapters.py")
+    proxy = Adapters(root / "adapters.py")
     suite = load_both_suites(root, proxy)
-    for test in suite.tests:
+    tests = [test for test in suite.tests if only in (None, test.name, test.function)]
+    for test in tests:
         test.cases()
     for name in case_names(HIDDEN / "fixtures", "**/*"):
         if load_metadata(HIDDEN / "fixtures", name)["seed"] != release.seed(name):
@@ -114,8 +116,7 @@ def load_graded_suite(root: Path, proxy: Adapters | None = None) -> GradedSuite:
                 f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
             )
     limits = load_course(root).limits
-    requests, sha256 = foresee(suite, proxy), _sha256(root, limits)
-    return GradedSuite(suite, proxy, requests, sha256, release.seed("release"), release.rehearsal, limits)
+    return GradedSuite(suite, proxy, foresee(suite, tests, proxy), release.seed("release"), release.rehearsal, limits)
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
@@ -126,22 +127,6 @@ def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True, left_out=left_out)
     check_weights(problems, [test.name for test in suite.tests])
     return suite
-
-
-@contextmanager
-def ready(
-    root: Path, layer: Layer | Literal["auto"] = "auto", proxy: Adapters | None = None
-) -> Iterator[tuple[GradedSuite, Sandbox]]:
-    """The suite, loaded while the sandbox starts: each takes seconds.
-
-    Raises:
-        SuiteError, SandboxError: one of them cannot be had.
-    """
-    with ExitStack() as stack:
-        with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
-            starting = beside.submit(lambda: stack.enter_context(start(layer)))
-            suite = load_graded_suite(root, proxy)
-        yield suite, starting.result()
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:

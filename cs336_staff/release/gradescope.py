@@ -12,8 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_staff.grading.batch import grade
-from cs336_staff.grading.suite import ready
+from cs336_staff.grading.ready import ready
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
@@ -97,6 +96,8 @@ def _shipped(root: Path) -> Iterator[Path]:
 def main(autograder: Path) -> int:
     """Grade `autograder/submission` and write `autograder/results/results.json`, or nothing if the grader fails."""
     with tempfile.TemporaryDirectory() as folder, ready(autograder / "source") as (suite, sandbox):
+        from cs336_staff.grading.batch import grade  # imports torch
+
         done = grade(suite, sandbox, [autograder / "submission"], Path(folder))
         if not done.faults:
             shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")

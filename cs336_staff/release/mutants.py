@@ -20,7 +20,8 @@ from types import FunctionType, ModuleType
 import pytest
 from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
-from cs336_kit.engine.suite import Suite, SuiteError
+from cs336_kit.engine.assignment import SuiteError
+from cs336_kit.engine.suite import Suite
 from cs336_staff.release.verify import run_suite
 
 TESTS = Path(__file__).parents[1] / "tests" / "solution"

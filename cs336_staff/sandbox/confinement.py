@@ -5,6 +5,8 @@ nothing is writable, there is no network. Inside, each worker is locked in (`cs3
 `process`: no namespaces, for containers that forbid them. Workers are locked in, and besides run as `nobody` (which
 needs root) or under Landlock, or both.
 `none`: nothing but limits on time and memory.
+
+This module imports torch only when the other process is importing it too, so that both do so at the same time.
 """
 
 import importlib.util
@@ -18,14 +20,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
-
-from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.inside.lock_in import hide_memory
 
 Layer = Literal["bubblewrap", "process", "none"]
@@ -108,17 +108,18 @@ class Sandbox:
         self._layers = layers
         self.achieved = Achieved(layer, (*outside, *layers))
 
-    def fork(self, cpu_seconds: int, data_bytes: int) -> Process:
+    def fork(self, cpu_seconds: int, data_bytes: int, modules: Sequence[str] = ()) -> Process:
         """A fresh worker.
 
         Args:
             cpu_seconds: processor time after which the kernel kills it.
             data_bytes: private memory that it may map.
+            modules: what the zygote imports before it forks, for this worker and all later ones.
 
         Raises:
             SandboxError: the zygote is gone, or the worker is less confined than the first one was.
         """
-        process, layers = self._fork(cpu_seconds, data_bytes)
+        process, layers = self._fork(cpu_seconds, data_bytes, modules)
         if layers != self._layers:
             process.kill()
             raise SandboxError(f"expected a worker confined by {self._layers}, got {layers}; start the sandbox again")
@@ -154,17 +155,19 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _fork(self, cpu_seconds: int, data_bytes: int) -> tuple[Process, list[str]]:
+    def _fork(self, cpu_seconds: int, data_bytes: int, modules: Sequence[str] = ()) -> tuple[Process, list[str]]:
+        from cs336_staff.sandbox.inside import frames
+
         channel, their_channel = socket.socketpair()
         stdout, their_stdout = os.pipe()
         stderr, their_stderr = os.pipe()
         os.set_blocking(stdout, False)
         os.set_blocking(stderr, False)
-        limits = json.dumps({"cpu_seconds": cpu_seconds, "data_bytes": data_bytes}).encode()
+        wanted = json.dumps({"cpu_seconds": cpu_seconds, "data_bytes": data_bytes, "modules": modules}).encode()
         theirs = [their_channel.fileno(), their_stdout, their_stderr]
         try:
             try:
-                socket.send_fds(self._control, [limits], theirs)
+                socket.send_fds(self._control, [wanted], theirs)
             finally:
                 their_channel.close()
                 os.close(their_stdout)
@@ -246,11 +249,14 @@ def _process() -> Sandbox:
 
 def _compile_packages() -> None:
     """Once for an environment: a zygote can write nothing, and would compile all that it imports at every start."""
-    one = Path(torch.__file__).with_name("_dynamo") / "__init__.py"
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    one = Path(torch.origin).with_name("_dynamo") / "__init__.py"
     compiled = Path(importlib.util.cache_from_source(str(one)))
     if not compiled.exists() and os.access(one.parent, os.W_OK):
         environment = {**os.environ, **ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
-        warm_up = "from cs336_staff.sandbox.inside.zygote import warm_up; warm_up()"
+        warm_up = "from cs336_staff.sandbox.inside.zygote import warm_up; warm_up(); import einx"
         subprocess.run([sys.executable, "-c", warm_up], env=environment, cwd=STAFF.parent, capture_output=True)
 
 
@@ -303,6 +309,8 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
             last = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
             raise SandboxError(last or f"the zygote did not start within {START_SECONDS} s")
     ours.settimeout(None)
+    import torch
+
     here = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     if json.loads(about) != here:
         ours.close()

@@ -35,6 +35,15 @@ MAX_SHOWN = 3  # paths in a message
 MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
 IMPORTED = re.compile(rb"^\s*(?:from|import)\s+(cs336_basics(?:\.\w+)*)\.(\w+)", re.MULTILINE)
+# What takes seconds to import, and the words without which no submission needs it. torch imports its compiler for
+# checkpoints, optimizers and torch.func too.
+SLOW_IMPORTS = {
+    "einx": re.compile(rb"\beinx\b"),
+    "torch._dynamo": re.compile(
+        rb"checkpoint|\boptim\b|Optimizer|\.func\b|import.*\bfunc\b|functorch|assert_close|torch\.testing|profiler"
+        rb"|compiler|dynamo|export|flex_attention|higher_order|\bcond\b"
+    ),
+}
 GIVEN = Path(__file__).parents[2] / "cs336_basics" / "given"
 LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "src/adapters.py": "adapters"}
 TAR = (".tar", ".tar.gz", ".tgz")
@@ -71,6 +80,12 @@ class Submission:
         for path, source in sorted(self.files.items()):
             digest.update(f"{len(path)} {path} {len(source)} ".encode() + source)
         return digest.hexdigest()
+
+    @cached_property
+    def slow_imports(self) -> list[str]:
+        """What the process that it is forked from should have imported, or its own calls would pay for that."""
+        source = b"\n".join(self.files.values())
+        return [module for module, words in SLOW_IMPORTS.items() if words.search(source)]
 
     def line(self, file: str, number: int) -> str:
         """One line of the source, without its indentation, cut off if it is long; empty if there is no such line."""

@@ -202,7 +202,8 @@ class Worker:
     def _start(self) -> _Conversation:
         if self._import_failure is not None:
             raise self._import_failure.with_traceback(None)
-        process = self._sandbox.fork(math.ceil(2 * self.limits.seconds), self._data_bytes)
+        cpu_seconds, modules = math.ceil(2 * self.limits.seconds), self.submission.slow_imports
+        process = self._sandbox.fork(cpu_seconds, self._data_bytes, modules)
         self._conversation = conversation = _Conversation(process, self.limits.reply_bytes)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         header = {"files": sizes, "adapters": self.submission.adapters}

@@ -13,7 +13,7 @@ say whether both suites catch it.
 import re
 from collections.abc import Iterable, Mapping
 
-from cs336_kit.engine.suite import SuiteError
+from cs336_kit.engine.assignment import SuiteError
 from cs336_staff.authoring import references
 from cs336_staff.authoring.misconceptions import (
     attention,

@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -24,15 +25,15 @@ from cs336_staff.sandbox.inside.importing import is_submitted
 from cs336_staff.sandbox.inside.lock_in import Filter, hide_memory, lock_in
 from cs336_staff.sandbox.inside.serve import send, serve
 
-STUDENT_PACKAGES = ("einops", "einx", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
+STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
 CHANNEL = 3
 
 
 def main(control: int, settings: dict[str, Any]) -> None:
     """Fork a worker for each message on the socket `control` until its other end is closed.
 
-    A message is the limits, `{"cpu_seconds": ..., "data_bytes": ...}`, with three file descriptors: the worker's
-    channel, its stdout and its stderr.
+    A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and what is to be imported
+    before, with three file descriptors: the worker's channel, its stdout and its stderr.
 
     Args:
         control: a SOCK_SEQPACKET Unix socket.
@@ -55,8 +56,11 @@ def main(control: int, settings: dict[str, Any]) -> None:
         message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
         if not message:
             return
+        wanted = json.loads(message)
+        if not sys.modules.keys() >= set(wanted["modules"]):
+            _import(wanted["modules"])
         if os.fork() == 0:
-            _become_worker(json.loads(message), descriptors, settings, seccomp, watch)
+            _become_worker(wanted, descriptors, settings, seccomp, watch)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -65,13 +69,18 @@ def warm_up() -> None:
     """Import and run once what would otherwise be slow in every worker. One thread: others do not survive a fork."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
-    for package in STUDENT_PACKAGES:
-        with suppress(ImportError):
-            importlib.import_module(package)
     tempfile.tempdir = "/"  # else whoever asks for one looks for a folder that is writable
     torch.compile = _not_compiled
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
+    (x * x).backward(torch.ones(torch.broadcast_shapes((2, 1), (1, 2))))  # either one imports sympy
+    _import(STUDENT_PACKAGES)
+
+
+def _import(modules: Iterable[str]) -> None:
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
     gc.collect()
     gc.freeze()
 
@@ -82,7 +91,7 @@ def _not_compiled(model: Any = None, **_: Any) -> Any:
 
 
 def _become_worker(
-    limits: dict[str, int], descriptors: list[int], settings: dict[str, Any], seccomp: Filter | None, watch: Watch
+    wanted: dict[str, Any], descriptors: list[int], settings: dict[str, Any], seccomp: Filter | None, watch: Watch
 ) -> None:
     status = 1
     try:
@@ -99,7 +108,7 @@ def _become_worker(
             pidfd = os.pidfd_open(os.getpid())
             socket.send_fds(channel, [b"."], [pidfd])
             os.close(pidfd)
-        layers = lock_in(settings["readable"], limits["cpu_seconds"], limits["data_bytes"], seccomp)
+        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], seccomp)
         send(CHANNEL, frames.pack({"layers": layers}))
         serve(CHANNEL, watch)
         status = 0

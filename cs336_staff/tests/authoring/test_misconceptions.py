@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root, load_problems
-from cs336_kit.engine.suite import Suite, SuiteError
+from cs336_kit.engine.assignment import SuiteError, find_root, load_problems
+from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.misconceptions import CATALOGUE, FAMILIES, check_catalogue, softmax
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.release.verify import both_suites, run_suite, submission

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cs336_kit.engine.assignment import find_root
-from cs336_kit.engine.suite import SuiteError
+from cs336_kit.engine.assignment import SuiteError, find_root
 from cs336_staff.cli import staff
 from cs336_staff.grading.suite import load_graded_suite
 from cs336_staff.hidden import release
