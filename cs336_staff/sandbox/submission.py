@@ -35,16 +35,18 @@ MAX_SHOWN = 3  # paths in a message
 MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
 IMPORTED = re.compile(rb"^\s*(?:from|import)\s+(cs336_basics(?:\.\w+)*)\.(\w+)", re.MULTILINE)
+GIVEN = Path(__file__).parents[2] / "cs336_basics" / "given"
+COURSES = ("cs336_basics/given/", "cs336_kit/", "cs336_staff/")
+COURSES_ADAPTERS = Path(__file__).parents[2] / "adapters.py"
 # What takes seconds to import, and the words without which no submission needs it. torch imports its compiler for
-# checkpoints, optimizers and torch.func too.
+# checkpoints, optimizers and most of torch.func too.
 SLOW_IMPORTS = {
     "einx": re.compile(rb"\beinx\b"),
     "torch._dynamo": re.compile(
-        rb"checkpoint|\boptim\b|Optimizer|\.func\b|import.*\bfunc\b|functorch|assert_close|torch\.testing|profiler"
-        rb"|compiler|dynamo|export|flex_attention|higher_order|\bcond\b"
+        rb"\bcheckpoint|\boptim\b|Optimizer|\bfunc(\.| import | as )(?!functional_call)|functorch|profiler|compiler"
+        rb"|dynamo|torch\.(cond|export|testing)|assert_close|flex_attention|higher_order"
     ),
 }
-GIVEN = Path(__file__).parents[2] / "cs336_basics" / "given"
 LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "src/adapters.py": "adapters"}
 TAR = (".tar", ".tar.gz", ".tgz")
 NO_CODE = {".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"}
@@ -84,8 +86,11 @@ class Submission:
     @cached_property
     def slow_imports(self) -> list[str]:
         """What the process that it is forked from should have imported, or its own calls would pay for that."""
-        source = b"\n".join(self.files.values())
-        return [module for module, words in SLOW_IMPORTS.items() if words.search(source)]
+        own = {
+            line for path, source in self.files.items() if not path.startswith(COURSES) for line in source.split(b"\n")
+        }
+        own.difference_update(COURSES_ADAPTERS.read_bytes().split(b"\n"))
+        return [module for module, words in SLOW_IMPORTS.items() if any(map(words.search, own))]
 
     def line(self, file: str, number: int) -> str:
         """One line of the source, without its indentation, cut off if it is long; empty if there is no such line."""
