@@ -1,5 +1,7 @@
 """The `cs336` command. Each command is imported when it runs, so that `--help` is instant."""
 
+import atexit
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -68,3 +70,4 @@ def _registered() -> dict[str, tuple[str, str]]:
 def cs336() -> None:
     """The attention assignment: check your work, and look at attention."""
     print_everywhere()
+    atexit.register(gc.freeze)  # or Python looks through all of torch for garbage before it ends

@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -29,8 +29,8 @@ STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm",
 CHANNEL = 3
 
 
-def main(control: int, settings: dict[str, Any]) -> None:
-    """Fork a worker for each message on the socket `control` until its other end is closed.
+def main(control: int, settings: dict[str, Any]) -> NoReturn:
+    """Fork a worker for each message on the socket `control`, and exit when its other end is closed.
 
     A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and what is to be imported
     before, with three file descriptors: the worker's channel, its stdout and its stderr.
@@ -47,6 +47,7 @@ def main(control: int, settings: dict[str, Any]) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
         del sys.modules[name]  # a submission that imports more of it finds it missing
     warm_up()
+    gc.enable()  # it was off, since what is imported stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
     connection = socket.socket(fileno=control)
@@ -55,7 +56,7 @@ def main(control: int, settings: dict[str, Any]) -> None:
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
         if not message:
-            return
+            os._exit(0)  # torch would take its time to go
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
@@ -81,7 +82,6 @@ def _import(modules: Iterable[str]) -> None:
     for module in modules:
         with suppress(ImportError):
             importlib.import_module(module)
-    gc.collect()
     gc.freeze()
 
 
