@@ -14,23 +14,23 @@ ANY = "any of those that are drawn"
 
 
 def check_name(root: Path, name: str) -> None:
-    """Raise click.UsageError if no test or test function has this name; what its drawn cases are called is not known.
+    """Raise click.UsageError if no test or test function has this name; any name of a drawn case is right here.
 
     Args:
         root: the folder of the assignment.
         name: of a test or a test function.
     """
-    folders = ((root / "tests", root / "fixtures"), (HIDDEN, HIDDEN / "fixtures"))
-    left_out = left_out_tests(root)
-    cases = {
-        function: found
-        for folder, fixtures in folders
-        for path in folder.glob("test_*.py")
-        for function, found in _cases(path, fixtures)
-        if function not in left_out
-    }
+    cases = cases_of_tests(root)
     if ANY not in cases.get(name.partition("[")[0], ()):
         check_among(name, {*cases, *(f"{function}[{case}]" for function in cases for case in cases[function])})
+
+
+def cases_of_tests(root: Path) -> dict[str, list[str]]:
+    """The names of the cases of each test function in both suites: none, those that are stored, or `ANY`."""
+    folders = ((root / "tests", root / "fixtures"), (HIDDEN, HIDDEN / "fixtures"))
+    found = [_cases(path, fixtures) for folder, fixtures in folders for path in folder.glob("test_*.py")]
+    left_out = left_out_tests(root)
+    return {function: cases for file in found for function, cases in file if function not in left_out}
 
 
 def check_among(name: str, names: Iterable[str]) -> None:

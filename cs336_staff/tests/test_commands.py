@@ -1,5 +1,8 @@
 """The list of commands is written by hand, so that `--help` need not import them: it must be what there is."""
 
+import subprocess
+import sys
+
 import click
 import pytest
 
@@ -15,6 +18,11 @@ def test_every_command_that_is_listed_can_be_imported(group: Commands) -> None:
         assert isinstance(command, click.Command)
         assert command.name == name
         assert command.help
+
+
+def test_a_grading_starts_its_sandbox_before_it_imports_torch() -> None:
+    code = "import sys, cs336_staff.grading.commands; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_command_that_does_not_exist() -> None:

@@ -373,3 +373,25 @@ def test_windows_slashes(tmp_path: Path) -> None:
     data = io.BytesIO(archive(tmp_path, FLAT).read_bytes().replace(b"cs336_basics/nn", b"cs336_basics\\nn"))
     (tmp_path / "handed-in.zip").write_bytes(data.getvalue())
     assert set(take_in(tmp_path / "handed-in.zip").files) == set(FLAT)
+
+
+@pytest.mark.parametrize(
+    ("line", "modules"),
+    [
+        ("from torch.func import functional_call", []),
+        ("def checks(x): return x.exp()  # the optimum", []),
+        ("import einx", ["einx"]),
+        ("from torch.utils.checkpoint import checkpoint", ["torch._dynamo"]),
+        ("from cs336_basics.given.checkpointed import checkpointed_attention", ["torch._dynamo"]),
+        ("from torch import func, nn\ngradient = func.grad(f)", ["torch._dynamo"]),
+        ("class AdamW(torch.optim.Optimizer):", ["torch._dynamo"]),
+        ("@torch.compiler.disable", ["torch._dynamo"]),
+    ],
+)
+def test_what_it_may_import_that_takes_seconds(line: str, modules: list[str]) -> None:
+    taken_in = submission.Submission("x", {"adapters.py": b"import torch", "mine.py": line.encode()}, "adapters")
+    assert taken_in.slow_imports == modules
+
+
+def test_what_the_course_gives_takes_no_seconds_to_import() -> None:
+    assert take_in(submission.COURSES_ADAPTERS.parent).slow_imports == []

@@ -225,6 +225,27 @@ def test_the_packages_that_students_may_import(run: Run) -> None:
     assert adapters.worker.missing == set()
 
 
+@pytest.mark.parametrize(
+    ("statement", "module"),
+    [("from torch.utils.checkpoint import checkpoint as f", "torch._dynamo"), ("from einx import id as f", "einx")],
+)
+def test_what_takes_seconds_to_import_is_there_before_the_submission(run: Run, statement: str, module: str) -> None:
+    adapters = run(f"import sys\nthere = {module!r} in sys.modules\n{statement}\ndef run_softmax(x, dim): return there")
+    assert adapters.run_softmax(torch.ones(1), 0) is True
+
+
+def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
+    adapters = run("from torch.utils.checkpoint import checkpoint\n" + returning("checkpoint(torch.exp, x)"))
+    assert isinstance(adapters.worker, Worker)
+    with adapters.worker.with_memory(64 << 20):
+        assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
+
+
+def test_sympy_is_there_before_the_submission(run: Run) -> None:
+    source = "import sys\nx = {'sympy', 'torch.fx.experimental.symbolic_shapes'} <= sys.modules.keys()\n"
+    assert run(source + "def run_softmax(_, dim): return x").run_softmax(torch.ones(1), 0) is True
+
+
 MISSING = """
 try:
     import matplotlib.figure
