@@ -38,10 +38,10 @@ IMPORTED = re.compile(rb"^\s*(?:from|import)\s+(cs336_basics(?:\.\w+)*)\.(\w+)",
 GIVEN = Path(__file__).parents[2] / "cs336_basics" / "given"
 COURSES = ("cs336_basics/given/", "cs336_kit/", "cs336_staff/")
 COURSES_ADAPTERS = Path(__file__).parents[2] / "adapters.py"
-# What takes seconds to import, and the words without which no submission needs it. torch imports its compiler for
+# What takes long to import, and the words without which no submission needs it. torch imports its compiler for
 # checkpoints, optimizers and most of torch.func too.
 SLOW_IMPORTS = {
-    "einx": re.compile(rb"\beinx\b"),
+    **{name: re.compile(rb"\b%b\b" % name.encode()) for name in ("beartype", "einx", "triton")},
     "torch._dynamo": re.compile(
         rb"\bcheckpoint|\boptim\b|Optimizer|\bfunc(\.| import | as )(?!functional_call)|functorch|profiler|compiler"
         rb"|dynamo|torch\.(cond|export|testing)|assert_close|flex_attention|higher_order"

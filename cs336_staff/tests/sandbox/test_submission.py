@@ -381,6 +381,7 @@ def test_windows_slashes(tmp_path: Path) -> None:
         ("from torch.func import functional_call", []),
         ("def checks(x): return x.exp()  # the optimum", []),
         ("import einx", ["einx"]),
+        ("from beartype import beartype", ["beartype"]),
         ("from torch.utils.checkpoint import checkpoint", ["torch._dynamo"]),
         ("from cs336_basics.given.checkpointed import checkpointed_attention", ["torch._dynamo"]),
         ("from torch import func, nn\ngradient = func.grad(f)", ["torch._dynamo"]),
