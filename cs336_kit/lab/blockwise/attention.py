@@ -9,10 +9,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd import Function
 
-from cs336_kit.lab.blockwise.forward import blockwise_forward
-from cs336_kit.lab.blockwise.masks import Mask
+from cs336_kit.lab.blockwise.arguments import check_arguments
+from cs336_kit.lab.blockwise.forward import blockwise_forward, forward_in_one_block
+from cs336_kit.lab.blockwise.masks import Mask, as_mask
 from cs336_kit.lab.blockwise.plan import BlockPlan, Part
 from cs336_kit.lab.blockwise.threads import share_out
+
+# Up to so many queries times keys, a call without gradients has no plan.
+ONE_BLOCK = 256 * 256
 
 
 def blockwise_attention(
@@ -51,7 +55,24 @@ def blockwise_attention(
         Milakov and Gimelshein, Online normalizer calculation for softmax (2018); Dao et al., FlashAttention (2022),
         algorithm 1; Dao, FlashAttention-2 (2023), section 3.1.
     """
-    return _Attention.apply(Q, K, V, BlockPlan(Q, K, V, mask, block_size))
+    mask = None if mask is None else as_mask(mask)
+    batch = check_arguments(Q, K, V, mask)
+    short = block_size is None and _is_short(Q, K, V, mask)
+    if short and (output := forward_in_one_block(Q, K, V, mask)) is not None:
+        return output
+    return _Attention.apply(Q, K, V, BlockPlan(Q, K, V, mask, batch, block_size))
+
+
+def _is_short(Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None) -> bool:
+    """Test whether `forward_in_one_block` can do it: few scores, nothing that broadcasts but the mask, no gradients."""
+    return (
+        Q.shape[-2] * K.shape[-2] <= ONE_BLOCK
+        and Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]
+        and 0 not in (Q.numel(), K.numel(), V.numel())
+        and (mask is None or len(mask.shape) == 2)
+        and Q.dtype in (torch.float32, torch.float64)
+        and not (torch.is_grad_enabled() and (Q.requires_grad or K.requires_grad or V.requires_grad))
+    )
 
 
 class _Attention(Function):

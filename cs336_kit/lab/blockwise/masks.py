@@ -120,7 +120,7 @@ def _positions(block: slice, device: torch.device) -> Int[Tensor, " block"]:
 class _Band(Mask):
     """True where lowest <= query - key <= highest: a band along the diagonal."""
 
-    lowest: int | float
+    lowest: int
     highest: int | float
 
     def matrix(self, index: tuple[int, ...]) -> Mask:
@@ -133,8 +133,15 @@ class _Band(Mask):
         return Visibility.SOME if smallest <= self.highest and self.lowest <= largest else Visibility.NOTHING
 
     def tile(self, rows: slice, columns: slice, device: torch.device) -> Bool[Tensor, "rows columns"]:
-        distance = _positions(rows, device)[:, None] - _positions(columns, device)
-        return (distance >= self.lowest) & (distance <= self.highest)
+        offset = rows.start - columns.start
+        tile = torch.ones(rows.stop - rows.start, columns.stop - columns.start, dtype=torch.bool, device=device)
+        tile.tril_(offset - self.lowest)
+        return tile if self.highest == math.inf else tile.triu_(offset - self.highest)
+
+    def __and__(self, other: Mask | Tensor) -> Mask:
+        if isinstance(other, _Band):
+            return _Band(max(self.lowest, other.lowest), min(self.highest, other.highest))
+        return super().__and__(other)
 
 
 # A query attends to its own position and those before it.

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from cs336_kit.lab.blockwise.arguments import check_arguments
 from cs336_kit.lab.blockwise.heads import HeadLayout
-from cs336_kit.lab.blockwise.masks import Mask, Visibility, as_mask
+from cs336_kit.lab.blockwise.masks import Mask, Visibility
 
 # A tile of scores goes through two matrix products and the exponential, so it should fit into the cache that each core
 # has for itself. A GPU has thousands of lanes to fill: its tiles are larger.
@@ -65,23 +64,22 @@ class BlockPlan:
     """The work of one call of blockwise attention. It does not depend on the number of threads that do it.
 
     Args:
-        Q, K, V, mask: the arguments of `blockwise_attention`.
+        Q, K, V, mask: the arguments of `blockwise_attention`, checked.
+        batch: the batch-like dimensions that they broadcast to.
         block_size: queries and keys in a block; None chooses from the shapes, the dtype and the device.
 
     Raises:
-        TypeError, ValueError: the arguments do not fit together, or `block_size` is not positive.
+        ValueError: `block_size` is not positive.
     """
 
-    def __init__(self, Q: Tensor, K: Tensor, V: Tensor, mask: Mask | Tensor | None, block_size: int | None) -> None:
+    def __init__(
+        self, Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None, batch: tuple[int, ...], block_size: int | None
+    ) -> None:
         if block_size is not None and block_size < 1:
             raise ValueError(f"expected a block_size of at least 1, got {block_size}; None chooses one")
-        mask = None if mask is None else as_mask(mask)
-        check_arguments(Q, K, V, mask)
         self.mask_tensors = () if mask is None else mask.tensors
         queries, keys = Q.shape[-2], K.shape[-2]
-        of_mask = () if mask is None else mask.shape[:-2]
-        batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2], of_mask)
-        self._layout = HeadLayout(K.shape[:-2], V.shape[:-2], of_mask, batch)
+        self._layout = HeadLayout(K.shape[:-2], V.shape[:-2], () if mask is None else mask.shape[:-2], batch)
         self._queries, self.device = queries, Q.device
 
         scores = TILE_BYTES_ON_CPU if Q.device.type == "cpu" else TILE_BYTES_ELSEWHERE

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from cs336_basics.nn.functional import scaled_dot_product_attention
 from cs336_kit.lab.blockwise.attention import blockwise_attention
-from cs336_kit.lab.blockwise.masks import Mask, causal, document, padding, window
+from cs336_kit.lab.blockwise.masks import Mask, as_mask, causal, document, padding, window
 from cs336_kit.lab.blockwise.threads import share_out
 from cs336_staff.tests.blockwise import assert_as_einsum, drawn_mask, sizes_and_inputs
 
@@ -227,6 +227,24 @@ def test_threads_change_no_bit(mask: Mask | None, magnitude: float, threads: Cal
         assert result() == alone
 
 
+@pytest.mark.parametrize("name", ["no mask", "causal", "padding", "hides a query"])
+def test_a_short_call_without_gradients(name: str, threads: Callable[[int], None]) -> None:
+    Q, K, V = (normal(3, 40, 8, seed=i) for i in range(3))
+    mask = {"no mask": None, "causal": causal, "padding": padding(torch.tensor(30))}.get(name, drawn_mask(40, 40))
+    if isinstance(mask, Tensor):
+        mask[5] = False
+    one = None if mask is None else as_mask(mask).tile(slice(0, 40), slice(0, 40), Q.device)
+    threads(1)
+    alone = blockwise_attention(Q, K, V, mask)
+    torch.testing.assert_close(alone, scaled_dot_product_attention(Q, K, V, one))
+    for count in (2, 3):
+        threads(count)
+        assert torch.equal(blockwise_attention(Q, K, V, mask), alone)
+    if name == "padding":
+        K[:, 30:] = math.nan
+        torch.testing.assert_close(blockwise_attention(Q, K, V, mask), alone)
+
+
 def threads_here_and_in_a_new_thread() -> tuple[int, int]:
     with ThreadPoolExecutor(1) as executor:
         return torch.get_num_threads(), executor.submit(torch.get_num_threads).result()
@@ -298,7 +316,7 @@ class LargestTensor(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         if isinstance(result, Tensor) and not result._is_view():
             self.elements = max(self.elements, result.numel())
-        if function is torch.bmm:
+        if function is torch.baddbmm:
             self.scores += result.numel()
         return result
 
