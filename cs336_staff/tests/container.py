@@ -1,7 +1,7 @@
 """Run a command as the container of a course's platform does: as root, with Docker's capabilities and system calls.
 
-A seccomp filter refuses new namespaces inside, as Docker's does, so the sandbox cannot be bubblewrap. Outside it takes
-bubblewrap, and root.
+A seccomp filter refuses new namespaces inside, as Docker's does, so the sandbox cannot be bubblewrap. It refuses
+Landlock as well, which older kernels lack: what holds without it holds with it. Outside it takes bubblewrap, and root.
 """
 
 import ctypes
@@ -35,8 +35,8 @@ class Comparison(ctypes.Structure):
     )
 
 
-def docker_filter(landlock: bool) -> int:
-    """A file with the BPF program that refuses namespaces and mounts, and Landlock if there is to be none."""
+def docker_filter() -> int:
+    """A file with the BPF program that refuses namespaces, mounts and Landlock."""
     lib = ctypes.CDLL("libseccomp.so.2")
     lib.seccomp_init.restype = ctypes.c_void_p
     context = ctypes.c_void_p(lib.seccomp_init(ACT_ALLOW))
@@ -53,8 +53,7 @@ def docker_filter(landlock: bool) -> int:
     for flag in NEW_NAMESPACE:
         refuse(number("clone"), EPERM, Comparison(0, MASKED_EQUAL, flag, flag))
     refuse(number("clone3"), ENOSYS)
-    if not landlock:
-        refuse(LANDLOCK_CREATE, ENOSYS)
+    refuse(LANDLOCK_CREATE, ENOSYS)
     program = os.memfd_create("filter")
     assert lib.seccomp_export_bpf(context, program) == 0
     os.lseek(program, 0, os.SEEK_SET)
@@ -62,17 +61,16 @@ def docker_filter(landlock: bool) -> int:
 
 
 def run_in_container(
-    command: Sequence[str | Path], binds: Sequence[str | Path], landlock: bool = True, memory_bytes: int = 3 << 30
+    command: Sequence[str | Path], binds: Sequence[str | Path], memory_bytes: int
 ) -> tuple[subprocess.CompletedProcess[str], int | None]:
     """Run `command`; also returns the most memory that it took, in bytes, where the kernel can cap it.
 
     Args:
         command: with its arguments.
         binds: further arguments of bubblewrap: what is seen where.
-        landlock: whether the container's kernel has it.
         memory_bytes: the cap.
     """
-    program = docker_filter(landlock)
+    program = docker_filter()
     bubblewrap = ["bwrap", "--die-with-parent", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
     # An interpreter in a home folder is out of reach for other users, and a container's is not.
     home, interpreter = Path.home(), Path(sys.base_prefix)

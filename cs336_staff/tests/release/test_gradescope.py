@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cs336_staff.cli import staff
-from cs336_staff.release.gradescope import write_autograder
+from cs336_staff.release.gradescope import PYTHON, write_autograder
 from cs336_staff.tests.container import run_in_container
 from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
 
@@ -41,43 +42,66 @@ for file in (
         print("refused", refused.errno)
 
 def run_linear(d_in, d_out, weights, in_features):
-    return in_features
-
-def run_rope(*arguments, **more):
     blocks = []
-    while True:
+    while in_features.ndim == 1:
         blocks.append(torch.ones(1 << 22))
+    return in_features
 """
+
+# The first line is what many courses ship. The second asks for a package that nobody has.
+VERSIONS = """
+import importlib.metadata
+__version__ = importlib.metadata.version("cs336_basics")
+__requires__ = importlib.metadata.requires("anything-else")
+"""
+
+# What setup.sh installs is on this machine already, except for another build of torch and another interpreter. As uv
+# links files from its cache, this takes no time and no space.
+HERE = {
+    f"--managed-python --python {PYTHON} ": f"--python {sys.executable} ",
+    "--torch-backend cpu --compile-bytecode ": "--offline ",
+}
 
 
 def lay_out(autograder: Path) -> None:
+    source = autograder / "source"
     write_autograder(ROOT, autograder.parent / "autograder.zip")
     with zipfile.ZipFile(autograder.parent / "autograder.zip") as archive:
-        archive.extractall(autograder / "source")
-    shutil.copyfile(autograder / "source" / "run_autograder", autograder / "run_autograder")
-    (autograder / "source" / ".venv").mkdir()
+        archive.extractall(source)
+    shutil.copyfile(source / "run_autograder", autograder / "run_autograder")
     (autograder / "results").mkdir()
-    write_submission(autograder / "submission", PROBE)
+    with (write_submission(autograder / "submission", PROBE) / "cs336_basics" / "__init__.py").open("a") as file:
+        file.write(VERSIONS)
     (autograder / "submission_metadata.json").write_text('{"id": 1, "users": [{"name": "Ada"}]}')
-    # Of setup.sh, what does not install anything.
-    setup = (autograder / "source" / "setup.sh").read_text()
-    (hide,) = re.findall(r"^find .*$", setup, re.MULTILINE)
-    subprocess.run(["/bin/bash", "-c", hide], cwd=autograder / "source", check=True)
+    # All lines of setup.sh from here on: those above install the system's packages and uv.
+    lines = (source / "setup.sh").read_text()
+    lines = lines[lines.index("uv venv") :]
+    for there, here in HERE.items():
+        assert there in lines
+        lines = lines.replace(there, here)
+    lines = re.sub("^(uv pip .*) --offline (.*)$", r"\g<0> || \1 \2", lines, flags=re.MULTILINE)
+    environment = os.environ | {"UV_COMPILE_BYTECODE": "false", "UV_NO_PROGRESS": "true"}
+    subprocess.run(["/bin/bash", "-euc", lines], cwd=source, env=environment, check=True)
+    # Compiling torch takes 20 seconds. The files are those of this environment, so what is compiled here fits there.
+    packages, installed = Path(sysconfig.get_path("purelib")), next((source / ".venv" / "lib").glob("*/site-packages"))
+    for compiled in packages.rglob("*.pyc"):
+        beside = installed / compiled.relative_to(packages)
+        if beside.parents[1].is_dir():
+            beside.parent.mkdir(exist_ok=True)
+            shutil.copy2(compiled, beside)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root in a container")
-@pytest.mark.parametrize("landlock", [True, False])
-def test_the_archive_grades_a_submission_in_a_container(tmp_path, landlock):
+def test_the_archive_grades_a_submission_in_a_container(tmp_path):
     autograder = tmp_path / "autograder"
     lay_out(autograder)
-    binds = ["--bind", autograder, "/autograder", "--ro-bind", sys.prefix, "/autograder/source/.venv", "--tmpfs", ROOT]
-    command = ["/bin/bash", "/autograder/run_autograder"]
-    finished, most = run_in_container(command, binds, landlock, memory_bytes=3 << 30)
+    binds = ["--bind", autograder, "/autograder", "--tmpfs", ROOT]
+    finished, most = run_in_container(["/bin/bash", "/autograder/run_autograder"], binds, memory_bytes=3 << 30)
     assert finished.returncode == 0, finished.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
-    assert results["extra_data"]["sandbox"] == f"process+uid{'+landlock' * landlock}+seccomp"
-    assert results["score"] == 12 + BONUS
+    assert results["extra_data"]["sandbox"] == "process+uid+seccomp"
+    assert results["score"] == 14 + BONUS, results["output"]  # all but the linear layer
     assert {test["visibility"] for test in results["tests"]} == {"visible", "after_published"}
     assert "refused" in results["output"]
     assert "reached" not in results["output"]
