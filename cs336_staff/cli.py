@@ -8,13 +8,14 @@ from cs336_kit.cli import Commands
 @click.group(
     cls=Commands,
     lazy={
+        "adjust": ("cs336_staff.grading.decisions:adjust", "Add points, or take some, after a regrade request."),
         "diff": ("cs336_staff.grading.changes:diff", "Say whose grade changed, and why."),
         "findings": ("cs336_staff.grading.commands:findings", "Count what the examinations found in a class."),
         "fixtures": ("cs336_staff.release.commands:fixtures", "Write the stored cases, or check them."),
         "grade": ("cs336_staff.grading.commands:grade", "Grade submissions in a sandbox."),
         "gradescope": ("cs336_staff.release.commands:gradescope", "Write the autograder that Gradescope runs."),
         "handout": ("cs336_staff.release.commands:handout", "Write what students receive, and try it."),
-        "overrule": ("cs336_staff.grading.commands:overrule", "Clear a false positive of the rules."),
+        "overrule": ("cs336_staff.grading.decisions:overrule", "Clear a false positive of the rules."),
         "report": ("cs336_staff.grading.pages.command:report", "Write pages: one of the class, one for each student."),
         "reproduce": ("cs336_staff.grading.commands:reproduce", "Run one test of one submission again."),
         "rescore": ("cs336_staff.grading.changes:rescore", "Score recorded results with other weights."),

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import fsum
 from pathlib import Path
 
 import click
@@ -107,5 +108,12 @@ def _of_gradings(old: Grading, new: Grading) -> Iterator[str]:
         if tests := [each.test for each in turned if each.passed is passed]:
             more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
             yield f"{', '.join(tests[:SHOWN])}{more} {what}"
-    if not turned and old.content == new.content and old.points != new.points:
+    before, now = (fsum(result.points for result in each.results) for each in (old, new))
+    if not turned and old.content == new.content and before != now:
         yield "other weights"
+    for problem in sorted(old.adjusted.keys() | new.adjusted.keys()):
+        one, other = (each.adjusted.get(problem) for each in (old, new))
+        if one != other:
+            yield (
+                f"{problem} adjusted by {other.points:+g}: {other.because}" if other else f"{problem} adjusted no more"
+            )

@@ -1,4 +1,4 @@
-"""`cs336 staff grade`, `findings`, `overrule` and `reproduce`. What imports torch is imported when it is needed."""
+"""`cs336 staff grade`, `findings` and `reproduce`. What imports torch is imported when it is needed."""
 
 import os
 import sys
@@ -16,8 +16,7 @@ from cs336_staff.grading.exports import RosterError, check_lists, grades, write_
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.names import check_name
 from cs336_staff.grading.ready import ready
-from cs336_staff.grading.report import write_all_reports, write_reports
-from cs336_staff.hidden.release import REHEARSAL, load_graded_problems
+from cs336_staff.hidden.release import REHEARSAL
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused, take_in
 
@@ -98,46 +97,6 @@ def findings(results: Path) -> None:
         raise click.ClickException(str(error)) from None
     write_findings(results / FILE_NAME, counts)
     Console().print(findings_table(counts))
-
-
-@click.command()
-@click.argument("submission")
-@click.argument("problem", required=False)
-@click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
-@click.option("--undo", is_flag=True, help="Take it back.")
-@click.option("--out", type=RESULTS, default=Path("results"))
-def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
-    """Count right answers of SUBMISSION, by its name in the results, that violate the rules.
-
-    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
-    """
-    if bool(because) == undo:
-        raise click.UsageError("expected --because TEXT, or --undo")
-    root = find_checked_root()
-    problems = load_graded_problems(root)
-    try:
-        with Gradebook.of_results(out) as gradebook:
-            before = gradebook.of(submission)
-            if before is None:
-                raise click.ClickException(f"{out} has no submission {submission}; grades.csv lists the names")
-            charged = set(before.notes.forbidden if because else before.overruled)
-            chosen = {problem} if problem else charged
-            if not charged or chosen - charged:
-                got = ", ".join(sorted(charged)) or "no problem"
-                what = "a violation of the rules" if because else "a decision to take back"
-                expected = problem or "some problem"
-                raise click.ClickException(f"{submission} has {what} in {got}, expected one in {expected}")
-            if gradebook.score_with(problems):
-                write_all_reports(out, gradebook, problems)
-                before = gradebook.of(submission) or before
-            for each in sorted(chosen):
-                gradebook.overrule(before, each, because)
-            after = gradebook.of(submission) or before
-            write_reports(out / submission, after, problems)
-            write_course(Console(), gradebook, problems, out, load_course(root))
-    except (GradebookError, RosterError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(f"{submission}: {after.points:.1f} of {after.maximum:g} points, {before.points:.1f} before")
 
 
 @click.command()

@@ -115,7 +115,7 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
             row = [student.key, student.name, student.email, grading.submission, handed.attempt + 1, grade.attempts]
             late = handed.late if days is None else days > 0
             row += [group, "yes" if late else "", "" if days is None else days]
-            row += [_number(sum(r.points for r in grading.results if r.problem == problem)) for problem in problems]
+            row += [_number(grading.points_of(problem)) for problem in problems]
             row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
             row += [sum(r.outcome is Outcome.VIOLATION for r in grading.results), "; ".join(_notes(grade, suite))]
             writer.writerow([_inert(x) for x in row])
@@ -224,6 +224,7 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
     if grading.notes.refused:
         yield f"not run: {grading.notes.refused}"
     yield from (f"{problem} overruled: {because}" for problem, because in grading.overruled.items())
+    yield from (f"{problem} adjusted by {each.points:+g}: {each.because}" for problem, each in grading.adjusted.items())
     yield from grading.notes.taken_in
     if grade.handed.late and grade.days_late is None:
         yield "late, by how much is not known: no penalty"

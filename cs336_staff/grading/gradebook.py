@@ -16,7 +16,7 @@ from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.grading.identity import HandedIn, Student
 
 LAST = "id IN (SELECT id FROM latest)"
-VERSION = 6
+VERSION = 7
 NEW = "not run: this test is newer than the grading; grade the submission again"
 SCHEMA = """
 CREATE TABLE grading (
@@ -63,6 +63,19 @@ CREATE TABLE worth (
     points REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE VIEW latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
+"""
+# What version 7 has and version 6 had not, or otherwise.
+ADJUSTED = """
+CREATE TABLE IF NOT EXISTS adjusted (
+    submission TEXT NOT NULL,
+    content TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    points REAL NOT NULL,
+    because TEXT NOT NULL,
+    at TEXT NOT NULL,
+    PRIMARY KEY (submission, content, problem)
+) WITHOUT ROWID;
+DROP VIEW IF EXISTS points;
 CREATE VIEW points AS
     WITH passed AS (
         SELECT grading, function, avg(outcome = 'passed' OR (looked_at = 'rules' AND because IS NOT NULL)) AS share
@@ -70,11 +83,15 @@ CREATE VIEW points AS
         JOIN grading ON grading.id = grading
         LEFT JOIN overruled USING (submission, content, problem)
         GROUP BY grading, function
+    ), earned AS (
+        SELECT grading.id AS grading, submission, content, worth.problem, bonus,
+            sum(points * coalesce(share, 0)) AS points, sum(points) AS maximum
+        FROM grading JOIN worth LEFT JOIN passed ON passed.grading = grading.id AND passed.function = worth.function
+        GROUP BY grading.id, worth.problem
     )
-    SELECT grading.id AS grading, submission, worth.problem, bonus,
-        sum(points * coalesce(share, 0)) AS points, sum(points) AS maximum
-    FROM grading JOIN worth LEFT JOIN passed ON passed.grading = grading.id AND passed.function = worth.function
-    GROUP BY grading.id, worth.problem;
+    SELECT grading, submission, problem, bonus,
+        max(0, min(maximum, earned.points + coalesce(adjusted.points, 0))) AS points, maximum
+    FROM earned LEFT JOIN adjusted USING (submission, content, problem);
 """
 
 
@@ -128,6 +145,21 @@ def notes_from_json(text: str) -> Notes:
 
 
 @dataclass(frozen=True)
+class Adjustment:
+    """What staff decided about the points of a problem, after a regrade request.
+
+    Args:
+        points: added to what the tests earn; below 0, taken away.
+        because: the reason, for the student and the gradebook.
+        at: when, with the offset from UTC.
+    """
+
+    points: float
+    because: str
+    at: datetime
+
+
+@dataclass(frozen=True)
 class Grading:
     """One submission, graded.
 
@@ -144,6 +176,7 @@ class Grading:
         handed_in: by whom, and when.
         results: one for every test, scored with the present weights.
         overruled: the problems in which staff counted what breaks the rules, and why.
+        adjusted: the problems whose points staff adjusted.
     """
 
     submission: str
@@ -158,10 +191,26 @@ class Grading:
     handed_in: HandedIn
     results: Sequence[Result] = field(repr=False)
     overruled: Mapping[str, str] = field(default_factory=dict)
+    adjusted: Mapping[str, Adjustment] = field(default_factory=dict)
+
+    def earned(self, problem: str) -> float:
+        """The points of a problem by its tests alone."""
+        return math.fsum(result.points for result in self.results if result.problem == problem)
+
+    def maximum_of(self, problem: str) -> float:
+        return math.fsum(result.maximum for result in self.results if result.problem == problem)
+
+    def points_of(self, problem: str) -> float:
+        """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
+        earned = self.earned(problem)
+        if problem not in self.adjusted:
+            return earned
+        return max(0.0, min(self.maximum_of(problem), earned + self.adjusted[problem].points))
 
     @property
     def points(self) -> float:
-        return math.fsum(result.points for result in self.results)
+        adjusted = (self.points_of(problem) - self.earned(problem) for problem in self.adjusted)
+        return math.fsum((*(result.points for result in self.results), *adjusted))
 
     @property
     def maximum(self) -> float:
@@ -186,9 +235,10 @@ class Gradebook:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version == 0:
+            if version in (0, 6):
                 # One transaction: a file that has a version has all of its tables.
-                self._connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
+                schema = ADJUSTED if version else SCHEMA + ADJUSTED
+                self._connection.executescript(f"BEGIN IMMEDIATE; {schema} PRAGMA user_version = {VERSION}; COMMIT")
             elif version != VERSION:
                 todo = "use the newer program" if version > VERSION else "grade into a new folder"
                 raise GradebookError(f"{path} has version {version}, this program knows version {VERSION}; {todo}")
@@ -327,6 +377,18 @@ class Gradebook:
             if because is not None:
                 execute("INSERT INTO overruled VALUES (?, ?, ?, ?)", (*key, because))
 
+    def adjust(self, grading: Grading, problem: str, adjustment: Adjustment | None) -> None:
+        """Add points to what the tests of `problem` earn, in every grading of the same content.
+
+        It takes the place of an earlier adjustment; None takes that one back.
+        """
+        key = (grading.submission, grading.content, problem)
+        with self._transaction() as execute:
+            execute("DELETE FROM adjusted WHERE submission = ? AND content = ? AND problem = ?", key)
+            if adjustment is not None:
+                values = (*key, adjustment.points, adjustment.because, adjustment.at.isoformat())
+                execute("INSERT INTO adjusted VALUES (?, ?, ?, ?, ?, ?)", values)
+
     def _select(
         self, condition: str, parameters: tuple[Any, ...], texts: bool = True, order: str = "submission"
     ) -> Iterator[Grading]:
@@ -338,6 +400,9 @@ class Gradebook:
             submission, path, content, suite, seed, layer = columns
             query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
             overruled = dict(self._connection.execute(query, (submission, content)).fetchall())
+            query = "SELECT problem, points, because, at FROM adjusted WHERE submission = ? AND content = ?"
+            rows = self._connection.execute(query, (submission, content)).fetchall()
+            adjusted = {name: Adjustment(points, why, datetime.fromisoformat(when)) for name, points, why, when in rows}
             written = "headline, details, staff" if texts else "'', '', ''"
             columns = f"test, problem, hidden, outcome, looked_at, {written}, calls, seconds"
             query = f"SELECT {columns} FROM result WHERE grading = ? ORDER BY number"  # noqa: S608
@@ -345,7 +410,8 @@ class Gradebook:
             results = _scored([_counted(result, overruled) for result in rows], worth)
             at, said = datetime.fromisoformat(started), notes_from_json(notes)
             who = _handed_in_from_json(handed_in)
-            yield Grading(submission, path, content, suite, seed, layer, at, seconds, said, who, results, overruled)
+            decided = (overruled, adjusted)
+            yield Grading(submission, path, content, suite, seed, layer, at, seconds, said, who, results, *decided)
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

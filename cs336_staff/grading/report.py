@@ -92,12 +92,14 @@ class Section:
 
     Args:
         problem: the problem.
+        points: what its tests earned and staff adjusted.
         results: of its tests.
         explanations: what the examination found, without what is told of an earlier problem.
         kinds: what fails; nothing where all pass, and for a bonus problem that is not written.
     """
 
     problem: Problem
+    points: float
     results: Sequence[Result]
     explanations: Sequence[Explanation]
     kinds: Sequence[Kind]
@@ -105,10 +107,6 @@ class Section:
     @property
     def title(self) -> str:
         return self.problem.title + " (bonus)" * self.problem.bonus
-
-    @property
-    def points(self) -> float:
-        return math.fsum(result.points for result in self.results)
 
     @property
     def state(self) -> str:
@@ -123,7 +121,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
     for problem in problems.values():
         results = [result for result in grading.results if result.problem == problem.id]
         if all(result.passed for result in results) or (_unwritten(results) and problem.bonus):
-            yield Section(problem, results, (), ())
+            yield Section(problem, grading.points_of(problem.id), results, (), ())
             continue
         kinds = _kinds(results)
         raised = [kind[0].headline for kind in kinds if kind[0].check is Check.CALL]
@@ -136,7 +134,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
         for kind in kinds:
             failing.append(Kind(kind, kind[0].headline in told))
             told += kind[0].headline
-        yield Section(problem, results, explanations, failing)
+        yield Section(problem, grading.points_of(problem.id), results, explanations, failing)
 
 
 def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
@@ -175,6 +173,8 @@ def remarks(grading: Grading) -> Iterable[str]:
             yield f"{problem}: counted by staff: {grading.overruled[problem]}"
         else:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
+    for problem, adjusted in grading.adjusted.items():
+        yield f"{problem}: {adjusted.points:+g} points by staff: {adjusted.because}"
     if notes.missing:
         yield (
             f"Your code imports {', '.join(notes.missing)}: no such file is in what you handed in, and no such package "

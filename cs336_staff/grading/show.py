@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from math import fsum
 from pathlib import Path
 
 from rich.console import Console
@@ -61,7 +60,7 @@ def board(grading: Grading, problems: Mapping[str, Problem]) -> Table:
         results = [result for result in grading.results if result.problem == problem.id]
         outcomes = {result.outcome for result in results}
         state = next(each for each in (Outcome.VIOLATION, Outcome.FAILED, Outcome.PASSED) if each in outcomes)
-        points = f"{fsum(result.points for result in results):.1f}/{problem.points:g}"
+        points = f"{grading.points_of(problem.id):.1f}/{problem.points:g}"
         colour = "green" if state is Outcome.PASSED else "red"
         name = problem.id + " (bonus)" * problem.bonus
         table.add_row(name, Text(state, colour), f"{_passed(results)}/{len(results)}", points)
@@ -77,15 +76,13 @@ def boards(gradings: Iterable[Grading], problems: Mapping[str, Problem]) -> Tabl
         table.add_column(str(number), justify="right")
     table.add_column("Points", justify="right")
     for grading in gradings:
-        points = [
-            fsum(result.points for result in grading.results if result.problem == problem) for problem in problems
-        ]
-        table.add_row(Text(grading.submission), *(f"{x:.1f}" for x in points), f"{grading.points:.1f}")
+        points = (f"{grading.points_of(problem):.1f}" for problem in problems)
+        table.add_row(Text(grading.submission), *points, f"{grading.points:.1f}")
     return table
 
 
 def findings(gradings: Iterable[Grading]) -> Iterator[str]:
-    """List what staff should look at: new names, and what the rules forbid."""
+    """List what staff should look at: new names, what the rules forbid, and what staff decided."""
     for grading in gradings:
         name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):
@@ -95,6 +92,8 @@ def findings(gradings: Iterable[Grading]) -> Iterator[str]:
         for problem, calls in notes.forbidden.items():
             decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
             yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
+        for problem, adjusted in grading.adjusted.items():
+            yield f"adjusted by {adjusted.points:+g}: {name}, {problem}: {adjusted.because}"
         for remark in notes.taken_in:
             yield f"remark: {name}: {remark}"
 

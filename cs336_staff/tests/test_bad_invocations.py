@@ -87,6 +87,12 @@ staff overrule ada --because x --undo --out FOLDER
 staff overrule ada --because x --out FOLDER
 staff overrule ada --because x --out FOLDER/graded
 staff overrule ada --undo --out FOLDER/damaged
+staff adjust ada softmax
+staff adjust ada softmax x --because x --out FOLDER/graded
+staff adjust ada softmax 1 --because x --out FOLDER/none
+staff adjust ada softmacs 1 --because x --out FOLDER/graded
+staff adjust nobody softmax -1 --because x --out FOLDER/graded
+staff adjust ada softmax --undo --out FOLDER/damaged
 staff rescore --out FOLDER/none
 staff rescore --out FOLDER
 staff rescore --out FOLDER/damaged-later
@@ -151,7 +157,7 @@ def test_a_bad_invocation_gets_a_line(folder: Path, invocation: str, monkeypatch
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(set(INVOCATIONS.strip().splitlines())) >= 73
+    assert len(set(INVOCATIONS.strip().splitlines())) >= 79
 
 
 def test_a_python_without_the_packages_says_how_to_run_the_command():

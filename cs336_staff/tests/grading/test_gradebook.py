@@ -9,7 +9,7 @@ import pytest
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
+from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 
 ROWS = (
@@ -109,6 +109,27 @@ def test_what_is_overruled_counts_for_this_content_until_it_is_taken_back(tmp_pa
         assert other == replace(grading, submission="alan")
         gradebook.overrule(grading, "softmax", None)
         assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
+
+
+def test_a_gradebook_of_the_version_before_gains_what_is_new(tmp_path):
+    adjustment = Adjustment(-0.5, "agreed", datetime(2026, 10, 2, tzinfo=UTC))
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(GRADING)
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        view = "DROP VIEW points; CREATE VIEW points AS SELECT id AS grading FROM grading"
+        connection.executescript(f"{view}; DROP TABLE adjusted; PRAGMA user_version = 6")
+    for _ in range(2):
+        with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+            assert gradebook.of("ada") == GRADING
+    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+        gradebook.adjust(GRADING, "softmax", adjustment)
+        gradebook.add(replace(GRADING, suite="e" * 64))  # graded again, by another suite
+        gradebook.add(replace(GRADING, submission="alan"))
+        adjusted, other = gradebook.latest()
+    assert (adjusted.adjusted, adjusted.points) == ({"softmax": adjustment}, 1.5)
+    assert (other.adjusted, other.points) == ({}, 2)
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        assert connection.execute("SELECT points, maximum FROM points").fetchall() == [(1.5, 3), (1.5, 3), (2, 3)]
 
 
 @pytest.mark.parametrize(("version", "todo"), [(99, "use the newer program"), (2, "grade into a new folder")])

@@ -1,0 +1,129 @@
+"""`cs336 staff adjust`, on a gradebook of recorded results: nothing is run."""
+
+import csv
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cs336_staff.cli import staff
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.tests.grading.test_grade import ROOT
+from cs336_staff.tests.grading.test_grades import gradebook_with, graded
+
+WHY = "test_softmax[2d] was wrong"
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(staff, [str(argument) for argument in arguments])
+
+
+def row(out: Path, student: str = "ada") -> dict[str, str]:
+    with (out / "grades.csv").open(newline="") as file:
+        return next(row for row in csv.DictReader(file) if row["student"] == student)
+
+
+def score(out: Path) -> float:
+    return json.loads((out / "ada" / "results.json").read_text())["score"]
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Results in which `ada` passes half of the cases of test_softmax, and `alan` all."""
+    monkeypatch.chdir(ROOT)
+    gradebook_with(tmp_path, ada=1.5, alan=3.0).close()
+    (tmp_path / "grades.csv").write_text("student,grade\n")
+    assert command("rescore", "--out", tmp_path).exit_code == 0
+    return tmp_path
+
+
+def test_points_are_added_and_taken_back(out):
+    before, alan = row(out), row(out, "alan")
+    points = float(before["points"])
+    finished = command("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
+    assert finished.exit_code == 0, finished.output
+    assert f"ada: {points + 0.5:.1f} of 15 points, {points:.1f} before" in finished.output
+    now = row(out)
+    assert float(now["softmax"]) == pytest.approx(float(before["softmax"]) + 0.5, abs=1e-3)
+    assert float(now["grade"]) == pytest.approx(points + 0.5, abs=1e-3)
+    assert f"softmax adjusted by +0.5: {WHY}" in now["notes"]
+    assert score(out) == pytest.approx(points + 0.5, abs=1e-3)
+    assert f"softmax: +0.5 points by staff: {WHY}" in (out / "ada" / "results.json").read_text()
+    feedback = (out / "ada" / "feedback.md").read_text()
+    assert f"softmax: +0.5 points by staff: {WHY}" in feedback
+    assert f"| Softmax | {float(now['softmax']):.1f} / 2 |" in feedback
+    assert row(out, "alan") == alan
+
+    # The second takes the place of the first; a negative number is no option.
+    finished = command("adjust", "ada", "softmax", "-0.1", "--because", "a slip", "--out", out)
+    assert finished.exit_code == 0, finished.output
+    assert score(out) == pytest.approx(points - 0.1, abs=1e-3)
+    assert command("adjust", "ada", "softmax", "--undo", "--out", out).exit_code == 0
+    assert row(out) == before
+
+
+def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):
+    old = tmp_path_factory.mktemp("before") / "results"
+    shutil.copytree(out, old)
+    command("adjust", "ada", "softmax", "+0.5", "--because", "agreed", "--out", out)
+    now = row(out)
+    assert "No grade changed" in command("rescore", "--out", out).output
+    assert row(out) == now
+    said = " ".join(command("diff", old, out).output.replace("│", " ").split())
+    assert "softmax adjusted by +0.5: agreed" in said
+    assert "other weights" not in said
+    assert "softmax adjusted no more" in " ".join(command("diff", out, old).output.replace("│", " ").split())
+
+
+def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("ada", 3.0, "b" * 64))
+    assert command("adjust", "ada", "softmax", "-0.2", "--because", "x", "--out", out).exit_code == 0
+    with sqlite3.connect(out / "gradebook.sqlite") as connection:
+        assert connection.execute("SELECT content, points FROM adjusted").fetchall() == [("b" * 64, -0.2)]
+
+
+def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        grading = gradebook.of("ada")
+        assert grading
+        earned, maximum = grading.earned("softmax"), grading.maximum_of("softmax")
+    has = f"by the tests ada has {earned:.2f} of {maximum:g} points in softmax"
+    expected = f"{has}: expected {-earned:+.2f} to {maximum - earned:+.2f}, got"
+    for points in ("+2.9", "-1.1", "+inf", "nan"):
+        finished = command("adjust", "ada", "softmax", points, "--because", "x", "--out", out)
+        assert finished.exit_code == 1
+        assert f"{expected} {float(points):+g}" in finished.output
+    most = f"{maximum - earned:+.2f}"  # as it was printed
+    assert command("adjust", "ada", "softmax", most, "--because", "x", "--out", out).exit_code == 0
+    assert float(row(out)["softmax"]) == pytest.approx(maximum, abs=0.01)
+    # Then a test turns out to be wrong, and all cases pass.
+    with Gradebook(out / "gradebook.sqlite") as gradebook, sqlite3.connect(out / "gradebook.sqlite") as connection:
+        connection.execute("UPDATE result SET outcome = 'passed'")
+        connection.execute("UPDATE worth SET points = 3 WHERE function = 'test_softmax'")
+        connection.execute("DELETE FROM worth WHERE function <> 'test_softmax'")
+        connection.commit()
+        grading = gradebook.of("ada")
+        assert grading
+        assert grading.points == grading.points_of("softmax") == 3
+        query = "SELECT points.points FROM points JOIN latest ON latest.id = grading WHERE latest.submission = 'ada'"
+        assert connection.execute(query).fetchall() == [(3,)]
+
+
+def test_what_cannot_be_adjusted_gets_a_line(out):
+    for arguments, message in (
+        (("nobody", "softmax", "1", "--because", "x"), "has no submission nobody; grades.csv has the names"),
+        (("ada", "softmacs", "1", "--because", "x"), "expected a problem of softmax, "),
+        (("ada", "softmax", "--undo"), "ada has an adjustment in no problem, expected one in softmax"),
+        (("ada", "softmax", "1"), "expected POINTS and --because TEXT, or --undo"),
+        (("ada", "softmax", "1", "--undo"), "expected POINTS and --because TEXT, or --undo"),
+        (("ada", "softmax", "half", "--because", "x"), "'half' is not a valid float"),
+    ):
+        finished = command("adjust", *arguments, "--out", out)
+        assert finished.exit_code != 0
+        assert message in finished.output
+    with sqlite3.connect(out / "gradebook.sqlite") as connection:
+        assert connection.execute("SELECT * FROM adjusted").fetchall() == []
