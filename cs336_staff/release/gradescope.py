@@ -1,4 +1,4 @@
-"""The autograder that Gradescope runs: a zip with the suite, and what happens in its container.
+"""The autograder that Gradescope or Docker runs: a zip with the suite, and what happens in the container.
 
 Written by `cs336 staff gradescope`; run in the container as `python -m cs336_staff.release.gradescope /autograder`.
 """
@@ -56,6 +56,17 @@ chmod 711 "$root" "$root/source"
 exec .venv/bin/python -m cs336_staff.release.gradescope "$root"
 """
 
+DOCKERFILE = """\
+# One submission in a container like Gradescope's. In the folder with the unpacked archive:
+#   docker build -t attention .
+#   docker run --rm --network none --memory 3g -v SUBMISSION:/mnt:ro -v RESULTS:/autograder/results attention
+FROM ubuntu:24.04
+WORKDIR /autograder
+COPY . source
+RUN bash source/setup.sh && cp source/run_autograder . && mkdir results
+CMD ["bash", "-c", "cp -r /mnt submission && exec bash ./run_autograder"]
+"""
+
 README = """\
 # The attention assignment on Gradescope
 
@@ -66,6 +77,8 @@ Upload this archive as the autograder of a programming assignment worth {points:
   seccomp, and can neither read the suite nor write anywhere.
 - Students see public tests at once and hidden tests when grades are published.
 - When the grader itself fails it writes no results, and Gradescope says that the autograder failed: run it again.
+
+The Dockerfile grades one submission on a machine of your own. The image holds the hidden suite: keep it private.
 """
 
 
@@ -78,6 +91,7 @@ def write_autograder(root: Path, path: Path) -> None:
             info.external_attr = 0o755 << 16
             archive.writestr(info, text)
         archive.writestr("README.md", README.format(points=points))
+        archive.writestr("Dockerfile", DOCKERFILE)
         pinned = [f"{name}=={version(name).partition('+')[0]}" for name in PACKAGES]
         archive.writestr("requirements.txt", "\n".join(pinned) + "\n")
         for file in _shipped(root):

@@ -70,7 +70,7 @@ def lay_out(autograder: Path) -> None:
         archive.extractall(source)
     shutil.copyfile(source / "run_autograder", autograder / "run_autograder")
     (autograder / "results").mkdir()
-    with (write_submission(autograder / "submission", PROBE) / "cs336_basics" / "__init__.py").open("a") as file:
+    with (write_submission(autograder.parent / "ada", PROBE) / "cs336_basics" / "__init__.py").open("a") as file:
         file.write(VERSIONS)
     (autograder / "submission_metadata.json").write_text('{"id": 1, "users": [{"name": "Ada"}]}')
     # All lines of setup.sh from here on: those above install the system's packages and uv.
@@ -96,8 +96,10 @@ def lay_out(autograder: Path) -> None:
 def test_the_archive_grades_a_submission_in_a_container(tmp_path):
     autograder = tmp_path / "autograder"
     lay_out(autograder)
-    binds = ["--bind", autograder, "/autograder", "--tmpfs", ROOT]
-    finished, most = run_in_container(["/bin/bash", "/autograder/run_autograder"], binds, memory_bytes=3 << 30)
+    binds = ["--bind", autograder, "/autograder", "--ro-bind", tmp_path / "ada", "/mnt", "--tmpfs", ROOT]
+    (command,) = re.findall(r"^CMD (.*)$", (autograder / "source" / "Dockerfile").read_text(), re.MULTILINE)
+    # It ends as Gradescope does, which puts the submission there itself: with /autograder/run_autograder.
+    finished, most = run_in_container(json.loads(command), [*binds, "--chdir", "/autograder"], memory_bytes=3 << 30)
     assert finished.returncode == 0, finished.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
     assert results["extra_data"]["sandbox"] == "process+uid+seccomp"
@@ -116,11 +118,13 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
         names = archive.namelist()
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
         scripts = [archive.read(name) for name in ("setup.sh", "run_autograder")]
+        dockerfile = archive.read("Dockerfile").decode()
     assert not [
         name for name in names if name.startswith(("cs336_basics", "cs336_staff/tests", "cs336_staff/tools/benchmarks"))
     ]
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert f"--python {sys.version_info.major}.{sys.version_info.minor} .venv" in scripts[0].decode()
+    assert "RUN bash source/setup.sh && cp source/run_autograder . " in dockerfile
     for script in scripts:
         subprocess.run(["/bin/bash", "-n"], input=script, check=True)
 
