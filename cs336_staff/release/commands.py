@@ -1,7 +1,9 @@
 """Before a release: `cs336 staff fixtures`, `verify`, `handout` and `gradescope`."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,9 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from cs336_kit.handing_in.archive import ArchiveError, read_archive
-from cs336_staff.authoring.cases.hidden import HIDDEN
-from cs336_staff.authoring.cases.public import PUBLIC
-from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import write_fixtures
 from cs336_staff.grading.course import find_checked_root
 from cs336_staff.hidden.release import REHEARSAL, SECRET, load_release
@@ -21,12 +20,15 @@ from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, Handout, HandoutError, make_handout, write_handout
 from cs336_staff.release.left_out import cut, find_left_out
-from cs336_staff.release.mutants import equivalents, verify_mutants
+from cs336_staff.release.mutants import verify_mutants
 from cs336_staff.release.pairs import verify_pairs
 from cs336_staff.release.price_list import price_list
+from cs336_staff.release.stages import Stage, Stages, count
 from cs336_staff.release.stated_points import TEXT, with_points
 from cs336_staff.release.trial_run import TrialError, try_out
 from cs336_staff.release.verify import (
+    Caught,
+    StoredCases,
     both_suites,
     stored_cases,
     verify_examination,
@@ -73,17 +75,42 @@ def fixtures(check: bool, hidden_alone: bool, new_secret: bool) -> None:
 def verify() -> None:
     """Test the suites: fixtures, right styles, misconceptions caught and examined, mutants of the solution killed.
 
-    The exit status is 1 if anything is not as it should be.
+    The first error is printed at once, and all of them at the end. The exit status is then 1.
     """
     torch.set_num_threads(1)  # the cases are small: threads cost more than they give
     root = find_checked_root()
-    suite = both_suites(root)
-    complaints = [complaint for stored in stored_cases(root) for complaint in stored.check()]
-    complaints += verify_right_styles(suite)
+    stages = Stages(Console())
+    for stored in stored_cases(root):
+        stages.run(f"The {stored.suite} cases are what the references give", partial(_compare, stored))
+    suite = stages.run("Both suites load", lambda stage: both_suites(root))
+    caught = None
+    if suite:
+        stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
+        caught = stages.run("Both suites catch every misconception", partial(verify_misconceptions, suite))
+    stages.run("The examinations find what is expected, and in right programs nothing", verify_examination)
+    pairs = stages.run("Of two misconceptions in one program both are found", partial(verify_pairs, root))
+    if suite:
+        stages.run("No mutant of the solution passes all tests", partial(verify_mutants, suite))
+    if caught:
+        _print_caught(caught)
+    if pairs:
+        table = Table("problem", "pairs", "both found", box=None, padding=(0, 1, 0, 0))
+        for problem, number in pairs.pairs.items():
+            table.add_row(problem, str(number), str(pairs.both[problem]))
+        Console().print(table)
+    if stages.errors:
+        raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
+    click.echo("\nNo errors")
 
-    caught = verify_misconceptions(suite)
-    tests = [test for problem in suite.problems.values() for test in problem.tests]
-    tests = [test for test in tests if any(test in each.failed for each in caught)]
+
+def _compare(stored: StoredCases, stage: Stage) -> None:
+    for complaint in stored.check():
+        stage.error(complaint)
+
+
+def _print_caught(caught: Sequence[Caught]) -> None:
+    """How many cases of each public test fail for each misconception."""
+    tests = list(dict.fromkeys(test for each in caught for test in each.failed))
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("misconception", no_wrap=True)
     for number, _ in enumerate(tests, start=1):
@@ -94,27 +121,6 @@ def verify() -> None:
     Console(width=140).print(table)  # a column for each test
     for number, test in enumerate(tests, start=1):
         click.echo(f"{number:>3}  {test}")
-    complaints += [f"{each.id} {each.complaint}" for each in caught if each.complaint]
-
-    examined, untrue = verify_examination()
-    pairs = verify_pairs(root)
-    table = Table("problem", "pairs", "both found", box=None, padding=(0, 1, 0, 0))
-    for problem, count in pairs.pairs.items():
-        table.add_row(problem, str(count), str(pairs.both[problem]))
-    Console().print(table)
-    if not pairs.is_enough:
-        complaints.append(f"of {pairs.pairs.total()} pairs of misconceptions both are found in {pairs.both.total()}")
-    mutants, survivors = verify_mutants(suite)
-    complaints += [*untrue, *survivors]
-    if complaints:
-        raise click.ClickException("\n".join(complaints))
-    click.echo(f"\n{len(PUBLIC)} public and {len(HIDDEN)} hidden cases are what the references give")
-    click.echo(f"{len(RIGHT_STYLES)} styles of right implementations pass both suites")
-    click.echo(f"{len(caught)} misconceptions are caught by both suites")
-    click.echo(f"{examined} examinations of them find what is expected, and of right styles nothing")
-    click.echo(f"of {pairs.pairs.total()} pairs of them in one program both are found in {pairs.both.total()}")
-    listed = len(equivalents())
-    click.echo(f"{mutants - listed} mutants of the solution are killed, {listed} are equivalent for a stated reason")
 
 
 @click.command()

@@ -32,6 +32,7 @@ from cs336_kit.engine.compare import compare
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import NOTHING, answers, bounds_of
 from cs336_staff.hidden.drawn import DrawnCases
+from cs336_staff.release.stages import Stage
 from cs336_staff.release.verify import both_suites, run_suite, stored_cases, verify_misconceptions
 
 ROOT = find_root(Path(__file__).parent)
@@ -99,7 +100,8 @@ def measure(seeds: int, threads: int, flush: bool, misconceptions: bool) -> dict
                 [result] = run_suite(replace(suite, tests=[test]), adapters)
                 complaints += [] if result.passed else [f"{style} fails {result.test}: {result.headline}"]
     if misconceptions:
-        complaints += [f"{caught.id} {caught.complaint}" for caught in verify_misconceptions(suite) if caught.complaint]
+        verify_misconceptions(suite, stage := Stage())
+        complaints += stage.errors
     of_answers, of_bounds = 0.0, 0.0
     for cases in stored_cases(ROOT):
         complaints += cases.check()

@@ -22,6 +22,7 @@ from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
 from cs336_kit.engine.assignment import SuiteError
 from cs336_kit.engine.suite import Suite
+from cs336_staff.release.stages import Stage
 from cs336_staff.release.verify import run_suite
 
 TESTS = Path(__file__).parents[1] / "tests" / "solution"
@@ -72,8 +73,8 @@ def mutants_of(module: str, source: str) -> Iterator[Mutant]:
             yield Mutant(module, " ".join(added), code)
 
 
-def verify_mutants(suite: Suite, names: Sequence[str] = tuple(MUTATED)) -> tuple[int, list[str]]:
-    """Try the mutants of some modules: how many, and what is wrong: survivors not listed, and listed ones killed.
+def verify_mutants(suite: Suite, stage: Stage, names: Sequence[str] = tuple(MUTATED)) -> None:
+    """Try the mutants of some modules: an error is a survivor that is not listed, or a listed one that is killed.
 
     Raises:
         SuiteError: the solution itself fails.
@@ -84,24 +85,26 @@ def verify_mutants(suite: Suite, names: Sequence[str] = tuple(MUTATED)) -> tuple
     for own_tests in {MUTATED[name][1] for name in names}:
         if _run(own_tests) != 0:  # in this process: what a fork would have to import is there afterwards
             raise SuiteError(f"the solution itself fails {own_tests.name}")
-    tried, survived, kills = 0, set(), Counter[str]()
-    for name in names:
-        module = import_module(name)
-        problems, own_tests = MUTATED[name]
-        tests = [test for test in suite.tests if test.problem in problems]
-        for mutant in mutants_of(name, Path(inspect.getfile(module)).read_text()):
-            tried += 1
-            ordered = replace(suite, tests=sorted(tests, key=lambda test: -kills[test.name]))
-            with _in_place(module, mutant.source):
-                last = run_suite(ordered, solution, until_first_failure=True)[-1]
-                if not last.passed:
-                    kills[last.test] += 1  # it comes first from now on: most mutants fall to a few tests
-                elif _passes(own_tests):
-                    survived.add((name, mutant.line))
     listed = {(module, line) for module, line in equivalents() if module in names}
-    complaints = [f"{module}: no test fails with the line {line}" for module, line in sorted(survived - listed)]
-    complaints += [f"{module}: listed as equivalent, but is not: {line}" for module, line in sorted(listed - survived)]
-    return tried, complaints
+    survived, kills = set[tuple[str, str]](), Counter[str]()
+    modules = {name: import_module(name) for name in names}
+    sources = {name: Path(inspect.getfile(module)).read_text() for name, module in modules.items()}
+    for mutant in stage.track([mutant for name in names for mutant in mutants_of(name, sources[name])]):
+        problems, own_tests = MUTATED[mutant.module]
+        tests = [test for test in suite.tests if test.problem in problems]
+        ordered = replace(suite, tests=sorted(tests, key=lambda test: -kills[test.name]))
+        with _in_place(modules[mutant.module], mutant.source):
+            last = run_suite(ordered, solution, until_first_failure=True)[-1]
+            if not last.passed:
+                kills[last.test] += 1  # it comes first from now on: most mutants fall to a few tests
+                continue
+            survives = _passes(own_tests)
+        if survives and (found := (mutant.module, mutant.line)) not in survived:
+            survived.add(found)
+            if found not in listed:
+                stage.error(f"{mutant.module}: no test fails with the line {mutant.line}")
+    for module, line in sorted(listed - survived):
+        stage.error(f"{module}: listed as equivalent, but is not: {line}")
 
 
 def equivalents() -> set[tuple[str, str]]:

@@ -15,6 +15,7 @@ from cs336_kit.engine.case import Case, case_names, load_case
 from cs336_kit.examination.problems import EXAMINATIONS
 from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.authoring.misconceptions.entry import Misconception, together
+from cs336_staff.release.stages import Stage
 
 # A finite number in the place of -inf is found by its size, or by what becomes of a row that is hidden throughout.
 ALIKE: dict[str, str] = dict.fromkeys(
@@ -30,12 +31,8 @@ class Found:
     pairs: Counter[str] = field(default_factory=Counter)
     both: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def is_enough(self) -> bool:
-        return self.both.total() >= ENOUGH * self.pairs.total()
 
-
-def verify_pairs(root: Path) -> Found:
+def verify_pairs(root: Path, stage: Stage) -> Found:
     """Examine every program that has two mistakes of the catalogue in different stages.
 
     Left out are mistakes that share their only finding, and those of which one hides the other: with both the answers
@@ -43,10 +40,11 @@ def verify_pairs(root: Path) -> Found:
 
     Args:
         root: the folder of the assignment, whose stored cases tell what hides what.
+        stage: is told how far it is, and when too few are found.
     """
     cases = [load_case(root / "fixtures", name) for name in case_names(root / "fixtures", "*/*")]
     found = Found()
-    for first, second in combinations(CATALOGUE.values(), 2):
+    for first, second in stage.track([*combinations(CATALOGUE.values(), 2)]):
         both = together(first, second)
         if both is None:
             continue
@@ -63,6 +61,9 @@ def verify_pairs(root: Path) -> Found:
             if first in hidden or (hidden and first.problem == problem):
                 continue
         found.pairs[problem] += 1
+    pairs, both = found.pairs.total(), found.both.total()
+    if both < ENOUGH * pairs:
+        stage.error(f"of {pairs} pairs of misconceptions both are found in {both}")
     return found
 
 

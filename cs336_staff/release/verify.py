@@ -22,6 +22,7 @@ from cs336_staff.authoring.parts import Adapter
 from cs336_staff.authoring.right_styles import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import check_fixtures, public_seed
 from cs336_staff.hidden.release import FOLDER, left_out_tests, load_graded_problems, load_release
+from cs336_staff.release.stages import Stage
 
 EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
 
@@ -94,27 +95,26 @@ def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure
     return results
 
 
-def verify_right_styles(suite: Suite) -> list[str]:
-    """Each style of right implementation must pass every test; what is wrong with that, one line each."""
-    return [
-        f"{style} is right and fails {result.test}: {result.headline}"
-        for style, adapters in RIGHT_STYLES.items()
-        for result in run_suite(suite, adapters)
-        if not result.passed
-    ]
+def verify_right_styles(suite: Suite, stage: Stage) -> None:
+    """Each style of right implementation must pass every test."""
+    for style, adapters in stage.track([*RIGHT_STYLES.items()]):
+        for result in run_suite(suite, adapters):
+            if not result.passed:
+                stage.error(f"{style} is right and fails {result.test}: {result.headline}")
 
 
-def verify_misconceptions(suite: Suite) -> list[Caught]:
+def verify_misconceptions(suite: Suite, stage: Stage) -> list[Caught]:
     """Each misconception in the suite's problems must fail some test of its own problem, in either suite."""
     found = []
-    for id, entry in CATALOGUE.items():
-        if entry.problem not in suite.problems:  # the course leaves it out
-            continue
+    entries = [(id, entry) for id, entry in CATALOGUE.items() if entry.problem in suite.problems]  # none is left out
+    for id, entry in stage.track(entries):
         tests = [test for test in suite.tests if test.problem == entry.problem]
         public, hidden = ([test for test in tests if test.hidden == is_hidden] for is_hidden in (False, True))
         failed = Counter(r.function for r in run_suite(replace(suite, tests=public), submission(id)) if not r.passed)
         stopped = run_suite(replace(suite, tests=hidden), submission(id), until_first_failure=True)
         found.append(Caught(id, failed, hidden=not stopped[-1].passed))
+        if complaint := found[-1].complaint:
+            stage.error(f"{id} {complaint}")
     return found
 
 
@@ -123,26 +123,21 @@ def expected_findings() -> dict[str, dict[str, list[str]]]:
     return tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
 
 
-def verify_examination() -> tuple[int, list[str]]:
-    """Examine the misconceptions: how many, and what is wrong with what is found, one line each.
-
-    Each must find what `expected_findings.toml` says, and in a right style nothing.
-    """
-    examinations = {adapter: examine for each in EXAMINATIONS.values() for adapter, examine in each.items()}
+def verify_examination(stage: Stage) -> None:
+    """Examine misconceptions: each must give what `expected_findings.toml` says, and a right style nothing."""
     expected = expected_findings()
-    made, complaints = 0, []
-    for adapter, examine in examinations.items():
+    examinations = {adapter: examine for each in EXAMINATIONS.values() for adapter, examine in each.items()}
+    for adapter, examine in stage.track([*examinations.items()]):
         for style, adapters in RIGHT_STYLES.items():
-            complaints += [f"{style} is right, but is told {found.id}" for found in examine(adapters[adapter])]
+            for finding in examine(adapters[adapter]):
+                stage.error(f"{style} is right, but is told {finding.id}")
         for id, ids in expected[adapter].items():
             if id not in CATALOGUE or adapter not in CATALOGUE[id].adapters:
-                complaints.append(f"{EXPECTED.name}: {adapter} has no misconception {id}")
+                stage.error(f"{EXPECTED.name}: {adapter} has no misconception {id}")
                 continue
-            made += 1
             found = [finding.id for finding in examine(submission(id)[adapter])]
             if found != ids:
-                complaints.append(f"{id}, examined by {adapter}, gives {found}, expected {ids}")
-    return made, complaints
+                stage.error(f"{id}, examined by {adapter}, gives {found}, expected {ids}")
 
 
 def submission(id: str) -> Mapping[str, Adapter]:

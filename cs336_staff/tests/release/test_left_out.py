@@ -11,6 +11,7 @@ from cs336_staff.authoring.misconceptions import CATALOGUE
 from cs336_staff.release import verify
 from cs336_staff.release.left_out import cut, find_left_out
 from cs336_staff.release.price_list import price_list
+from cs336_staff.release.stages import Stage
 from cs336_staff.release.stated_points import TEXT, with_points
 from cs336_staff.release.verify import both_suites, verify_misconceptions
 
@@ -70,7 +71,7 @@ def test_it_is_neither_graded_nor_proved(suite: Suite, monkeypatch: pytest.Monke
     assert {test.problem for test in suite.tests} == suite.problems.keys()
     chosen = {id: CATALOGUE[id] for id in ("softmax-in-place", "blockwise-nothing-rescaled")}
     monkeypatch.setattr(verify, "CATALOGUE", chosen)
-    assert [(each.id, each.complaint) for each in verify_misconceptions(suite)] == [("softmax-in-place", "")]
+    assert [(each.id, each.complaint) for each in verify_misconceptions(suite, Stage())] == [("softmax-in-place", "")]
 
 
 def test_the_text_states_the_points_of_the_assignment(tree: Path, suite: Suite) -> None:

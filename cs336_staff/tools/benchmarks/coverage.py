@@ -10,6 +10,7 @@ from rich.table import Table
 
 from cs336_kit.engine.assignment import find_root
 from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.release.stages import Stage
 from cs336_staff.release.verify import both_suites, submission, verify_misconceptions
 from cs336_staff.tools.benchmarks.plain_suite import failed_tests
 
@@ -19,7 +20,7 @@ COMPARED = ("softmax", "scaled_dot_product_attention")
 
 def main() -> None:
     table = Table("misconception", "public tests that fail", "plain tests that fail")
-    caught = verify_misconceptions(both_suites(find_root(Path.cwd())))
+    caught = verify_misconceptions(both_suites(find_root(Path.cwd())), Stage())
     compared = [each for each in caught if CATALOGUE[each.id].problem in COMPARED]
     plain = {each.id: failed_tests(submission(each.id)) for each in compared}
     for each in compared:
