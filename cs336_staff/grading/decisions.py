@@ -1,6 +1,6 @@
 """`cs336 staff overrule` and `adjust`: what staff decide about one submission, after a regrade request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.changes import RESULTS
 from cs336_staff.grading.course import Course, find_checked_root, load_course
-from cs336_staff.grading.exports import RosterError, grades, write_course
+from cs336_staff.grading.exports import Grade, RosterError, grades, write_course
 from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading
 from cs336_staff.grading.report import write_all_reports, write_reports
 from cs336_staff.hidden.release import load_graded_problems
@@ -37,7 +37,7 @@ def overrule(submission: str, problem: str | None, because: str | None, undo: bo
         with Gradebook.of_results(out) as gradebook:
             grading = gradebook.of(submission)
             if grading is None:
-                raise _unknown(submission, out)
+                raise _unknown(submission, grades(gradebook, course), out)
             charged = set(grading.notes.forbidden if because else grading.overruled)
             chosen = {problem} if problem else charged
             if not charged or chosen - charged:
@@ -74,10 +74,10 @@ def adjust(submission: str, problem: str, points: float | None, because: str | N
         raise click.ClickException(f"expected a problem of {', '.join(problems)}, got {problem}")
     try:
         with Gradebook.of_results(out) as gradebook:
-            counting = (grade.grading for grade in grades(gradebook, course))
-            grading = next((each for each in counting if each.submission == submission), None)
+            found = grades(gradebook, course)
+            grading = next((each.grading for each in found if each.grading.submission == submission), None)
             if grading is None:
-                raise _unknown(submission, out)
+                raise _unknown(submission, found, out)
             before = _scored(gradebook, grading, problems, out)
             if undo and problem not in before.adjusted:
                 got = ", ".join(sorted(before.adjusted)) or "no problem"
@@ -85,7 +85,7 @@ def adjust(submission: str, problem: str, points: float | None, because: str | N
             adjustment = None
             if points is not None and because:
                 earned, maximum = before.earned(problem), before.maximum_of(problem)
-                least, most = -earned, maximum - earned
+                least, most = 0 - earned, maximum - earned
                 if not least - ROUNDING <= points <= most + ROUNDING:
                     raise click.ClickException(
                         f"by the tests {submission} has {earned:.2f} of {maximum:g} points in {problem}: "
@@ -98,8 +98,10 @@ def adjust(submission: str, problem: str, points: float | None, because: str | N
         raise click.ClickException(str(error)) from None
 
 
-def _unknown(submission: str, out: Path) -> click.ClickException:
-    return click.ClickException(f"{out} has no submission {submission}; grades.csv has the names")
+def _unknown(submission: str, found: Sequence[Grade], out: Path) -> click.ClickException:
+    theirs = [grade.grading.submission for grade in found if grade.student.key == submission]
+    hint = f"that student's is {theirs[0]}" if theirs else "grades.csv has the names"
+    return click.ClickException(f"{out} has no submission {submission}; {hint}")
 
 
 def _scored(gradebook: Gradebook, grading: Grading, problems: Mapping[str, Problem], out: Path) -> Grading:

@@ -113,6 +113,15 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         assert connection.execute(query).fetchall() == [(3,)]
 
 
+def test_a_student_in_the_place_of_a_submission_gets_its_name(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
+    for arguments in (("adjust", "1234", "softmax", "-0.1"), ("overrule", "1234")):
+        finished = command(*arguments, "--because", "x", "--out", out)
+        assert finished.exit_code == 1
+        assert "has no submission 1234; that student's is lovelaceada_1234_1_hw" in finished.output
+
+
 def test_what_cannot_be_adjusted_gets_a_line(out):
     for arguments, message in (
         (("nobody", "softmax", "1", "--because", "x"), "has no submission nobody; grades.csv has the names"),
