@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -55,11 +56,12 @@ __version__ = importlib.metadata.version("cs336_basics")
 __requires__ = importlib.metadata.requires("anything-else")
 """
 
-# What setup.sh installs is on this machine already, except for another build of torch and another interpreter. As uv
-# links files from its cache, this takes no time and no space.
+# The interpreter and the build of torch are those of this environment: uv then links files that its cache has, which
+# takes neither time nor space.
+BACKEND = "--torch-backend cpu " * version("torch").endswith("+cpu")
 HERE = {
     f"--managed-python --python {PYTHON} ": f"--python {sys.executable} ",
-    "--torch-backend cpu --compile-bytecode ": "--offline ",
+    "--torch-backend cpu --compile-bytecode ": f"{BACKEND}--offline ",
 }
 
 
