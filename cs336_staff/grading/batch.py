@@ -1,46 +1,35 @@
-"""Grade many submissions: each in a fork of the process that holds the collected suite, several at a time.
+"""Grade many submissions, several at a time, by whatever executor: on this machine, or on a cluster.
 
 Only this process writes to the gradebook, one submission in one transaction. It may be killed at any moment: what is in
-the gradebook is whole, and what is not is graded when the batch is run again.
+the gradebook is whole, and what is not is graded when the batch is run again. A submission is read when its turn comes,
+and what was found is dropped once it is recorded.
 """
 
 import fcntl
-import gc
 import hashlib
-import json
 import os
 import re
-import resource
-import select
-import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
-from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
-from cs336_kit.examination.problems import explain
-from cs336_kit.rules.watch import Use
-from cs336_staff.grading.carried_forward import CarriedForward
-from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes, notes_from_json
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_staff.grading.forks import graders_here
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
+from cs336_staff.grading.host import Graders, HostError, Record
 from cs336_staff.grading.identity import HandedIn, check_claims, handed_in, together
 from cs336_staff.grading.report import safe_name, write_all_reports, write_reports
-from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
-from cs336_staff.grading.weights import measure_weights
-from cs336_staff.sandbox.confinement import Sandbox, SandboxError
+from cs336_staff.sandbox.confinement import Sandbox
+from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.submission import Refused, Submission, take_in
-from cs336_staff.sandbox.worker import Limits, Starved, Worker
 
 ATTEMPTS = 3
-EXAMINATION = Limits(call_seconds=2, seconds=10)
-# Processor time and private memory of this side for one submission, whose replies it reads and compares.
-TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
-CHUNK = 1 << 16
+TICK = 1.0  # seconds after which `capacity` and `show` are called even if nothing has ended
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
 
@@ -63,6 +52,7 @@ class Progress:
         running: being graded.
         below: graded, without full points.
         faults: those that could not be graded.
+        waits_for: why nothing happens, when a cluster has nobody who grades.
     """
 
     names: dict[str, Path]
@@ -71,6 +61,7 @@ class Progress:
     running: int = 0
     below: int = 0
     faults: list[Fault] = field(default_factory=list)
+    waits_for: str = ""
 
     @property
     def total(self) -> int:
@@ -79,23 +70,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """To grade one submission."""
+    """To grade one submission, for the `number`th time."""
 
     name: str
     path: Path
-    content: str
-    number: int
-    started: datetime
-    clock: float
-
-
-@dataclass
-class _Fork:
-    """The process of an attempt, and what it has said so far."""
-
-    attempt: _Attempt
-    pid: int
-    said: bytearray = field(default_factory=bytearray)
+    number: int = 1
+    content: str = ""
 
 
 def grade(
@@ -108,22 +88,36 @@ def grade(
     limits: Limits | None = None,
     show: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
+    """Grade on this machine: `jobs` at the same time, in `sandbox`, within `limits` if not what the course says.
+
+    The rest, and what it raises, is as for `grade_by`.
+    """
+    with graders_here(suite, sandbox, limits or suite.limits, jobs) as graders:
+        return grade_by(graders, suite, paths, out, rerun, show)
+
+
+def grade_by(
+    graders: Graders,
+    suite: GradedSuite,
+    paths: Sequence[Path],
+    out: Path,
+    rerun: bool = False,
+    show: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
     Args:
+        graders: who runs it.
         suite: the collected suite.
-        sandbox: where submissions run.
         paths: what was handed in.
         out: gets `gradebook.sqlite` and a folder with the reports of each submission.
-        jobs: how many are graded at the same time.
         rerun: grade again what is graded already.
-        limits: what a submission may use, if not what the course says.
-        show: called whenever something has changed.
+        show: called whenever something has changed, and once a second.
 
     Raises:
         GradebookError: another batch writes to `out`.
+        HostError: nothing can be graded any more.
         RosterError: two submissions are by one student.
-        SandboxError: the sandbox has ended, and does not start again.
     """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
@@ -132,122 +126,94 @@ def grade(
         check_claims(names)
         if gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests}):
             write_all_reports(out, gradebook, suite.problems)
-        return _Batch(suite, sandbox, gradebook, out, limits or suite.limits, files).run(names, jobs, rerun, show)
+        return _Batch(graders, suite, gradebook, out, files).run(names, rerun, show)
 
 
 class _Batch:
     def __init__(
         self,
+        graders: Graders,
         suite: GradedSuite,
-        sandbox: Sandbox,
         gradebook: Gradebook,
         out: Path,
-        limits: Limits,
         files: Mapping[Path, Mapping[str, Path]],
     ) -> None:
         self.files = files  # of each submission that came file by file
-        self.suite, self.sandbox, self.gradebook, self.out, self.limits = suite, sandbox, gradebook, out, limits
-        self.waiting: deque[tuple[str, Path, int]] = deque()
-        self.forks: dict[int, _Fork] = {}  # by the pipe that each writes to
+        self.graders, self.suite, self.gradebook, self.out = graders, suite, gradebook, out
+        self.waiting: deque[_Attempt] = deque()
+        self.running: dict[Future[Record], _Attempt] = {}
 
-    def run(self, names: dict[str, Path], jobs: int, rerun: bool, show: Callable[[Progress], None]) -> Progress:
+    def run(self, names: dict[str, Path], rerun: bool, show: Callable[[Progress], None]) -> Progress:
         self.progress = Progress(names)
-        self.waiting.extend((name, path, 1) for name, path in names.items())
-        gc.collect()
-        gc.freeze()  # a fork that collects garbage copies every page that it looks at
-        try:
-            while self.waiting or self.forks:
-                if self.waiting and len(self.forks) < jobs:
-                    self._start(*self.waiting.popleft(), rerun)
-                else:
-                    self._listen()
-                self.progress.running = len(self.forks)
-                show(self.progress)
-        finally:
-            for fork in self.forks.values():
-                os.kill(fork.pid, signal.SIGKILL)
-                os.waitpid(fork.pid, 0)
+        self.waiting.extend(_Attempt(name, path) for name, path in names.items())
+        while self.waiting or self.running:
+            if self.waiting and len(self.running) < self.graders.capacity():
+                self._start(self.waiting.popleft(), rerun)
+            elif self.running:
+                for future in wait(self.running, TICK, FIRST_COMPLETED).done:
+                    self._finish(self.running.pop(future), future)
+            else:
+                time.sleep(TICK)
+            self.progress.running, self.progress.waits_for = len(self.running), self.graders.waits_for()
+            show(self.progress)
         return self.progress
 
-    def _start(self, name: str, path: Path, number: int, rerun: bool) -> None:
-        """Fork, unless the gradebook has it or it is refused."""
-        started, clock = datetime.now(UTC), time.monotonic()
+    def _start(self, attempt: _Attempt, rerun: bool) -> None:
+        """Submit, unless the gradebook has it or it is refused."""
         try:
-            submission: Submission | Refused = take_in(path, self.files[path])
+            submission: Submission | Refused = take_in(attempt.path, self.files[attempt.path])
             content = submission.sha256
         except Refused as refused:
-            submission, content = refused, _content_of_refused(path)
+            submission, content = refused, _content_of_refused(attempt.path)
         except OSError as error:
-            self.progress.done += 1
-            self.progress.faults.append(Fault(name, f"cannot be read: {error}"))
+            self._give_up(attempt, f"cannot be read: {error}")
             return
-        attempt = _Attempt(name, path, content, number, started, clock)
-        if not rerun and (grading := self.gradebook.find(name, content, self.suite.sha256)):
+        attempt = replace(attempt, content=content)
+        if not rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
             self.progress.already += 1
-            self.gradebook.hand_in_again(grading, _as_text(path.resolve()), self._handed_in(attempt))
+            self.gradebook.hand_in_again(grading, _as_text(attempt.path.resolve()), self._handed_in(attempt))
             self._report(grading)
         elif isinstance(submission, Refused):
-            self._record(attempt, results_of_refused(self.suite.suite, str(submission)), Notes(refused=str(submission)))
+            why = str(submission)
+            self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
-            read, write = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                # Whoever held the end that is read would keep this process writing when the batch is dead.
-                for pipe in (read, *self.forks):
-                    os.close(pipe)
-                _grade_and_exit(self.suite, self.sandbox, submission, self.limits, write)
-            os.close(write)
-            self.forks[read] = _Fork(attempt, pid)
+            self.running[self.graders.submit(submission)] = attempt
 
-    def _listen(self) -> None:
-        """Wait until a fork says something or ends."""
-        for pipe in select.select(list(self.forks), [], [])[0]:
-            data = os.read(pipe, CHUNK)
-            self.forks[pipe].said += data
-            if not data:
-                fork = self.forks.pop(pipe)
-                os.close(pipe)
-                _, status = os.waitpid(fork.pid, 0)
-                self._finish(fork, os.waitstatus_to_exitcode(status))
-
-    def _finish(self, fork: _Fork, exit_status: int) -> None:
-        # The last line is cut off when the fork was killed.
-        lines = [json.loads(line) for line in bytes(fork.said).split(b"\n")[:-1]]
-        results = [result_from_json(line["result"]) for line in lines if "result" in line]
-        notes = next((line["notes"] for line in lines if "notes" in line), None)  # the last thing that is said
-        if error := next((result for result in results if result.outcome is Outcome.ERROR), None):
-            fault = f"{error.test}: {error.staff or error.text}"
-        elif notes is None:
-            died = f"the grading process ended with exit status {exit_status}"
-            fault = next((line["fault"] for line in lines if "fault" in line), died)
-        else:
-            self._record(fork.attempt, results, notes_from_json(notes))
-            return
+    def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
         try:
-            self.sandbox.check()
-        except SandboxError:
-            self.sandbox.restart()
-        attempt = fork.attempt
-        if attempt.number < ATTEMPTS:
-            self.waiting.append((attempt.name, attempt.path, attempt.number + 1))
+            record = future.result()
+        except CancelledError:  # as when a scheduler is lost: it was not tried
+            self.waiting.appendleft(attempt)
+            return
+        except HostError:
+            raise
+        except Exception as error:  # as when several workers have died of it, or a record cannot be read
+            record = Record(fault=f"{type(error).__name__}: {error}")
+        if not record.fault:
+            self._record(attempt, record)
+        elif attempt.number < ATTEMPTS:
+            self.waiting.append(replace(attempt, number=attempt.number + 1))
         else:
-            self.progress.done += 1
-            self.progress.faults.append(Fault(attempt.name, fault))
+            self._give_up(attempt, record.fault)
 
-    def _record(self, attempt: _Attempt, results: list[Result], notes: Notes) -> None:
-        achieved = self.sandbox.achieved
+    def _give_up(self, attempt: _Attempt, reason: str) -> None:
+        self.progress.done += 1
+        self.progress.faults.append(Fault(attempt.name, reason))
+
+    def _record(self, attempt: _Attempt, record: Record) -> None:
+        forbidden = record.notes.forbidden
         grading = Grading(
             submission=attempt.name,
             path=_as_text(attempt.path.resolve()),
             content=attempt.content,
             suite=self.suite.sha256,
             seed=self.suite.seed,
-            layer="+".join((achieved.layer, *achieved.parts)),
-            started=attempt.started,
-            seconds=time.monotonic() - attempt.clock,
-            notes=notes,
+            layer=record.layer,
+            started=record.started,
+            seconds=record.seconds,
+            notes=record.notes,
             handed_in=self._handed_in(attempt),
-            results=[_charged(result, notes.forbidden.get(result.problem, ())) for result in results],
+            results=[_charged(result, forbidden.get(result.problem, ())) for result in record.results],
         )
         self.gradebook.add(grading)
         # As the gradebook has it: staff may have overruled a violation of the same content.
@@ -268,63 +234,12 @@ class _Batch:
         self.progress.below += any(not result.passed for result in grading.results if not result.bonus)
 
 
-def _grade_and_exit(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, limits: Limits, pipe: int
-) -> NoReturn:
-    """In the fork: write a line for each result, and one with the notes."""
-    resource.setrlimit(resource.RLIMIT_CPU, (TRUSTED_SECONDS, TRUSTED_SECONDS))
-    resource.setrlimit(resource.RLIMIT_DATA, (TRUSTED_BYTES, TRUSTED_BYTES))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
-    try:
-        results: list[Result] = []
-        public: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
-        hidden: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
-        notes = Notes(taken_in=submission.remarks)
-        carried = CarriedForward(suite.suite)
-        with Worker(sandbox, submission, limits) as worker:
-            for seen in (public, hidden):
-                tests = [test for test in suite.suite.tests if test.hidden == (seen is hidden)]
-                for result in suite.run(worker, tests, carried):
-                    _say(pipe, result=result.as_json())
-                    if result.outcome is Outcome.ERROR:  # all of it is graded again
-                        os._exit(0)
-                    results.append(result)
-                    seen[result.problem] |= worker.forbidden
-                if seen is public:  # what it prints from here on may spell hidden inputs
-                    missing = tuple(sorted(worker.missing))
-                    notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-        notes = _examined(suite, sandbox, submission, results, notes)
-        _say(pipe, notes=replace(notes, forbidden=judge(public, hidden)).as_json())
-    except BaseException as error:
-        _say(pipe, fault=f"{type(error).__name__}: {error}")
-    finally:
-        os._exit(0)
-
-
-def _examined(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], notes: Notes
-) -> Notes:
-    """Note what the examinations find, in a process that has seen no hidden input, until it is starved of time."""
-    with suppress(Starved), Worker(sandbox, submission, EXAMINATION) as worker:
-        suite.proxy.worker = worker
-        notes = replace(notes, explanations=tuple(explain(suite.suite, results)))
-        notes = replace(notes, weights=measure_weights(suite.suite.calls.run_scaled_dot_product_attention))
-    return notes
-
-
 def _charged(result: Result, forbidden: Sequence[str]) -> Result:
     """A test that passed by a call that its problem forbids is a violation."""
     if not (result.passed and forbidden):
         return result
     headline = "passed, but not by your own work:"
     return replace(result, outcome=Outcome.VIOLATION, check=Check.RULES, headline=headline, details=tuple(forbidden))
-
-
-def _say(pipe: int, **line: str) -> None:
-    text = json.dumps(line, ensure_ascii=False)
-    data = memoryview(text.encode(errors="replace") + b"\n")  # half a character is not text, and no database takes it
-    while data:
-        data = data[os.write(pipe, data) :]
 
 
 def _names(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -14,11 +16,17 @@ from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findin
 from cs336_staff.grading.course import find_checked_root, load_course
 from cs336_staff.grading.exports import RosterError, check_lists, grades, write_course
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
+from cs336_staff.grading.host import Graders, HostError
 from cs336_staff.grading.names import check_name
 from cs336_staff.grading.ready import ready
 from cs336_staff.hidden.release import REHEARSAL
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
 from cs336_staff.sandbox.submission import Refused, take_in
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from cs336_staff.grading.suite import GradedSuite
 
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
@@ -31,12 +39,14 @@ SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
+@click.option("--cluster", metavar="ADDRESS", help="Grade on the workers of this Dask scheduler; or its file.")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
 def grade(
     submission: tuple[Path, ...],
     out: Path,
     layer: Layer,
     jobs: int | None,
+    cluster: str | None,
     rerun: bool,
 ) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
@@ -46,20 +56,27 @@ def grade(
     cs336_staff/course.toml. The exit status is 3 if a submission could not be graded and
     the fault is not its own.
     """
+    if cluster and jobs:
+        raise click.UsageError(
+            "--jobs is for this machine; the workers of a cluster grade one for each of their threads"
+        )
     _need_linux()
     console = Console()
     root = find_checked_root()
     course = load_course(root)
     try:
         check_lists(course)
-        with ready(root, layer) as (suite, sandbox):
+        with _connect(cluster) if cluster else nullcontext() as client, ready(root, layer) as (suite, sandbox):
             from cs336_staff.grading import batch, show
 
             if suite.rehearsal:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
-            with show.progress_bar(console) as progress:
-                done = batch.grade(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show=progress)
+            with (
+                _graders(client, suite, sandbox, jobs, console) as graders,
+                show.progress_bar(console) as progress,
+            ):
+                done = batch.grade_by(graders, suite, submission, out, rerun, progress)
         with Gradebook(out / "gradebook.sqlite") as gradebook:
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
             board = show.board(graded[0], suite.problems) if len(graded) == 1 else show.boards(graded, suite.problems)
@@ -75,7 +92,7 @@ def grade(
             if counts and len(found) > 1:
                 console.print(findings_table(counts[:COMMONEST]))
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
-    except (SuiteError, SandboxError, GradebookError, RosterError) as error:
+    except (SuiteError, SandboxError, HostError, GradebookError, RosterError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
@@ -120,6 +137,27 @@ def reproduce(submission: Path, test: str, layer: Layer) -> None:
             reproduce_test(suite, sandbox, taken_in, name)
     except (SuiteError, SandboxError, Refused) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _connect(cluster: str) -> AbstractContextManager["Client"]:
+    try:
+        from cs336_staff.grading.cluster import connect
+    except ModuleNotFoundError:
+        raise HostError("--cluster needs dask.distributed, here and on every host: uv sync --extra cluster") from None
+    return connect(cluster)
+
+
+def _graders(
+    client: "Client | None", suite: "GradedSuite", sandbox: Sandbox, jobs: int | None, console: Console
+) -> AbstractContextManager[Graders]:
+    from cs336_staff.grading.forks import graders_here, identity, layer_of
+
+    if client is None:
+        return graders_here(suite, sandbox, suite.limits, jobs or os.cpu_count() or 1)
+    from cs336_staff.grading.cluster import Cluster, Needs
+
+    needs = Needs(identity(suite), layer_of(sandbox))
+    return nullcontext(Cluster(client, needs, lambda line: console.print(Text(line), soft_wrap=True)).graders)
 
 
 def _print_layer(console: Console, sandbox: Sandbox) -> None:

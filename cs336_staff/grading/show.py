@@ -23,13 +23,14 @@ LINES = 20
 def progress_bar(console: Console) -> Iterator[Callable[[batch.Progress], None]]:
     """A bar with submissions done and running, and the time left; where there is no terminal, at most `LINES` lines."""
     if not console.is_terminal:
-        told = 0
+        told, waits_for = 0, ""
 
         def tell(now: batch.Progress) -> None:
-            nonlocal told
-            if now.done * LINES // max(1, now.total) > told:
+            nonlocal told, waits_for
+            if now.done * LINES // max(1, now.total) > told or now.waits_for not in (waits_for, ""):
                 told = now.done * LINES // now.total
                 console.print(Text(_so_far(now)))
+            waits_for = now.waits_for
 
         yield tell
         return
@@ -45,6 +46,8 @@ def progress_bar(console: Console) -> Iterator[Callable[[batch.Progress], None]]
 
 
 def _so_far(now: batch.Progress) -> str:
+    if now.waits_for:
+        return f"{now.done} of {now.total} done; {now.waits_for}"
     faults = f", {len(now.faults)} not graded" if now.faults else ""
     return f"{now.done} of {now.total} done, {now.running} running, {now.below} below full points{faults}"
 

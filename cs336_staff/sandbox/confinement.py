@@ -135,7 +135,8 @@ class Sandbox:
         Raises:
             SandboxError: it does not start, or confines its workers less than the first one did.
         """
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
         self.close()
         fresh = _spawn(self.achieved.layer, NOBODY if "uid" in self.achieved.parts else None)
         self._process, self._control = fresh._process, fresh._control

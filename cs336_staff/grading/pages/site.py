@@ -120,7 +120,7 @@ def class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[s
 
 def student_page(pages: Environment, grading: Grading, problems: Mapping[str, Problem]) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
-    asked = PROBLEM in problems and not grading.notes.refused
+    failed = any(result.problem == PROBLEM and not result.passed for result in grading.results)
     told = list(sections(grading, problems))
     return pages.get_template("student.html").render(
         grading=grading,
@@ -128,7 +128,7 @@ def student_page(pages: Environment, grading: Grading, problems: Mapping[str, Pr
         sections=told,
         explained={section.problem.id: [Told.of(each) for each in section.explanations] for section in told},
         failures={section.problem.id: [Failure.of(kind) for kind in section.kinds] for section in told},
-        weights=WeightsFigure.of(grading.notes.weights) if asked else None,
+        weights=WeightsFigure.of(grading.notes.weights) if failed and not grading.notes.refused else None,
     )
 
 

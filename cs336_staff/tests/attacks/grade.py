@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from cs336_staff.grading import batch
+from cs336_staff.grading import batch, one_submission
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.sandbox.worker import Limits
@@ -47,7 +47,7 @@ def main(layer: sandbox.Layer, folder: Path) -> None:
         shutil.copyfile(Path(__file__).with_name("honest.py"), folder / attack.neighbour)
         paths += [attack.path, folder / attack.neighbour]
 
-    batch.EXAMINATION = EXAMINATION
+    one_submission.EXAMINATION = EXAMINATION
     suite = only(load_graded_suite(ROOT), TESTS)
     try:
         with sandbox.start(layer) as box:

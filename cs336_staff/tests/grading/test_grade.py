@@ -364,7 +364,7 @@ def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden
     finished = CliRunner().invoke(staff, ["report", str(tmp_path)])
     assert finished.exit_code == 0, finished.output
     pages = {path.name: path.read_text() for path in (tmp_path / "students").iterdir()}
-    assert "Your weights are right: they agree" in pages["right.html"]
+    assert "weights of your attention" not in pages["right.html"]
     assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py
     assert "no usable answer" in pages["syntax-error.html"]
     assert "secret35" in pages["spells-types.html"]  # the public case 2d

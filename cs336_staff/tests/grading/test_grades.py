@@ -200,7 +200,7 @@ def batch_of(folder: Path, *paths: Path) -> list[Grade]:
     test = Test("test_softmax", print, ("test.py", 1), problem="softmax", points=3.0)
     suite = Suite(folder, {"softmax": SOFTMAX}, [test], Calls(), remote=True)
     box: Any = SimpleNamespace(achieved=SimpleNamespace(layer="none", parts=()))
-    batch.grade(GradedSuite(suite, NONE, {}, "s" * 64, 1, False, Limits()), box, paths, folder / "results")
+    batch.grade(GradedSuite(suite, NONE, {}, 1, False, Limits()), box, paths, folder / "results")
     with Gradebook(folder / "results" / "gradebook.sqlite") as gradebook:
         return grades(gradebook, Course(due=DUE))
 
@@ -310,7 +310,7 @@ def test_two_claims_end_a_batch_before_it_begins(tmp_path):
     for name in ("honestann_111_5_x.py", "honestann_111_9999_x-50.py"):
         (tmp_path / name).touch()
     with pytest.raises(RosterError, match="two submissions by student 111: "):
-        batch.grade(NONE, NONE, sorted(tmp_path.glob("*.py")), tmp_path / "results")
+        batch.grade_by(NONE, NONE, sorted(tmp_path.glob("*.py")), tmp_path / "results")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.grading import batch
+from cs336_staff.grading import batch, one_submission
 from cs336_staff.grading.suite import load_graded_suite
 from cs336_staff.sandbox.worker import Limits
 from cs336_staff.tests.attacks.grade import only
@@ -54,8 +54,8 @@ def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path) -> N
 
 
 def test_what_this_side_may_use_for_a_submission_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "TRUSTED_SECONDS", 2)
-    monkeypatch.setattr(batch, "judge", lambda *_: any(iter(int, 1)))
+    monkeypatch.setattr(one_submission, "TRUSTED_SECONDS", 2)
+    monkeypatch.setattr(one_submission, "judge", lambda *_: any(iter(int, 1)))
     suite = only(load_graded_suite(ROOT), {"test_softmax[1d]"})
     with start("process") as sandbox:
         done = batch.grade(suite, sandbox, [ROOT / "cs336_staff/tests/attacks/honest.py"], tmp_path)

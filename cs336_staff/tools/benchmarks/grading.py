@@ -2,30 +2,37 @@
 
     python -m cs336_staff.tools.benchmarks.grading --submissions 100
     python -m cs336_staff.tools.benchmarks.grading --growth
+    python -m cs336_staff.tools.benchmarks.grading --growth --cluster scheduler.json --size 20 --size 100
 
 Both take turns in one run, on the same submissions and with as many processes at a time. With `--growth`: time for each
-submission and memory of the trusted side, from small classes to large ones.
+submission and the most memory of the command, from small classes to large ones, here or on a cluster with as many
+threads, and the line that fits the times best.
 """
 
 import os
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from cs336_kit.engine.assignment import find_root
-from cs336_staff.grading.batch import grade
+from cs336_staff.grading.batch import grade, grade_by
 from cs336_staff.grading.course import Course
 from cs336_staff.grading.exports import grades, write_grades
+from cs336_staff.grading.forks import graders_here, identity, layer_of
 from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.host import Graders
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
-from cs336_staff.sandbox.confinement import start
+from cs336_staff.sandbox.confinement import Sandbox, start
 from cs336_staff.tools.benchmarks.submissions import write_submissions
 
 ROUNDS = 3
@@ -36,13 +43,15 @@ SIZES = (10, 100, 1000)
 @click.option("--submissions", default=60, show_default=True, help="Graded by this grader, over all rounds.")
 @click.option("--fresh", default=12, show_default=True, help="Of these, also graded by fresh processes.")
 @click.option("--jobs", default=2, show_default=True)
-@click.option("--growth", is_flag=True, help="Instead, grade classes of 10, 100 and 1,000.")
-def grading(submissions: int, fresh: int, jobs: int, growth: bool) -> None:
+@click.option("--growth", is_flag=True, help="Instead, grade classes of each size.")
+@click.option("--size", "sizes", multiple=True, default=SIZES, show_default=True, type=click.IntRange(1))
+@click.option("--cluster", help="Where to grade the classes, if not here.")
+def grading(submissions: int, fresh: int, jobs: int, growth: bool, sizes: tuple[int, ...], cluster: str | None) -> None:
     """Print submissions a minute and checks for both, and the memory of the trusted side."""
     root = find_root(Path.cwd())
     suite = load_graded_suite(root)
     if growth:
-        _grow(suite, root, jobs)
+        _grow(suite, root, jobs, sizes, cluster)
         return
     with tempfile.TemporaryDirectory() as folder, start() as sandbox:
         paths = write_submissions(root, Path(folder, "submissions"), submissions)
@@ -70,19 +79,39 @@ def grading(submissions: int, fresh: int, jobs: int, growth: bool) -> None:
     click.echo(f"memory of the trusted side after each round: {', '.join(f'{x:.0f}' for x in resident)} MiB")
 
 
-def _grow(suite: GradedSuite, root: Path, jobs: int) -> None:
-    with start() as sandbox:
-        for count in SIZES:
+def _grow(suite: GradedSuite, root: Path, jobs: int, sizes: tuple[int, ...], cluster: str | None) -> None:
+    times = []
+    with start() as sandbox, _graders(suite, sandbox, jobs, cluster) as graders:
+        for count in sizes:
             with tempfile.TemporaryDirectory() as folder:
                 paths = write_submissions(root, Path(folder, "submissions"), count)
                 started = time.perf_counter()
-                done = grade(suite, sandbox, paths, Path(folder, "results"), jobs=jobs)
+                done = grade_by(graders, suite, paths, Path(folder, "results"))
                 with Gradebook(Path(folder, "results", "gradebook.sqlite")) as gradebook:
                     write_grades(Path(folder, "grades.csv"), grades(gradebook, Course()), list(suite.problems))
-                seconds = time.perf_counter() - started
+                times.append(time.perf_counter() - started)
             assert (done.done, done.faults) == (count, [])
-            each = 1000 * seconds / count
-            click.echo(f"{count:5} submissions: {each:.0f} ms each, trusted side {_resident_mib():.0f} MiB")
+            each = 1000 * times[-1] / count
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            click.echo(f"{count:5} submissions: {each:.0f} ms each, the command at most {peak:.0f} MiB")
+    if len(sizes) > 1:
+        slope, intercept = statistics.linear_regression(sizes, times)
+        click.echo(f"{intercept:.1f} s, and {1000 * slope:.0f} ms for each submission")
+
+
+@contextmanager
+def _graders(suite: GradedSuite, sandbox: Sandbox, jobs: int, cluster: str | None) -> Iterator[Graders]:
+    if cluster is None:
+        with graders_here(suite, sandbox, suite.limits, jobs) as graders:
+            yield graders
+        return
+    from cs336_staff.grading.cluster import AHEAD, Cluster, Needs, connect
+
+    with connect(cluster) as client:
+        graders = Cluster(client, Needs(identity(suite), layer_of(sandbox)), click.echo).graders
+        while graders.capacity() - AHEAD < jobs:  # until the hosts have loaded the suite
+            time.sleep(0.1)
+        yield graders
 
 
 def _lay_out(root: Path, submission: Path) -> None:
