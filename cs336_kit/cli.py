@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -70,4 +71,10 @@ def _registered() -> dict[str, tuple[str, str]]:
 def cs336() -> None:
     """The attention assignment: check your work, and look at attention."""
     print_everywhere()
-    atexit.register(gc.freeze)  # or Python looks through all of torch for garbage before it ends
+    atexit.register(_end_quickly)
+
+
+def _end_quickly() -> None:
+    """Keep Python from looking through all of torch for garbage before it ends."""
+    if "triton" not in sys.modules:  # which takes what is left for a leak, and prints a page about it
+        gc.freeze()

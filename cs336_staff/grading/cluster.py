@@ -32,7 +32,7 @@ SHOWN = 12  # digits of a hash in a message
 
 @dataclass(frozen=True)
 class Needs:
-    """What a host must have: `identity` as `forks.identity` gives it, and a sandbox with all parts of `layer`."""
+    """All that a host must have: `identity` as `forks.identity` gives it, and a sandbox with all parts of `layer`."""
 
     identity: Mapping[str, str]
     layer: str

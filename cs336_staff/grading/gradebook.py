@@ -146,7 +146,7 @@ def notes_from_json(text: str) -> Notes:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What staff decided about the points of a problem, after a regrade request.
+    """A decision of staff about the points of a problem, after a regrade request.
 
     Args:
         points: added to what the tests earn; below 0, taken away.

@@ -28,6 +28,7 @@ def ready(
         SuiteError, SandboxError: one of them cannot be had.
     """
     with ExitStack() as stack:
+        stack.callback(gc.unfreeze)
         with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
             starting = beside.submit(lambda: stack.enter_context(start(layer)))
             gc.disable()  # all of this stays, and looking for garbage in it would take half a second

@@ -109,7 +109,7 @@ def _compare(stored: StoredCases, stage: Stage) -> None:
 
 
 def _print_caught(caught: Sequence[Caught]) -> None:
-    """How many cases of each public test fail for each misconception."""
+    """Print for each misconception how many cases of each public test fail."""
     tests = list(dict.fromkeys(test for each in caught for test in each.failed))
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("misconception", no_wrap=True)

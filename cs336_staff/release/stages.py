@@ -18,7 +18,7 @@ REDRAWN = 0.1  # seconds between two drawings of the bar
 
 @dataclass
 class Stage:
-    """How far one stage is, and what is wrong.
+    """One stage: how far it is, and what is wrong.
 
     Attributes:
         show: called whenever something has changed.

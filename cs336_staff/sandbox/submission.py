@@ -85,7 +85,7 @@ class Submission:
 
     @cached_property
     def slow_imports(self) -> list[str]:
-        """What the process that it is forked from should have imported, or its own calls would pay for that."""
+        """List what the process that it is forked from should have imported, or its own calls would pay for that."""
         own = {
             line for path, source in self.files.items() if not path.startswith(COURSES) for line in source.split(b"\n")
         }

@@ -48,7 +48,7 @@ def test_what_is_just_allowed_has_none(run):
 
 def test_the_numbers_are_those_of_this_function():
     text = sentences(lambda x, dim: torch.softmax(1.7 * x, dim))
-    assert text.startswith("A logit that is larger by 1 gets 5.474 times the probability; it should be e = 2.718")
+    assert text.startswith("A logit that is larger by 1 gets 5.474 times the probability; it should get e = 2.718")
     assert "Your logits are multiplied by 1.7." in text
     text = sentences(submission("softmax-second-dim")[ADAPTER])
     assert "With dim=0 on shape (2, 3, 4) your answer sums to 1 over axis 1, and to" in text

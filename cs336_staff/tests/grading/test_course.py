@@ -78,7 +78,7 @@ EDITS = [
     (ASSIGNMENT, 'title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
     (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
     (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line 7, column 10\)"),
-    (RELEASE, "test_hidden_softmax = 11", "test_softmax = 11", "weights.softmax.test_softmax has a weight already"),
+    (RELEASE, "test_hidden_softmax = 11", "test_softmax = 11", "weights.softmax.test_softmax already has a weight"),
     (RELEASE, "test_hidden_linear = 8", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
     (
         RELEASE,
