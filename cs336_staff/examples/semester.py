@@ -102,6 +102,9 @@ def semester(folder: Path, students: int, handout: Path | None) -> None:
     _staff(course, "grade", "../week-2/*/*", "--out", "../results")
     _check(group, results)
 
+    _say("Pages for people. Look at index.html, and at a page in students.")
+    _staff(course, "report", "../results")
+
     _say("One has copied. Look at similar.html, and talk to both before you conclude anything.")
     _staff(course, "similar", "../week-1/*/*", "--out", "../results")
     first = re.search(r"<summary>.*</summary>", (results / "similar.html").read_text())
