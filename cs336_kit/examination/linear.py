@@ -145,7 +145,7 @@ def _own_weights(layer: _Layer) -> Finds:
         measured=f"The first unit vector becomes {numbers(once[0])}, and {numbers(came[0])} with weights 1000 times as "
         f"large; it should become the first column of W, {numbers(layer.weights[:, 0])}, and 1000 times that.",
         means="The layer never gets the weights: it multiplies by those it was made with"
-        + ("." if _same(once, again) else ", which are random: the same call gives another answer each time."),
+        + ("." if _same(once, again) else ", which are random: the same call gives a different answer each time."),
         question="Under which name does your module keep its weight, and does the adapter use that name?",
         section=SECTION,
     )

@@ -14,7 +14,7 @@ def assert_right(case: Case, answer: Any, message: str) -> None:
     try:
         case.check(answer)
     except WrongAnswer as wrong:
-        if wrong.answer is None:  # no tensor: no property is to blame
+        if wrong.answer is None:  # not a tensor: no property is to blame
             raise
         raise WrongAnswer(f"{message}\n{wrong}", Check.PROPERTY, wrong.answer) from None
 
@@ -28,4 +28,4 @@ def assert_near(answer: Any, right: Tensor, bound: Tensor, message: str) -> None
 
 def assert_again(case: Case, again: Any, answer: Tensor) -> None:
     """Fail unless the same call gave the same answer once more, to what rounding explains."""
-    assert_near(again, answer, 2 * case.bound["answer"], "the same call gives another answer the second time")
+    assert_near(again, answer, 2 * case.bound["answer"], "the same call gives a different answer the second time")

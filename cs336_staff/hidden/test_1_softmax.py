@@ -50,7 +50,7 @@ def test_softmax_sums_to_one(case):
 @drawn(changed(softmaxes(), with_a_constant_added))
 def test_softmax_ignores_a_constant(case):
     answer = adapters.run_softmax(case.in_features, dim=case.dim)
-    assert_right(case, answer, "adding 1000 to every logit changes the answer")
+    assert_right(case, answer, "the answer is wrong when 1000 is added to every logit")
 
 
 @drawn(softmaxes(gradients=("in_features",)))

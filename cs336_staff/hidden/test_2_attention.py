@@ -82,7 +82,7 @@ def test_attention_of_any_shape(case):
     changed(attentions_without_a_mask(), with_one_value),
 )
 def test_attention_averages_the_values(case):
-    message = "with the same value for every key the answer is another: the weights of a query do not sum to 1"
+    message = "the answer is wrong when every key has the same value: do the weights of a query sum to 1?"
     assert_right(case, answer_of(case), message)
 
 
@@ -91,18 +91,18 @@ def test_attention_averages_the_values(case):
     changed(attentions_without_a_mask(), with_keys_in_another_order),
 )
 def test_attention_ignores_the_order_of_keys(case):
-    assert_right(case, answer_of(case), "with keys, values and mask in another order the answer is another")
+    assert_right(case, answer_of(case), "the answer is wrong when keys, values and mask are reordered")
 
 
 @drawn(changed(attentions(masks=("random", "full")), with_a_masked_key))
 def test_attention_ignores_masked_keys(case):
-    message = "a key that is masked for every query changes the answer: its weight must be exactly 0"
+    message = "the answer is wrong when a key is masked for every query: its weight must be exactly 0"
     assert_right(case, answer_of(case), message)
 
 
 @drawn(changed(attentions(("causal", "random"), ONE_MORE), of_the_last_batch_entry))
 def test_attention_treats_batch_entries_alone(case):
-    assert_right(case, answer_of(case), "an entry of the batch has another answer alone than in the batch")
+    assert_right(case, answer_of(case), "the answer is wrong for one entry of the batch alone")
 
 
 @drawn(attentions(gradients=("Q", "K", "V")), attentions_without_a_mask(gradients=("Q", "K", "V")))

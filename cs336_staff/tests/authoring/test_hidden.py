@@ -185,7 +185,7 @@ def test_a_second_answer_that_differs(suite):
     calls = itertools.count()
     unsteady = changed("run_softmax", lambda right: lambda x, dim: right(x, dim) + 0.1 * (next(calls) > 0))
     result = run(suite, "test_softmax_has_no_side_effects", unsteady)
-    assert (result.check, result.headline) == (Check.PROPERTY, "the same call gives another answer the second time")
+    assert (result.check, result.headline) == (Check.PROPERTY, "the same call gives a different answer the second time")
 
 
 def test_the_students_list_of_points_names_no_hidden_test():
