@@ -100,7 +100,7 @@ def adjust(submission: str, problem: str, points: float | None, because: str | N
 
 def _unknown(submission: str, found: Sequence[Grade], out: Path) -> click.ClickException:
     theirs = [grade.grading.submission for grade in found if grade.student.key == submission]
-    hint = f"that student's is {theirs[0]}" if theirs else "grades.csv has the names"
+    hint = f"that student's is {theirs[0]}" if theirs else "grades.csv lists the names"
     return click.ClickException(f"{out} has no submission {submission}; {hint}")
 
 

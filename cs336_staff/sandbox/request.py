@@ -22,7 +22,7 @@ class Request:
 
     def encode(self) -> "Request":
         """The same, encoded once for all workers; the tensors may change from now on."""
-        self._encoded, self._text, self._elements  # noqa: B018  (they are kept)
+        _ = self._encoded, self._text, self._elements  # cached from now on
         return self
 
     def frame(self, sequence: int) -> bytes:

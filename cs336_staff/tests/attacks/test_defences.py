@@ -171,7 +171,7 @@ def test_shadowed_libraries(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_large_replies(unconfined: sandbox.Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     adapters, worker = adapters_of(unconfined, "resources/large_replies.py")
-    with worker, pytest.raises(LimitExceeded, match="a reply of more bytes"):
+    with worker, pytest.raises(LimitExceeded, match="a reply with more bytes"):
         adapters.run_softmax(X, 0)
     monkeypatch.setattr(channel, "REPLY_BYTES", 64 << 20)
     adapters, worker = adapters_of(unconfined, "resources/large_replies.py")

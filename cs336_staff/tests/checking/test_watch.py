@@ -209,9 +209,9 @@ def test_keys(student: Student) -> None:
         terminal.send("n")
         terminal.shows("0 of 5 public tests passed", "h hint")
         terminal.send("n")
-        terminal.shows(" multihead_self_attention", "of 23 public tests passed", "h hint")
+        terminal.shows("multihead_self_attention", "of 23 public tests passed", "h hint")
         terminal.send("a")
-        terminal.shows(" softmax", "public tests passed", "h hint")
+        terminal.shows("softmax", "public tests passed", "h hint")
         terminal.send("x")
 
 

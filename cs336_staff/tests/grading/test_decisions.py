@@ -124,7 +124,7 @@ def test_a_student_in_the_place_of_a_submission_gets_its_name(out):
 
 def test_what_cannot_be_adjusted_gets_a_line(out):
     for arguments, message in (
-        (("nobody", "softmax", "1", "--because", "x"), "has no submission nobody; grades.csv has the names"),
+        (("nobody", "softmax", "1", "--because", "x"), "has no submission nobody; grades.csv lists the names"),
         (("ada", "softmacs", "1", "--because", "x"), "expected a problem of softmax, "),
         (("ada", "softmax", "--undo"), "ada has an adjustment in no problem, expected one in softmax"),
         (("ada", "softmax", "1"), "expected POINTS and --because TEXT, or --undo"),

@@ -1,7 +1,7 @@
 """Announce a reply of 10 GiB, for the other side to make room for.
 
 plain: refused
-report: a reply of more bytes
+report: a reply with more bytes
 """
 
 import os

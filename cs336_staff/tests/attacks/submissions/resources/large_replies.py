@@ -1,7 +1,7 @@
 """Answer with 60 MiB, so that the grader works and stores for minutes.
 
 plain: refused
-report: a reply of more bytes
+report: a reply with more bytes
 """
 
 import torch
