@@ -106,7 +106,7 @@ def verify_right_styles(suite: Suite, stage: Stage) -> None:
 def verify_misconceptions(suite: Suite, stage: Stage) -> list[Caught]:
     """Each misconception in the suite's problems must fail some test of its own problem, in either suite."""
     found = []
-    entries = [(id, entry) for id, entry in CATALOGUE.items() if entry.problem in suite.problems]  # some may be left out
+    entries = [(id, entry) for id, entry in CATALOGUE.items() if entry.problem in suite.problems]  # some are left out
     for id, entry in stage.track(entries):
         tests = [test for test in suite.tests if test.problem == entry.problem]
         public, hidden = ([test for test in tests if test.hidden == is_hidden] for is_hidden in (False, True))
