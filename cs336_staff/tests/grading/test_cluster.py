@@ -34,7 +34,7 @@ from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade
 from cs336_staff.tests.grading.test_grade import ROOT, write_submission
 
 PATIENCE = 900  # seconds; only a failing test waits as long
-WORKER_TTL = 60  # seconds without a word, after which the scheduler gives up a worker; a busy machine may need some
+WORKER_TTL = 90  # seconds without a word, after which the scheduler gives up a worker; a busy machine may need some
 SLEEPER = SLOW.replace("sleep(2)", "sleep(1)")  # less than an examination waits for the import
 ENVIRONMENT = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{WORKER_TTL}s",
