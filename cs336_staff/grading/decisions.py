@@ -25,7 +25,7 @@ ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be ty
 @click.option("--undo", is_flag=True, help="Take it back.")
 @click.option("--out", type=RESULTS, default=Path("results"))
 def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
-    """Count right answers of SUBMISSION, by its name in the results, that are a violation of the rules.
+    """Count right answers of SUBMISSION, by its name in the results, that violate the rules.
 
     For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
     """
