@@ -1,4 +1,4 @@
-"""Pages without names: random numbers for submissions, and nothing that a student wrote in words.
+"""Pages without names: random numbers for submissions, and no words of a student, or of staff about one.
 
 Who wrote a message, the name of a file or a line of code may be recognised by it, and may have put a name into it. What
 is left is what was measured, in sentences of our own.
@@ -19,6 +19,7 @@ REFUSED = "what was handed in could not be taken in"
 REMARK = "something in what was handed in was left out, or chosen"
 VIOLATION = "right, but not by the student's own work"
 FORBIDDEN = "a function that students must write themselves"
+DECIDED = "after a regrade request"
 
 
 def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
@@ -37,7 +38,7 @@ def anonymous_entry(entry: Entry, number: str) -> Entry:
 
 
 def without_words(grading: Grading, number: str) -> Grading:
-    """The same grading under another name, without anything that its student wrote."""
+    """The same grading under another name, without anything that its student wrote, or staff about it."""
     notes = grading.notes
     return replace(
         grading,
@@ -53,7 +54,8 @@ def without_words(grading: Grading, number: str) -> Grading:
             weights=notes.weights,
         ),
         results=[_result(result) for result in grading.results],
-        overruled=dict.fromkeys(grading.overruled, "by staff"),
+        overruled=dict.fromkeys(grading.overruled, DECIDED),
+        adjusted={problem: replace(each, because=DECIDED) for problem, each in grading.adjusted.items()},
     )
 
 

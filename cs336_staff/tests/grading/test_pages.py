@@ -18,7 +18,7 @@ from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.cli import staff
 from cs336_staff.grading.course import Course, Late
 from cs336_staff.grading.exports import Grade
-from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
+from cs336_staff.grading.gradebook import Adjustment, Gradebook, Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.grading.pages.entry import Entry, Told
 from cs336_staff.grading.pages.numbers import distribution, findings, passing, together
@@ -88,6 +88,10 @@ def site(folder: Path, *gradings: Grading, anonymous: bool = False, course: Cour
         gradebook.score_with(PROBLEMS)
         for grading in gradings:
             gradebook.add(grading)
+            for problem, because in grading.overruled.items():
+                gradebook.overrule(grading, problem, because)
+            for problem, adjustment in grading.adjusted.items():
+                gradebook.adjust(grading, problem, adjustment)
         write_site(folder, gradebook, PROBLEMS, course or Course(), anonymous)
     pages = [folder / "index.html", *sorted((folder / "students").iterdir())]
     return {page.name: page.read_text(encoding="utf-8") for page in pages}
@@ -267,10 +271,11 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     name, key, email, submission, file, words = who
     text = f"{words} in {file} by {name}"
     grading = hostile_grading(text, submission, headline="the answer is wrong in 3 of 4 places")
-    overruled = replace(grading, handed_in=HandedIn((Student(key, name, email), Student("s2", "Alan"))))
-    overruled = replace(overruled, path=f"/in/{name}/{file}")
+    decided = replace(grading, handed_in=HandedIn((Student(key, name, email), Student("s2", "Alan"))))
+    adjusted = {"rope": Adjustment(0.5, f"agreed with {name}", GRADING.started)}
+    decided = replace(decided, path=f"/in/{name}/{file}", overruled={"softmax": f"asked {name}"}, adjusted=adjusted)
     site(tmp_path, entry("lovelace").grading)  # pages with names are there already
-    pages = site(tmp_path, overruled, *(entry(f"alan-{i}").grading for i in range(11)), anonymous=True)
+    pages = site(tmp_path, decided, *(entry(f"alan-{i}").grading for i in range(11)), anonymous=True)
     assert len(pages) == 1 + 2 * 12
     assert not [
         (each, page) for page in pages for each in (*who, "alan") if each.lower() in (page + pages[page]).lower()
@@ -278,6 +283,7 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     assert "submission-07.html" in pages
     assert "an exception" in "".join(pages.values())
     assert "It fails: an exception." in "".join(pages.values())
+    assert "rope: +0.5 points by staff" in "".join(pages.values())
 
 
 def test_a_group_has_one_page_and_each_member_a_grade(tmp_path):
