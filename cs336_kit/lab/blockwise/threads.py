@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -53,6 +54,17 @@ def share_out(work: Callable[[Iterator[Item]], None], items: Iterable[Item]) -> 
         torch.set_num_threads(threads)
     for helper in helpers:
         helper.result()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in here on the calling thread alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _taken_from(queue: deque[Item]) -> Iterator[Item]:
