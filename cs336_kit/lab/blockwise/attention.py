@@ -15,8 +15,8 @@ from cs336_kit.lab.blockwise.masks import Mask, as_mask
 from cs336_kit.lab.blockwise.plan import BlockPlan, Part
 from cs336_kit.lab.blockwise.threads import share_out
 
-# Up to so many queries times keys, a call without gradients has no plan.
-ONE_BLOCK = 256 * 256
+# Up to so many scores for each head, and so many in all, a call without gradients has no plan.
+SCORES_OF_A_HEAD, SCORES = 512 * 512, 2**22
 
 
 def blockwise_attention(
@@ -66,7 +66,8 @@ def blockwise_attention(
 def _is_short(Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None) -> bool:
     """Test whether `forward_in_one_block` can do it: few scores, nothing that broadcasts but the mask, no gradients."""
     return (
-        Q.shape[-2] * K.shape[-2] <= ONE_BLOCK
+        (scores := Q.shape[-2] * K.shape[-2]) <= SCORES_OF_A_HEAD
+        and scores * math.prod(Q.shape[:-2]) <= SCORES
         and Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]
         and 0 not in (Q.numel(), K.numel(), V.numel())
         and (mask is None or len(mask.shape) == 2)

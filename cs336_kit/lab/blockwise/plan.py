@@ -15,10 +15,10 @@ from cs336_kit.lab.blockwise.masks import Mask, Visibility
 TILE_BYTES_ON_CPU = 2**20
 TILE_BYTES_ELSEWHERE = 2**26
 
-# The longer a block's sides, the nearer the matrix products come to the machine's peak; the shorter, the more of what
-# a mask hides is skipped.
-SIDE_WITH_MASK = 256
-SIDE_WITHOUT_MASK = 512
+# Queries and keys in a block. The more there are, the nearer the matrix products come to the machine's peak; the fewer,
+# the more of what a mask hides is skipped.
+WITH_MASK = 256, 256
+WITHOUT_MASK = 1024, 256
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,11 @@ class BlockPlan:
 
         scores = TILE_BYTES_ON_CPU if Q.device.type == "cpu" else TILE_BYTES_ELSEWHERE
         scores //= max(4, Q.element_size())  # half precision is computed in float32
-        self._width = block_size or (SIDE_WITHOUT_MASK if mask is None else SIDE_WITH_MASK)
+        height, self._width = WITHOUT_MASK if mask is None else WITH_MASK
         # Heads of queries that share their keys lie below each other in a tile: the more there are, the less of each.
-        height = block_size or min(self._width, max(16, scores // (self._width * max(1, self._layout.sharing))))
+        height = min(height, max(16, scores // (self._width * max(1, self._layout.sharing))))
+        if block_size is not None:
+            height = self._width = block_size
         tile = min(height, queries) * min(self._width, keys) * self._layout.sharing
         self._heads_at_once = max(1, scores // max(1, tile))
         rows, columns = _blocks(queries, height), _blocks(keys, self._width)

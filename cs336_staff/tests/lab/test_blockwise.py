@@ -228,21 +228,32 @@ def test_threads_change_no_bit(mask: Mask | None, magnitude: float, threads: Cal
 
 
 @pytest.mark.parametrize("name", ["no mask", "causal", "padding", "hides a query"])
-def test_a_short_call_without_gradients(name: str, threads: Callable[[int], None]) -> None:
+def test_a_short_call_without_gradients(name: str) -> None:
     Q, K, V = (normal(3, 40, 8, seed=i) for i in range(3))
     mask = {"no mask": None, "causal": causal, "padding": padding(torch.tensor(30))}.get(name, drawn_mask(40, 40))
     if isinstance(mask, Tensor):
         mask[5] = False
     one = None if mask is None else as_mask(mask).tile(slice(0, 40), slice(0, 40), Q.device)
-    threads(1)
     alone = blockwise_attention(Q, K, V, mask)
     torch.testing.assert_close(alone, scaled_dot_product_attention(Q, K, V, one))
-    for count in (2, 3):
-        threads(count)
-        assert torch.equal(blockwise_attention(Q, K, V, mask), alone)
     if name == "padding":
         K[:, 30:] = math.nan
         torch.testing.assert_close(blockwise_attention(Q, K, V, mask), alone)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 8])
+@pytest.mark.parametrize("shape", [(128, 128, 64), (100, 37, 7), (1, 300, 128), (512, 512, 64)], ids=str)
+def test_threads_change_no_bit_of_a_short_call(
+    heads: int, shape: tuple[int, int, int], threads: Callable[[int], None]
+) -> None:
+    queries, keys, width = shape
+    Q, K, V = (normal(heads, length, width, seed=i) for i, length in enumerate((queries, keys, keys)))
+    threads(1)
+    alone = blockwise_attention(Q, K, V)
+    for count in (2, 3, 8):
+        threads(count)
+        assert torch.equal(blockwise_attention(Q, K, V), alone)
+        assert torch.get_num_threads() == count
 
 
 def threads_here_and_in_a_new_thread() -> tuple[int, int]:
