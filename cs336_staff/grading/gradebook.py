@@ -114,8 +114,10 @@ class Notes:
         taken_in: what was left out of what was handed in, or chosen.
         forbidden: for each problem that pays for it, what ran of what students must write themselves.
         explanations: what the examinations found.
-        weights: of its attention on one public case, if it gave any there; gradings made before they were asked for
-            have no weights.
+        weights: of its attention on one public case, if it gave any there.
+        peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
+
+    Weights and memory are missing from gradings that were made before they were recorded.
     """
 
     refused: str = ""
@@ -126,6 +128,7 @@ class Notes:
     forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     explanations: tuple[Explanation, ...] = ()
     weights: Matrix = ()
+    peak_memory: int = 0
 
     def as_json(self) -> str:
         """One line, which `notes_from_json` reads."""

@@ -114,6 +114,7 @@ class Worker:
         self.limits = limits or Limits()
         self.missing: set[str] = set()
         self.forbidden: set[Use] = set()
+        self.peak_memory = 0
         self._sandbox = sandbox
         self._data_bytes = self.limits.memory_bytes
         self._conversation: _Conversation | None = None
@@ -190,6 +191,7 @@ class Worker:
         if self._conversation is not None:
             conversation, self._conversation = self._conversation, None
             self._listen(conversation)
+            self.peak_memory = max(self.peak_memory, _peak_memory(conversation.process.pid))
             conversation.process.kill()
             self._take_back(conversation)
 
@@ -407,6 +409,16 @@ def _without_places(text: str) -> str:
     for place in PLACES:
         text = text.replace(place, "")
     return text
+
+
+def _peak_memory(pid: int) -> int:
+    """The most bytes that a process held at once, with what it shares with others; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
+            lines = dict(line.split(":", 1) for line in status)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(lines.get("VmHWM", "0 kB").split()[0]) << 10
 
 
 def _all_asleep(pid: int) -> bool:

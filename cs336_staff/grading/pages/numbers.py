@@ -14,7 +14,7 @@ STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100)
 MOST_BARS = 24
 TOGETHER = 3  # submissions with both findings, and times as many as chance would give: fewer mean nothing
 MOST_PAIRS = 20
-SLOWEST = 10
+MOST = 10  # of the slowest, and of those that take the most memory
 
 
 @dataclass(frozen=True)
@@ -130,5 +130,10 @@ def together(found: Sequence[Found], submissions: int) -> list[Together]:
 
 def slowest(entries: Iterable[Entry]) -> list[Entry]:
     """The submissions that took longest to grade."""
-    ran = [entry for entry in entries if not entry.refused]
-    return sorted(ran, key=lambda entry: -entry.grading.seconds)[:SLOWEST]
+    return sorted(entries, key=lambda entry: -entry.grading.seconds)[:MOST]
+
+
+def hungriest(entries: Iterable[Entry]) -> list[Entry]:
+    """The submissions that took the most memory."""
+    known = [entry for entry in entries if entry.grading.notes.peak_memory]
+    return sorted(known, key=lambda entry: -entry.grading.notes.peak_memory)[:MOST]

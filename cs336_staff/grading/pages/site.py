@@ -115,6 +115,7 @@ def class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[s
         crashing=[each for each in found if not each.told.runs],
         together=numbers.together(found, len(ran)),
         slowest=numbers.slowest(ran),
+        hungriest=numbers.hungriest(ran),
     )
 
 

@@ -7,12 +7,13 @@ kills the scheduler.
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from cs336_staff.grading import batch
 from cs336_staff.grading.cluster import Cluster, Needs, connect
 from cs336_staff.grading.forks import identity, layer_of
 from cs336_staff.grading.gradebook import Gradebook, Grading
-from cs336_staff.grading.host import HostError
+from cs336_staff.grading.host import Host, HostError
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox.confinement import start
 from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade
@@ -150,16 +151,17 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def recorded(out: Path) -> dict[str, Grading]:
-    """What the gradebook has of each submission, without how long it took; one that is there twice raises."""
+    """What the gradebook has of each submission, without time and memory; one that is there twice raises."""
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         found = {each.submission: each for each in gradebook.latest()}
         assert len(list(gradebook.attempts())) == len(found)
-    return {name: without_times(grading) for name, grading in found.items()}
+    return {name: without_measures(grading) for name, grading in found.items()}
 
 
-def without_times(grading: Grading) -> Grading:
+def without_measures(grading: Grading) -> Grading:
     results = [replace(result, seconds=0) for result in grading.results]
-    return replace(grading, results=results, seconds=0, started=datetime.fromtimestamp(0, UTC))
+    notes = replace(grading.notes, peak_memory=0)
+    return replace(grading, results=results, notes=notes, seconds=0, started=datetime.fromtimestamp(0, UTC))
 
 
 def grade(
@@ -304,6 +306,24 @@ def test_a_lost_scheduler_ends_the_batch_and_loses_nothing(graded_here, machines
         grade(graded_here, client, paths, tmp_path / "results", seen, kill)
     assert any(line.startswith("waiting for the scheduler: tcp://127.0.0.1:") for line in seen.waits)
     assert "half.py" in recorded(tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("identity", "layer", "why"),
+    [
+        ({"Python": "3.12.1"}, "user+landlock", "it has Python 3.12.1, expected 3.11.7"),
+        ({"torch": "2.6.0+cpu"}, "user+landlock", r"it has torch 2.6.0\+cpu, expected 2.15.0"),
+        ({"suite": "b" * 64}, "user+landlock", f"it has the suite {12 * 'b'}, expected {12 * 'a'}; give it the same"),
+        ({}, "user", r"its sandbox is user, expected user\+landlock"),
+        ({}, "landlock+seccomp+user", None),
+    ],
+)
+def test_a_host_must_have_the_same_suite_python_and_torch_and_no_weaker_sandbox(identity, layer, why):
+    same = {"Python": "3.11.7", "torch": "2.15.0", "suite": "a" * 64}
+    control, theirs = socket.socketpair()
+    refused = pytest.raises(HostError, match=why) if why else nullcontext()
+    with theirs, Host(control, bool, layer, same | identity) as host, refused:
+        Needs(same, "user+landlock").check(host)
 
 
 def test_whoever_lacks_dask_is_told(monkeypatch, tmp_path):

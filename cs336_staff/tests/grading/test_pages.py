@@ -310,6 +310,16 @@ def test_refused_violations_and_remarks_are_apart(tmp_path):
     assert "Remarks: 1" in page
 
 
+def test_the_slowest_and_those_that_take_the_most_memory(tmp_path):
+    small, large = (entry(name, peak_memory=size << 20).grading for name, size in (("small", 300), ("large", 900)))
+    unknown = replace(entry("unknown").grading, seconds=77.0)
+    page = site(tmp_path, small, large, unknown)["index.html"]
+    time, _, memory = page[page.index("Slowest") : page.index('id="submissions"')].partition("Most memory")
+    assert re.findall(r"\d+\.\d s|\d+ MiB", time)[0] == "77.0 s"
+    assert re.findall(r"\d+ MiB", memory) == ["900 MiB", "300 MiB"]
+    assert "Most memory" not in site(tmp_path, unknown)["index.html"]
+
+
 # Nothing runs
 
 

@@ -241,6 +241,17 @@ def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
         assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
 
 
+def test_the_most_memory_that_it_held_is_known_when_it_has_ended(run: Run) -> None:
+    def peak(numbers: int) -> int:
+        adapters = run(returning(f"x + torch.ones({numbers})[:1]"))
+        assert isinstance(adapters.worker, Worker)
+        with adapters.worker as worker:
+            adapters.run_softmax(torch.zeros(1), 0)
+        return worker.peak_memory
+
+    assert 180 << 20 < peak(50 << 20) - peak(1) < 220 << 20
+
+
 def test_sympy_is_there_before_the_submission(run: Run) -> None:
     source = "import sys\nx = {'sympy', 'torch.fx.experimental.symbolic_shapes'} <= sys.modules.keys()\n"
     assert run(source + "def run_softmax(_, dim): return x").run_softmax(torch.ones(1), 0) is True
