@@ -114,8 +114,8 @@ def make_class(start: Path, folder: Path, students: int) -> list[Student]:
 
 def _works(start: Path, folder: Path) -> Iterator[Work]:
     rows = [line.strip("|").split("|") for line in (ROOT / "cs336_staff/docs/points.md").read_text().splitlines()]
-    prices = [row for row in rows if len(row) == 8 and "." in row[2]]  # name, before, now, of that in softmax, ...
-    price = {row[0].strip(): (float(row[2]), float(row[3].strip() or 0)) for row in prices}
+    prices = [row for row in rows if len(row) == 7 and "." in row[-1]]  # name, in softmax, in attention, ..., in all
+    price = {row[0].strip(): (float(row[-1]), float(row[1].strip() or 0)) for row in prices}
     deserved = tomllib.loads((TREES / "class.toml").read_text(encoding="utf-8"))
 
     def faulty(what: str) -> Work:

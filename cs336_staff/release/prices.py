@@ -1,12 +1,12 @@
 """The price of a fault: programs with one fault, or that compute next to nothing, with their points.
 
-`uv run python -m cs336_staff.release.prices` prints the tables of cs336_staff/docs/points.md.
+`uv run python -m cs336_staff.release.prices` prints the tables of cs336_staff/docs/points.md; a test compares the two.
 
 A fault is made wherever the program uses what is faulty: with a wrong softmax attention is wrong, and with a wrong
 attention multi-head attention. Bonus problems are not counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ def with_epsilon(epsilon: float) -> Misconception:
 
 
 def with_dropout(x: Tensor, dim: int) -> Tensor:
-    return F.dropout(softmax(x, dim), 0.1)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # a price is the same every time
+        return F.dropout(softmax(x, dim), 0.1)
 
 
 FAULTS: dict[str, Misconception] = {
@@ -164,17 +166,17 @@ def earned(suite: Suite, program: Program, bonus: bool = False) -> dict[str, flo
     return points
 
 
-def main() -> None:
-    """Print what each fault costs and what each trivial program earns, by problem and in total."""
-    suite = both_suites(find_root(Path(__file__).parent))
+def tables(suite: Suite) -> Iterator[str]:
+    """What each fault costs and what each trivial program earns, by problem and in total: the lines of two tables."""
     titles = [*(problem.title for problem in suite.problems.values() if not problem.bonus), "Total"]
     for programs, full in ((FAULTY, earned(suite, RIGHT)), (TRIVIAL, {})):
-        print(row("Loses" if full else "Earns", titles))
-        print(row("---", ["---:"] * len(titles)))
+        yield row("Loses" if full else "Earns", titles)
+        yield row("---", ["---:"] * len(titles))
         for what, program in programs.items():
             points = [abs(full.get(problem, 0.0) - points) for problem, points in earned(suite, program).items()]
-            print(row(what, map(in_points, [*points, sum(points)])))
+            yield row(what, map(in_points, [*points, sum(points)]))
 
 
 if __name__ == "__main__":
-    main()
+    for line in tables(both_suites(find_root(Path(__file__).parent))):
+        print(line, flush=True)

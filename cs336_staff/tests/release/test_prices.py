@@ -7,7 +7,7 @@ import pytest
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.suite import Suite
-from cs336_staff.release.prices import FAULTY, TRIVIAL, earned
+from cs336_staff.release.prices import FAULTY, TRIVIAL, earned, tables
 from cs336_staff.release.verify import both_suites, run_suite
 
 ROOT = find_root(Path(__file__).parent)
@@ -47,3 +47,9 @@ def test_a_program_that_computes_next_to_nothing_earns_next_to_nothing(suite: Su
     for bonus in (False, True):
         most = 0.03 * sum(test.points for test in suite.tests if test.bonus == bonus)
         assert sum(earned(suite, TRIVIAL[program], bonus).values()) < most
+
+
+@pytest.mark.slow
+def test_the_page_on_points_has_these_prices(suite: Suite) -> None:
+    page = (ROOT / "cs336_staff" / "docs" / "points.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.startswith("|")] == list(tables(suite))
