@@ -3,10 +3,9 @@
 import json
 import math
 import sqlite3
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -398,7 +397,6 @@ class Gradebook:
         columns = "id, submission, path, content, suite, seed, layer, started, seconds, handed_in, "
         columns += "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '')"
         query = f"SELECT {columns} FROM grading WHERE {condition} ORDER BY {order}"  # noqa: S608 (written above)
-        worth = {row[0]: row for row in self._connection.execute("SELECT * FROM worth")}
         for id_, *columns, started, seconds, handed_in, notes in self._connection.execute(query, parameters).fetchall():
             submission, path, content, suite, seed, layer = columns
             query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
@@ -406,15 +404,24 @@ class Gradebook:
             query = "SELECT problem, points, because, at FROM adjusted WHERE submission = ? AND content = ?"
             rows = self._connection.execute(query, (submission, content)).fetchall()
             adjusted = {name: Adjustment(points, why, datetime.fromisoformat(when)) for name, points, why, when in rows}
-            written = "headline, details, staff" if texts else "'', '', ''"
-            columns = f"test, problem, hidden, outcome, looked_at, {written}, calls, seconds"
-            query = f"SELECT {columns} FROM result WHERE grading = ? ORDER BY number"  # noqa: S608
-            rows = [_result(*row) for row in self._connection.execute(query, (id_,))]
-            results = _scored([_counted(result, overruled) for result in rows], worth)
+            results = self._results(id_, overruled, texts)
             at, said = datetime.fromisoformat(started), notes_from_json(notes)
             who = _handed_in_from_json(handed_in)
             decided = (overruled, adjusted)
             yield Grading(submission, path, content, suite, seed, layer, at, seconds, said, who, results, *decided)
+
+    def _results(self, grading: int, overruled: Mapping[str, str], texts: bool) -> list[Result]:
+        """The results of tests that count, each with what it is worth; a test without a result was not run."""
+        written = "headline, details, staff" if texts else "'', '', ''"
+        columns = f"test, result.problem, hidden, outcome, looked_at, {written}, calls, seconds"
+        columns += ", worth.problem, bonus, points / count(*) OVER (PARTITION BY function)"
+        query = f"SELECT {columns} FROM result JOIN worth USING (function) WHERE grading = ? ORDER BY number"  # noqa: S608
+        found = [_result(overruled, *row) for row in self._connection.execute(query, (grading,))]
+        ran = {result.function for result in found}
+        for function, problem, bonus, points in self._connection.execute("SELECT * FROM worth"):
+            if function not in ran:
+                found.append(Result(function, problem, True, bool(bonus), points, Outcome.NOT_RUN, headline=NEW))
+        return found
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -432,8 +439,9 @@ class Gradebook:
 
 
 def _result(
+    overruled: Mapping[str, str],
     test: str,
-    problem: str,
+    recorded: str,
     hidden: int,
     outcome: str,
     check: str,
@@ -442,27 +450,21 @@ def _result(
     staff: str,
     calls: int,
     seconds: float,
+    problem: str,
+    bonus: int,
+    maximum: float,
 ) -> Result:
+    """A result as it counts: the table keeps what the grader found, under the problem that it was then part of."""
+    if check == Check.RULES and recorded in overruled:
+        outcome, headline, details = Outcome.PASSED, f"counted by staff: {overruled[recorded]}", ""
     return Result(
-        *(test, problem, bool(hidden), False, 0.0, Outcome(outcome), Check(check) if check else None),
+        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), Check(check) if check else None),
         headline=headline,
         details=tuple(details.splitlines()),
         staff=staff,
         calls=calls,
         seconds=seconds,
     )
-
-
-def _scored(results: Sequence[Result], worth: Mapping[str, tuple[str, str, int, float]]) -> list[Result]:
-    """The results of tests that count, each with its points, and one for each test that has none: it was not run."""
-    cases = Counter(result.function for result in results)
-    found = [result for result in results if result.function in worth]
-    found += [Result(test, "", True, False, 0.0, Outcome.NOT_RUN, headline=NEW) for test in worth if not cases[test]]
-    return [
-        replace(result, problem=problem, bonus=bool(bonus), maximum=points / (cases[result.function] or 1))
-        for result in found
-        for _, problem, bonus, points in [worth[result.function]]
-    ]
 
 
 def _as_json(handed_in: HandedIn) -> str:
@@ -474,11 +476,3 @@ def _handed_in_from_json(text: str) -> HandedIn:
     students = tuple(Student(**student) for student in fields["students"])
     at = fields["at"] and datetime.fromisoformat(fields["at"])
     return HandedIn(**fields | {"students": students, "at": at})
-
-
-def _counted(result: Result, overruled: Mapping[str, str]) -> Result:
-    """The result as it counts: the table keeps what the grader found."""
-    if result.check is Check.RULES and result.problem in overruled:
-        counted = f"counted by staff: {overruled[result.problem]}"
-        return replace(result, outcome=Outcome.PASSED, headline=counted, details=())
-    return result
