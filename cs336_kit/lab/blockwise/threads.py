@@ -29,11 +29,9 @@ def share_out(work: Callable[[Iterator[Item]], None], items: Iterable[Item]) -> 
     calls it, but also with how many a thread begins that has not used torch before; the end of this gives both back.
     """
     queue = deque(items)
-    threads = torch.get_num_threads()
     inference = torch.is_inference_mode_enabled()  # each thread has this, and whether gradients are on, for itself
 
     def take_part() -> None:
-        torch.set_num_threads(1)
         try:
             work(_taken_from(queue))
         finally:
@@ -41,17 +39,18 @@ def share_out(work: Callable[[Iterator[Item]], None], items: Iterable[Item]) -> 
 
     def help_out() -> None:
         torch.get_num_threads()  # otherwise the first operation in a new thread would overwrite what is set next
+        torch.set_num_threads(1)
         with torch.inference_mode(inference), torch.no_grad():
             take_part()
 
-    helpers = [_pool(os.getpid()).submit(help_out) for _ in range(min(threads, len(queue)) - 1)]
-    try:
-        take_part()
-    finally:
-        # Where the machine is busy, some helpers have not even begun; there is nothing left for them to do.
-        helpers = [helper for helper in helpers if not helper.cancel()]
-        wait(helpers)
-        torch.set_num_threads(threads)
+    helpers = [_pool(os.getpid()).submit(help_out) for _ in range(min(torch.get_num_threads(), len(queue)) - 1)]
+    with one_thread():
+        try:
+            take_part()
+        finally:
+            # Where the machine is busy, some helpers have not even begun; there is nothing left for them to do.
+            helpers = [helper for helper in helpers if not helper.cancel()]
+            wait(helpers)
     for helper in helpers:
         helper.result()
 
