@@ -1,8 +1,6 @@
 """The `cs336` command. Each command is imported when it runs, so that `--help` is instant."""
 
 import atexit
-import gc
-import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -12,6 +10,7 @@ import click
 from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.engine.assignment import AssignmentError
 from cs336_kit.handing_in.archive import ArchiveError
+from cs336_kit.quick_end import end_quickly
 
 
 class Commands(click.Group):
@@ -71,10 +70,4 @@ def _registered() -> dict[str, tuple[str, str]]:
 def cs336() -> None:
     """The attention assignment: check your work, and look at attention."""
     print_everywhere()
-    atexit.register(_end_quickly)
-
-
-def _end_quickly() -> None:
-    """Keep Python from looking through all of torch for garbage before it ends."""
-    if "triton" not in sys.modules:  # which takes what is left for a leak, and prints a page about it
-        gc.freeze()
+    atexit.register(end_quickly)

@@ -4,6 +4,7 @@ What is not written yet takes one line for each problem. Below the failures it t
 the student's own work, and what that costs.
 """
 
+import atexit
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Sequence
@@ -22,6 +23,7 @@ from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
 from cs336_kit.engine.suite import Test, expand, load_suite, run, with_points
 from cs336_kit.examination.problems import explain
+from cs336_kit.quick_end import end_quickly
 from cs336_kit.rules.watch import Use, Watch
 
 WIDTH = 78
@@ -43,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
     config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
     config.pluginmanager.register(EngineRuns())
+    atexit.register(end_quickly)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
