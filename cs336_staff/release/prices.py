@@ -167,7 +167,7 @@ def earned(suite: Suite, program: Program, bonus: bool = False) -> dict[str, flo
 
 
 def tables(suite: Suite) -> Iterator[str]:
-    """Write two tables, line by line: what each fault costs, and what each trivial program earns, by problem and in all."""
+    """Write two tables, line by line: what each fault costs, and what each trivial program earns, by problem."""
     titles = [*(problem.title for problem in suite.problems.values() if not problem.bonus), "Total"]
     for programs, full in ((FAULTY, earned(suite, RIGHT)), (TRIVIAL, {})):
         yield row("Loses" if full else "Earns", titles)
