@@ -53,9 +53,8 @@ def grade_one(
             if seen is public:  # what it prints from here on may spell hidden inputs
                 missing = tuple(sorted(worker.missing))
                 notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-    notes = replace(notes, peak_memory=worker.peak_memory)
     notes = _examined(suite, sandbox, submission, results, notes)
-    return results, replace(notes, forbidden=judge(public, hidden))
+    return results, replace(notes, forbidden=judge(public, hidden), peak_memory=worker.peak_memory)
 
 
 def _examined(

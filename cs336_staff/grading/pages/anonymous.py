@@ -52,6 +52,7 @@ def without_words(grading: Grading, number: str) -> Grading:
             forbidden=dict.fromkeys(notes.forbidden, (FORBIDDEN,)),
             explanations=tuple(_explanation(explanation) for explanation in notes.explanations),
             weights=notes.weights,
+            peak_memory=notes.peak_memory,
         ),
         results=[_result(result) for result in grading.results],
         overruled=dict.fromkeys(grading.overruled, DECIDED),

@@ -317,6 +317,7 @@ def test_the_slowest_and_those_that_take_the_most_memory(tmp_path):
     time, _, memory = page[page.index("Slowest") : page.index('id="submissions"')].partition("Most memory")
     assert re.findall(r"\d+\.\d s|\d+ MiB", time)[0] == "77.0 s"
     assert re.findall(r"\d+ MiB", memory) == ["900 MiB", "300 MiB"]
+    assert "900 MiB" in site(tmp_path, small, large, anonymous=True)["index.html"]
     assert "Most memory" not in site(tmp_path, unknown)["index.html"]
 
 

@@ -228,14 +228,18 @@ def test_threads_change_no_bit(mask: Mask | None, magnitude: float, threads: Cal
 
 
 @pytest.mark.parametrize("name", ["no mask", "causal", "padding", "hides a query"])
-def test_a_short_call_without_gradients(name: str) -> None:
+def test_a_short_call_without_gradients(name: str, threads: Callable[[int], None]) -> None:
     Q, K, V = (normal(3, 40, 8, seed=i) for i in range(3))
     mask = {"no mask": None, "causal": causal, "padding": padding(torch.tensor(30))}.get(name, drawn_mask(40, 40))
     if isinstance(mask, Tensor):
         mask[5] = False
     one = None if mask is None else as_mask(mask).tile(slice(0, 40), slice(0, 40), Q.device)
+    threads(1)
     alone = blockwise_attention(Q, K, V, mask)
     torch.testing.assert_close(alone, scaled_dot_product_attention(Q, K, V, one))
+    for count in (2, 3):
+        threads(count)
+        assert torch.equal(blockwise_attention(Q, K, V, mask), alone)
     if name == "padding":
         K[:, 30:] = math.nan
         torch.testing.assert_close(blockwise_attention(Q, K, V, mask), alone)
