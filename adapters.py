@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 
+# problem softmax: begin
 def run_softmax(in_features: Float[Tensor, " ..."], dim: int) -> Float[Tensor, " ..."]:
     """softmax of `in_features` along `dim`."""
     # BEGIN SOLUTION
@@ -19,6 +20,10 @@ def run_softmax(in_features: Float[Tensor, " ..."], dim: int) -> Float[Tensor, "
     # END SOLUTION
 
 
+# problem softmax: end
+
+
+# problem scaled_dot_product_attention: begin
 def run_scaled_dot_product_attention(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],
@@ -33,6 +38,10 @@ def run_scaled_dot_product_attention(
     # END SOLUTION
 
 
+# problem scaled_dot_product_attention: end
+
+
+# problem linear: begin
 def run_linear(
     d_in: int, d_out: int, weights: Float[Tensor, " d_out d_in"], in_features: Float[Tensor, " ... d_in"]
 ) -> Float[Tensor, " ... d_out"]:
@@ -48,6 +57,10 @@ def run_linear(
     # END SOLUTION
 
 
+# problem linear: end
+
+
+# problem rope: begin
 def run_rope(
     d_k: int,
     theta: float,
@@ -64,6 +77,10 @@ def run_rope(
     # END SOLUTION
 
 
+# problem rope: end
+
+
+# problem multihead_self_attention: begin
 def run_multihead_self_attention(
     d_model: int,
     num_heads: int,
@@ -113,6 +130,10 @@ def run_multihead_self_attention_with_rope(
     # END SOLUTION
 
 
+# problem multihead_self_attention: end
+
+
+# problem attention_module: begin
 def run_scaled_dot_product_attention_module(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],
@@ -134,6 +155,10 @@ def run_scaled_dot_product_attention_module(
     # END SOLUTION
 
 
+# problem attention_module: end
+
+
+# problem multihead_attention: begin
 def run_multihead_attention(
     d_model: int,
     num_heads: int,
@@ -164,6 +189,10 @@ def run_multihead_attention(
     # END SOLUTION
 
 
+# problem multihead_attention: end
+
+
+# problem blockwise_attention: begin
 def run_blockwise_attention(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],
@@ -177,6 +206,9 @@ def run_blockwise_attention(
 
     return blockwise_attention(Q, K, V, mask, block_size=block_size)
     # END SOLUTION
+
+
+# problem blockwise_attention: end
 
 
 # What the lab looks at (`cs336 train`, `cs336 bench`). These two are given, and run on what you wrote above.

@@ -8,8 +8,7 @@ from importlib.metadata import entry_points
 import click
 
 from cs336_kit.checking.plain_text import print_everywhere
-from cs336_kit.engine.assignment import AssignmentError
-from cs336_kit.handing_in.archive import ArchiveError
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.quick_end import end_quickly
 
 
@@ -36,7 +35,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except (ArchiveError, AssignmentError) as error:
+        except CourseworkError as error:
             raise click.ClickException(str(error)) from None
         except BrokenPipeError:  # click's: whoever read the output has gone
             raise
@@ -68,6 +67,6 @@ def _registered() -> dict[str, tuple[str, str]]:
 )
 @click.version_option(package_name="cs336_basics")
 def cs336() -> None:
-    """The attention assignment: check your work, and look at attention."""
+    """The assignment: check your work, look into it, and hand it in."""
     print_everywhere()
     atexit.register(end_quickly)

@@ -22,7 +22,7 @@ from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, lo
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
 from cs336_kit.engine.suite import Test, expand, load_suite, run, with_points
-from cs336_kit.examination.problems import explain
+from cs336_kit.examination.explain import explain
 from cs336_kit.quick_end import end_quickly
 from cs336_kit.rules.watch import Use, Watch
 

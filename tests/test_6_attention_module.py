@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import adapters
+from cs336_kit.problems.attention_module.judge import check_dropout
 
 
 @pytest.mark.cases("attention_module/*")
@@ -19,7 +20,7 @@ def test_attention_module_gradients(case):
 
 @pytest.mark.cases("attention_module-dropout/*")
 def test_attention_module_dropout(case):
-    case.check(adapters.run_scaled_dot_product_attention_module(**case.inputs))
+    check_dropout(case, adapters.run_scaled_dot_product_attention_module(**case.inputs))
 
 
 @pytest.mark.cases("attention_module-dropout/3d-no-mask")

@@ -144,6 +144,14 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
     )
 
 
+def render_hints(problem: Problem, steps: int) -> Group:
+    """The first `steps` hints of a problem as rich prints them."""
+    hints = Table.grid(padding=(0, 1))
+    for step, hint in enumerate(problem.hints[:steps], start=1):
+        hints.add_row(f" {step}.", Text(hint))
+    return Group(Text(f"Hints for {problem.id}, {steps} of {len(problem.hints)}", "bold"), hints)
+
+
 def begin_at(root: Path, problem: Problem) -> str:
     """The first place where something of the problem is to be written."""
     for name in problem.files:

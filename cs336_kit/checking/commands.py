@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from cs336_kit.checking.board import render, score
-from cs336_kit.checking.hint import render_hints
+from cs336_kit.checking.board import render, render_hints, score
 from cs336_kit.checking.runner import run_once
 from cs336_kit.checking.watch import watch as watch_saves
 from cs336_kit.engine.assignment import find_problem, find_root, load_problems
@@ -20,9 +19,8 @@ ALL = 100  # explanations of one problem
 @click.argument("problem", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Show everything the examination found, problem by problem.")
 @click.option("--watch", is_flag=True, help="Show the board again after every save.")
-@click.option("--poll", is_flag=True, help="With --watch: poll for saves, on file systems that do not report them.")
 @click.option("--spare", is_flag=True, help="With --watch: run each time in a warm process, not in a fork of one.")
-def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, spare: bool) -> None:
+def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) -> None:
     """Run the public tests of each PROBLEM (default: all) and print the board.
 
     The exit status is 0 if every test passed, 1 if not. Without PROBLEM, tests of bonus problems may fail.
@@ -32,11 +30,10 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, poll: bool, s
     chosen = [find_problem(problems, name) for name in dict.fromkeys(problem)] or list(problems.values())
     if watch:
         with suppress(KeyboardInterrupt):
-            spare = spare or sys.platform != "linux"
-            watch_saves(root, [each.id for each in chosen], Console(), poll=poll, spare=spare)
+            watch_saves(root, [each.id for each in chosen], Console(), spare=spare or sys.platform != "linux")
         return
-    if poll or spare:
-        raise click.ClickException("--poll and --spare need --watch")
+    if spare:
+        raise click.ClickException("--spare needs --watch")
 
     console = Console()
     with console.status("Importing torch and running the public tests"):

@@ -27,6 +27,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,7 +43,7 @@ from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, load_suite, not_run
-from cs336_kit.examination.problems import explain
+from cs336_kit.examination.explain import explain
 from cs336_kit.rules.watch import Use, Watch
 
 PRINTED = 12  # lines that are shown of what a test prints
@@ -88,17 +89,19 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
         return
     reply.say(planned=[not_run(test, "did not run").as_json() for problem in problems for test in tests[problem]])
     seen: dict[str, set[Use]] = {problem: set() for problem in problems}
+    results: list[Result] = []
     for problem in problems:
-        results: list[Result] = []
+        failures = 0
         for test in tests[problem]:
             printed = Printed()
             with watch.watching(), redirect_stdout(printed):
                 results.append(suite.run(test))
             seen[problem] |= watch.uses
             reply.say(result=results[-1].as_json())
-            if printed.pieces and [result.passed for result in results].count(False) == 1:
+            failures += not results[-1].passed
+            if printed.pieces and failures == 1:
                 reply.say(printed=printed.last_lines(), test=test.name)
-        for explanation in explain(suite, results, most):
+        for explanation in explain(replace(suite, tests=tests[problem]), results, most):
             reply.say(explanation=explanation.as_json())
         reply.say(decided=problem)
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))

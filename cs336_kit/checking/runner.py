@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import click
 
@@ -92,20 +92,11 @@ class Run:
         return self.so_far(f"the process ended during this test, with exit status {self.status}")
 
 
-class Runner(Protocol):
-    """Starts runs; a run that is under way when the next one starts is killed."""
-
-    def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
-        """Run the tests of some problems, in this order, and give at most so many explanations for each."""
-        ...
-
-    def close(self) -> None:
-        """Kill what is running or waiting."""
-        ...
-
-
 class Forks:
-    """Runs in forks of one process, which is started again should student code kill it."""
+    """Runs in forks of one process, which is started again should student code kill it.
+
+    A run that is under way when the next one starts is killed.
+    """
 
     def __init__(self, root: Path, listener: Listener) -> None:
         self.root = root
@@ -114,12 +105,14 @@ class Forks:
         self.process = self._start_process()
 
     def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
+        """Run the tests of some problems, in this order, and give at most so many explanations for each."""
         if self.process.poll() is not None:
             self.process = self._start_process()
         self.run = run
         _send(self.process, run, problems, most)
 
     def close(self) -> None:
+        """Kill what is running or waiting."""
         with suppress(BrokenPipeError):
             _pipe(self.process.stdin).close()  # it kills its child and ends
         try:
@@ -141,7 +134,7 @@ class Forks:
 
 
 class Spares:
-    """Each run in a process of its own, while the next one warms up."""
+    """The same, but each run is in a process of its own, while the next one warms up."""
 
     def __init__(self, root: Path, listener: Listener, spare: bool = True) -> None:
         self.root = root

@@ -5,8 +5,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -14,90 +14,56 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from cs336_kit.checking.board import Score, render, score
-from cs336_kit.checking.hint import render_hints
+from cs336_kit.checking.board import Score, render, render_hints, score
 from cs336_kit.checking.keys import keys
-from cs336_kit.checking.runner import Forks, Run, Runner, Spares
+from cs336_kit.checking.runner import Forks, Run, Spares
 from cs336_kit.checking.saves import Saves, events
 from cs336_kit.engine.assignment import Problem, is_students, load_problems
 
 LOOK_EVERY = 1.0  # seconds, for what the file system does not report
-POLL_EVERY = 0.2  # seconds, when it is not asked to report anything
 
 
-@dataclass(frozen=True)
-class Look:
-    """Something may have been saved."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """A key was pressed."""
-
-    key: str
-
-
-@dataclass(frozen=True)
-class Said:
-    """A run has said something."""
-
-    line: dict[str, Any]
-
-
-def watch(root: Path, chosen: Collection[str], console: Console, *, poll: bool, spare: bool) -> None:
+def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool) -> None:
     """Show the board of the chosen problems, at once and after every save, until q or Ctrl-C.
 
     Args:
         root: the folder of the assignment.
         chosen: ids of problems.
-        poll: look for saves instead of asking the file system to report them.
         spare: run the tests each time in a process of its own that has warmed up, not in a fork.
 
     Raises:
         AssignmentError: `assignment.toml` was changed and cannot be used any more.
     """
-    queue: SimpleQueue[Look | Key | Said] = SimpleQueue()
-
-    def new_runner() -> Runner:
-        return (Spares if spare else Forks)(root, lambda line: queue.put(Said(line)))
-
     with ExitStack() as stack:
-        board = WatchedBoard(root, chosen, console, new_runner)
+        board = WatchedBoard(root, chosen, console, Spares if spare else Forks)
         stack.callback(board.close)
-        if not poll:
-            stack.enter_context(events(root, lambda: queue.put(Look())))
+        stack.enter_context(events(root, lambda: board.todo.put(board.look)))
         if sys.stdin.isatty():
-            stack.enter_context(keys(lambda key: queue.put(Key(key))))
+            actions = {"h": board.hint, "n": board.next_problem, "a": board.all_problems, "q": None}
+            stack.enter_context(keys(lambda key: board.todo.put(actions.get(key, board.look))))
         board.show()
         board.run()
         while True:
             try:
-                event = queue.get(timeout=POLL_EVERY if poll else LOOK_EVERY)
+                act = board.todo.get(timeout=LOOK_EVERY)
             except Empty:
-                event = Look()
-            match event:
-                case Look():
-                    board.look()
-                case Said(line):
-                    board.hear(line)
-                case Key("h"):
-                    board.hint()
-                case Key("n"):
-                    board.next_problem()
-                case Key("a"):
-                    board.all_problems()
-                case Key("q"):
-                    return
+                act = board.look
+            if act is None:
+                return
+            act()
 
 
 class WatchedBoard:
-    """Holds what the screen shows, and the run that will change it."""
+    """Holds what the screen shows, the run that will change it, and what other threads want done; None is the end."""
 
-    def __init__(self, root: Path, chosen: Collection[str], console: Console, new_runner: Callable[[], Runner]) -> None:
+    def __init__(
+        self, root: Path, chosen: Collection[str], console: Console, runner: type[Forks] | type[Spares]
+    ) -> None:
         self.root = root
         self.chosen = chosen
         self.console = console
-        self.new_runner = new_runner
+        self.todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.new_runner = lambda: runner(root, lambda line: self.todo.put(partial(self.hear, line)))
         self.saves = Saves(root)
         self.problems = self._load_problems()
         self.whole = self.problems.keys() == load_problems(root).keys()
@@ -108,7 +74,7 @@ class WatchedBoard:
         self.when = ""  # the last run ended, and how long it took
         self.current = Run(0, status=0)
         self.started = 0.0
-        self.runner = new_runner()
+        self.runner = self.new_runner()
 
     def close(self) -> None:
         """Kill whatever is running."""

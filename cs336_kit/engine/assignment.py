@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.toml_file import AssignmentError, Complaint, read_toml
 
 FILE_NAME = "assignment.toml"
@@ -12,7 +13,7 @@ FILE_NAME = "assignment.toml"
 STUDENT_FILES = ("adapters.py", "cs336_basics")  # what students write; the rest is the course's
 
 
-class SuiteError(Exception):
+class SuiteError(CourseworkError):
     """The suite cannot be used; the message says what is wrong with it."""
 
 
@@ -29,6 +30,11 @@ class Problem:
         hints: from a question to a pointer.
         bonus: whether its points come on top of the maximum.
         left_out: whether this course does without it.
+        needs: the ids of earlier problems that it builds on.
+        hidden: the weights of hidden tests, which students do not have.
+        work: how the names of torch's functions begin that do what the student should write, as a regular expression.
+            They are forbidden, and whoever uses one pays for it in this problem.
+        in_kernels: whether torch's own C++ code may do this work without a call from Python.
     """
 
     id: str
@@ -39,6 +45,10 @@ class Problem:
     hints: tuple[str, ...]
     bonus: bool = False
     left_out: bool = False
+    needs: tuple[str, ...] = ()
+    hidden: dict[str, float] = field(default_factory=dict)
+    work: str = ""
+    in_kernels: bool = False
 
     def worth(self, test: str) -> float:
         """The points of a test function."""
@@ -52,18 +62,26 @@ class Assignment:
     problem: tuple[Problem, ...]
 
     def check(self) -> None:
-        """Raise Complaint where two problems are in each other's way, or points belong to no test."""
+        """Raise Complaint where two problems do not go together, or points belong to no test."""
         seen: set[str] = set()
+        earlier: dict[str, Problem] = {}
         for number, problem in enumerate(self.problem):
             key = ("problem", number)
             if not re.fullmatch(r"[a-z]\w*", problem.id, re.ASCII):
                 raise Complaint((*key, "id"), f"is {problem.id!r}, expected lower-case letters, digits and _")
             if sum(problem.tests.values()) == 0:
                 raise Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
-            for name, place in ((problem.id, ("id",)), *((test, ("tests", test)) for test in problem.tests)):
+            tests = [(test, (kind, test)) for kind in ("tests", "hidden") for test in getattr(problem, kind)]
+            for name, place in ((problem.id, ("id",)), *tests):
                 if name in seen:
                     raise Complaint((*key, *place), f"{name} is there twice" if place == ("id",) else "is there twice")
                 seen.add(name)
+            for id in problem.needs:
+                if id not in earlier:
+                    raise Complaint((*key, "needs"), f"names {id}, which is not an earlier problem")
+                if earlier[id].left_out and not problem.left_out:
+                    raise Complaint((*key, "needs"), f"names {id}, which is left out: leave out {problem.id} too")
+            earlier[problem.id] = problem
 
 
 def find_root(start: Path) -> Path:
@@ -83,14 +101,14 @@ def is_students(path: PurePath) -> bool:
     return path.parts[0].casefold() in STUDENT_FILES
 
 
-def load_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
-    """The problems by id, in the order of the assignment; or those that this course leaves out.
+def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Problem]:
+    """The problems by id, in the order of the assignment; or those that this course leaves out, or (None) both.
 
     Raises:
         AssignmentError: the file is not TOML, or something in it is not as it should be.
     """
     assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
-    return {problem.id: problem for problem in assignment.problem if problem.left_out == left_out}
+    return {problem.id: problem for problem in assignment.problem if left_out in (problem.left_out, None)}
 
 
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:

@@ -1,7 +1,7 @@
 """Cases: the stored inputs and right answers that the tests run on."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,19 +13,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from cs336_kit.engine.compare import WrongAnswer, article, compare, compare_form
-from cs336_kit.engine.dropout import check_dropout
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check
 
 METADATA = "case"
-# What is expected beside the answer of an adapter that gives an output and the weights it was made with.
-WEIGHTS = "matrix of weights"
+GRADIENT = "gradient of "
 # Three digits: how far off an answer may be where its last digits are not asked for, in terms of its largest number.
 TOLERANCE = 1e-3
-# The first failure that a student reads should be the simplest.
-SIMPLEST = ("by-hand", "no-mask")
+UNREADABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError)  # what a damaged file raises
 
 
-class CaseError(Exception):
+class CaseError(CourseworkError):
     """A case file is missing or damaged; the message says which and what to do."""
 
 
@@ -40,8 +38,8 @@ class Case:
         call: the adapter.
         inputs: what the adapter is called with.
         cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
-        expected: the right answers in float64: "answer", `WEIGHTS` if the adapter gives them too, and "gradient of Q"
-            and so on where gradients are stored; where weights are dropped at random, what is right without that.
+        expected: what is right, in float64: "answer", by its name what the adapter gives with it, and "gradient of Q"
+            and so on where gradients are stored.
         bound: for each of `expected`, the largest error that rounding can explain, for each element, in float64.
         original: the inputs as they were, whatever a call has made of them since.
     """
@@ -66,16 +64,8 @@ class Case:
         return replace(self, inputs=inputs, original=self.inputs)
 
     def check(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless `answer` is the right one to three digits.
-
-        Where the case drops weights at random, it may be any of the right ones.
-        """
-        if not self.drops:
-            self._compare(answer, self.tolerance)
-            return
-        parts = self.check_form(answer)
-        right, bound = self.expected[WEIGHTS], self.bound[WEIGHTS]
-        check_dropout(parts["answer"], parts[WEIGHTS], right, self.original["V"], self.dropout, bound)
+        """Fail, with what is wrong, unless `answer` is the right one to three digits."""
+        self._compare(answer, self.tolerance)
 
     def check_to_the_last_digit(self, answer: Any) -> None:
         """Fail, with what is wrong, unless `answer` is as near to the right one as rounding leaves it."""
@@ -83,7 +73,7 @@ class Case:
 
     def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
         for what, part in self.parts(answer).items():
-            check = Check.WEIGHTS if what == WEIGHTS else Check.ANSWER
+            check = Check.ANSWER if what == "answer" else Check.OUTPUT
             compare(part, self.expected[what], self.dtype, tolerance[what], what, check)
 
     @property
@@ -100,17 +90,20 @@ class Case:
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
-        """Name the parts of what an adapter returned as in `expected`: the answer, and the weights if they are stored.
+        """Name what an adapter returned as in `expected`: the answer, and what comes with it.
 
         Raises:
-            WrongAnswer: the weights are stored, and the answer is not a pair.
+            WrongAnswer: it should be several tensors, and is not a tuple of as many.
         """
-        if WEIGHTS not in self.expected:
+        names = self.outputs
+        if len(names) == 1:
             return {"answer": answer}
-        if not isinstance(answer, tuple | list) or len(answer) != 2:
+        if not isinstance(answer, tuple | list) or len(answer) != len(names):
             came = article(type(answer).__name__)
-            raise WrongAnswer(f"the answer is {came}, expected a pair: the output and the weights")
-        return {"answer": answer[0], WEIGHTS: answer[1]}
+            raise WrongAnswer(
+                f"the answer is {came}, expected a tuple: {' and '.join(f'the {name}' for name in names)}"
+            )
+        return dict(zip(names, answer, strict=True))
 
     def check_gradients(self, answer: Any) -> None:
         """Fail, with what is wrong, unless the gradients of `answer` with respect to the inputs are right.
@@ -131,7 +124,7 @@ class Case:
         gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         tolerance = self.tolerance
         for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
-            what = f"gradient of {name}"
+            what = GRADIENT + name
             if gradient is None:
                 message = f"the answer does not depend on {name}: its gradient is missing"
                 if name.endswith("_weight"):
@@ -158,24 +151,35 @@ class Case:
     @property
     def gradients(self) -> list[str]:
         """The inputs whose gradients are stored."""
-        return [name for name in self.inputs if f"gradient of {name}" in self.expected]
-
-    @property
-    def drops(self) -> bool:
-        """Tell whether the call drops weights at random."""
-        return bool(self.inputs.get("training") and self.inputs["dropout"])
+        return [name for name in self.inputs if GRADIENT + name in self.expected]
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the inputs, which answers should have too."""
-        return next(x.dtype for x in self.inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
+        return dtype_of(self.inputs)
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of what the adapter gives: "answer", and what comes with it."""
+        outputs = (what for what in self.expected if not what.startswith(GRADIENT))
+        return sorted(outputs, key=lambda what: what != "answer")
+
+
+def dtype_of(inputs: Mapping[str, Any]) -> torch.dtype:
+    """The dtype of the first floating-point tensor among some inputs; torch's default one if there are only others."""
+    dtypes = (x.dtype for x in inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
+    return next(dtypes, torch.get_default_dtype())
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
-    """The names of the cases under `fixtures` that match, "attention/3d-*", the simplest first, other dtypes last."""
+    """The names of the cases under `fixtures` that match, "linear/*d".
+
+    The first failure that a student reads should be the simplest: a case by hand comes first, then those that do
+    without something, such as "no-batch", and other dtypes come last.
+    """
     paths = fixtures.glob(f"{pattern}.safetensors")
     names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
-    return sorted(names, key=lambda name: ("float" in name, not name.endswith(SIMPLEST), name))
+    return sorted(names, key=lambda name: ("float" in name, "by-hand" not in name, "no-" not in name, name))
 
 
 def load_case(fixtures: Path, name: str) -> Case:
@@ -202,7 +206,7 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
             expected=_below("expected/", tensors),
             bound=_below("bound/", tensors),
         )
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None
 
 

@@ -93,8 +93,8 @@ def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: 
 
 
 def article(name: str) -> str:
-    """A type's name as it stands in a sentence."""
-    return "None" if name == "NoneType" else f"a {name}"
+    """A type's name as it stands in a sentence: a list, an ndarray, None."""
+    return "None" if name == "NoneType" else f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
 
 
 def _places(wrong: Tensor) -> Iterator[str]:

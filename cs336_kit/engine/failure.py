@@ -4,7 +4,7 @@ import linecache
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
 from traceback import FrameSummary
@@ -73,13 +73,25 @@ class Failure:
     functions: tuple[tuple[str, str], ...] = ()
 
 
-def describe(error: BaseException, root: Path) -> Failure:
+def describe(error: BaseException, root: Path, ours: bool = False) -> Failure:
     """Put an exception that ended a test, or an import of the student's files, into words.
 
     Args:
         error: the exception.
         root: the folder of the assignment.
+        ours: whether the engine raised it, where it met something that nobody thought of.
     """
+    try:
+        failure = _describe(error, root)
+    except Exception:  # it looks at the student's objects, which may do anything
+        failure = Failure(Check.CALL, type(error).__name__, raised=type(error).__name__)
+    if ours:
+        why = f"this test cannot judge your answer: {failure.headline}; tell the staff of your course"
+        return replace(failure, headline=why)
+    return failure
+
+
+def _describe(error: BaseException, root: Path) -> Failure:
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
         return Failure(error.check, headline, tuple(details))

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from torch import nn
 
+MAX_TEXT = 4_000  # characters in which a pattern is looked for: of many more, some patterns would take minutes
 Match = re.Match[str]
 
 
@@ -17,17 +18,17 @@ def in_plain_words(error: BaseException) -> list[str]:
     """Explain an error in a few lines, or not at all when its own message says it best."""
     if isinstance(error, AttributeError) and error.name is not None:
         return _missing_attribute(error)
+    text = str(error)[:MAX_TEXT]
     for kind, pattern, explain in RULES:
-        if isinstance(error, kind) and (match := re.search(pattern, str(error), re.DOTALL)):
-            return explain(match)
+        if isinstance(error, kind) and (match := re.search(pattern, text, re.DOTALL)):
+            return [explain.format(*match.groups())] if isinstance(explain, str) else explain(match)
     return []
 
 
 def _missing_attribute(error: AttributeError) -> list[str]:
     if error.obj is None:
-        return [
-            f"got None where something with `{error.name}` was expected: is a `return` missing, or is it mask=None?"
-        ]
+        why = "is a `return` missing, or is it an argument that may be None?"
+        return [f"got None where something with `{error.name}` was expected: {why}"]
     if isinstance(error.obj, nn.Module):
         what, inside = type(error.obj).__name__, vars(error.obj)
         if "_parameters" not in inside:
@@ -62,50 +63,8 @@ def _product(match: Match) -> list[str]:
     return [*lines, "the second would fit if it were transposed"] if inner == columns else lines
 
 
-def _batched_product(match: Match) -> list[str]:
-    expected, came = match.groups()
-    return [f"got ({came}, ...) on the right of a product, expected ({expected}, ...): should an axis be transposed?"]
-
-
-def _broadcast(match: Match) -> list[str]:
-    a, b, axis = match.groups()
-    return [f"got tensors of {a} and {b} along axis {axis}, expected equal sizes (or 1): name the axes of both"]
-
-
-def _unexpected_keyword(match: Match) -> list[str]:
-    function, keyword = match.groups()
-    return [f"the `def` of {function} has no argument {keyword}: compare it with the call"]
-
-
-def _missing_argument(match: Match) -> list[str]:
-    function, names = match.groups()
-    return [f"{function} needs {names}, but the call does not pass it"]
-
-
-def _too_many(match: Match) -> list[str]:
-    function, most, came = match.groups()
-    return [f"{function} takes {most} arguments (self counts), got {came}: compare the call with the `def`"]
-
-
-def _no_forward(match: Match) -> list[str]:
-    return [f"{match[1]} has no method called `forward`: look at how its `def` is spelt"]
-
-
 def _no_name(match: Match) -> list[str]:
-    name = match[1]
-    if name not in IMPORTS:
-        return []
-    return [f"add `{IMPORTS[name]}` at the top of the file"]
-
-
-def _import(match: Match) -> list[str]:
-    name, module = match.groups()
-    return [f"{module} does not define {name}: is the name spelt the same in both files?"]
-
-
-def _reshape(match: Match) -> list[str]:
-    shape, size = match.groups()
-    return [f"the shape {shape} does not hold {size} numbers: multiply its sizes and compare"]
+    return [f"add `{IMPORTS[match[1]]}` at the top of the file"] if match[1] in IMPORTS else []
 
 
 IMPORTS = {
@@ -119,27 +78,55 @@ IMPORTS = {
     "np": "import numpy as np",
 }
 
-RULES: tuple[tuple[type[BaseException], str, Callable[[Match], list[str]]], ...] = (
+FUNCTION = r"(?<![\w.])([\w.]+\(\))"  # looked for at its beginning alone, or a long word would take long
+
+# The class of the error, what its message holds, and what that means: with the groups of the match in the place of
+# numbers, or computed from them.
+RULES: tuple[tuple[type[BaseException], str, str | Callable[[Match], list[str]]], ...] = (
     (RuntimeError, r"Error\(s\) in loading state_dict for (\w+):(.*)", _state_dict),
     (RuntimeError, r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _product),
-    (RuntimeError, r"batch2 tensor to be: \[(.*?)\] but got: \[(.*?)\]", _batched_product),
-    (RuntimeError, r"tensor a \((\d+)\) must match .* tensor b \((\d+)\) at non-singleton dimension (\d+)", _broadcast),
-    (RuntimeError, r"shape '(.*?)' is invalid for input of size (\d+)", _reshape),
-    (TypeError, r"([\w.]+\(\)) got an unexpected keyword argument '(\w+)'", _unexpected_keyword),
-    (TypeError, r"([\w.]+\(\)) missing \d+ required .*arguments?: (.*)", _missing_argument),
-    (TypeError, r"([\w.]+\(\)) takes (.*) positional arguments? but (\d+) ", _too_many),
-    (SyntaxError, r"null bytes", lambda match: ["a file is not UTF-8 text: save it again as UTF-8, not as UTF-16"]),
-    (NotImplementedError, r"Module \[(\w+)\] is missing the required \"forward\"", _no_forward),
+    (
+        RuntimeError,
+        r"batch2 tensor to be: \[(.*?)\] but got: \[(.*?)\]",
+        "got ({1}, ...) on the right of a product, expected ({0}, ...): should an axis be transposed?",
+    ),
+    (
+        RuntimeError,
+        r"tensor a \((\d+)\) must match .* tensor b \((\d+)\) at non-singleton dimension (\d+)",
+        "got tensors of {0} and {1} along axis {2}, expected equal sizes (or 1): name the axes of both",
+    ),
+    (
+        RuntimeError,
+        r"shape '(.*?)' is invalid for input of size (\d+)",
+        "the shape {0} does not hold {1} numbers: multiply its sizes and compare",
+    ),
+    (
+        TypeError,
+        FUNCTION + r" got an unexpected keyword argument '(\w+)'",
+        "the `def` of {0} has no argument {1}: compare it with the call",
+    ),
+    (
+        TypeError,
+        FUNCTION + r" missing \d+ required .*arguments?: (.*)",
+        "{0} needs {1}, but the call does not pass it",
+    ),
+    (
+        TypeError,
+        FUNCTION + r" takes (.*) positional arguments? but (\d+) ",
+        "{0} takes {1} arguments (self counts), got {2}: compare the call with the `def`",
+    ),
+    (SyntaxError, r"null bytes", "a file is not UTF-8 text: save it again as UTF-8, not as UTF-16"),
+    (
+        NotImplementedError,
+        r"Module \[(\w+)\] is missing the required \"forward\"",
+        "{0} has no method called `forward`: look at how its `def` is spelt",
+    ),
     (NameError, r"name '(\w+)' is not defined", _no_name),
+    (BdbQuit, "", "`breakpoint()` needs a terminal; `uv run pytest` gives it one, `cs336 check` does not"),
+    (ModuleNotFoundError, "No module named 'adapters'", "adapters.py is missing: take it again from the handout"),
     (
-        BdbQuit,
-        "",
-        lambda match: ["`breakpoint()` needs a terminal; `uv run pytest` gives it one, `cs336 check` does not"],
+        ImportError,
+        r"cannot import name '(\w+)' from '([\w.]+)'",
+        "{1} does not define {0}: is the name spelt the same in both files?",
     ),
-    (
-        ModuleNotFoundError,
-        "No module named 'adapters'",
-        lambda match: ["adapters.py is missing: take it again from the handout"],
-    ),
-    (ImportError, r"cannot import name '(\w+)' from '([\w.]+)'", _import),
 )

@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Protocol
+
+import torch
 
 from cs336_kit.engine.assignment import Problem, SuiteError
 from cs336_kit.engine.case import Case, CaseError, case_names, load_case
 from cs336_kit.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from cs336_kit.engine.on_paper import on_paper
 from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.room import check_room, load_room
 
 
 class Drawn(Protocol):
@@ -113,6 +116,20 @@ class Suite:
         self.calls.made.clear()
         return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
 
+    def fails_on(self, functions: Mapping[str, Callable[..., Any]], test: Test) -> bool | None:
+        """Tell whether a test fails on these functions in the place of the student's; None if it calls another one."""
+        students = self.calls.adapters
+        self.calls.adapters = SimpleNamespace(**functions)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(0)  # torch.manual_seed also looks for other devices: slow
+                error, _ = _ending(test)
+        finally:
+            self.calls.adapters = students
+        if error and not isinstance(error, Exception | Stopped | SystemExit):
+            raise error
+        return None if isinstance(error, NotWrittenError) else error is not None
+
 
 def load_suite(
     root: Path,
@@ -121,33 +138,40 @@ def load_suite(
     adapters: Any = None,
     remote: bool = False,
     left_out: Collection[str] = (),
+    hidden: tuple[Iterable[Path], Path] | None = None,
 ) -> Suite:
-    """The tests in some folders, the last of which is hidden if there are several, in the order of the problems.
+    """The tests in some folders, in the order of the problems, public ones first.
 
     Args:
         root: the folder of the assignment.
-        folders: where the `test_*.py` files are.
+        folders: where the `test_*.py` files are whose cases are in `root`.
         problems: with the weights of all the tests.
         adapters: what the tests call; it may be given later, as `suite.calls.adapters`.
         remote: as in `Suite`.
         left_out: test functions that do not count, since the course leaves their problem out.
+        hidden: the files of the hidden tests, and the folder of their cases.
 
     Raises:
-        SuiteError: a file of tests cannot be imported, or a test asks for what it cannot get.
+        SuiteError: a file of tests cannot be imported, a test asks for what it cannot get, or a problem has no room.
     """
+    for problem in problems:
+        check_room(problem)
     calls = Calls(adapters)
+    public = [path for folder in folders for path in sorted(folder.glob("test_*.py"))]
     found = [
         test
-        for number, folder in enumerate(folders)
-        for path in sorted(folder.glob("test_*.py"))
-        for test in _tests_in(_imported(path, calls), root, hidden=number > 0)
+        for paths, hidden_cases in ((public, None), *([hidden] if hidden else []))
+        for path in paths
+        for test in _tests_in(_imported(path, calls), root, hidden_cases)
         if test.function not in left_out
     ]
     return Suite(root, problems, with_points(found, problems), calls, remote)
 
 
-def expand(call: Callable[..., None], root: Path, hidden: bool = False) -> list[Test]:
+def expand(call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
     """The tests that a test function stands for: one for each stored case, or kind of drawn ones, of its mark `cases`.
+
+    The stored cases of a hidden test are in `hidden_cases`, those of a public one in `root`.
 
     Raises:
         SuiteError: no case matches.
@@ -156,13 +180,12 @@ def expand(call: Callable[..., None], root: Path, hidden: bool = False) -> list[
     path = Path(code.co_filename)
     place = (path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, code.co_firstlineno)
     marks = {mark.name: mark.args[0] for mark in getattr(call, "pytestmark", ()) if mark.name in ("cases", "memory")}
-    test = Test(name, call, place, hidden, memory=marks.get("memory"))
+    test = Test(name, call, place, hidden=hidden_cases is not None, memory=marks.get("memory"))
     match marks.get("cases"):
         case None:
             return [test]
         case str(pattern):
-            beside = path.parent / "fixtures"
-            fixtures = beside if beside.is_dir() else root / "fixtures"
+            fixtures = hidden_cases or root / "fixtures"
             return [
                 replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_loader(fixtures, case))
                 for case in _matching(fixtures, pattern)
@@ -205,13 +228,15 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     )
     if error is None:
         return result
-    failure = describe(error, root)
-    told = on_paper(case, error) if case and not test.hidden else ()
+    known = isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped | CaseError)
+    unforeseen = not known and not remote and _is_raised_here(error)
+    failure = describe(error, root, unforeseen)
+    told = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
+    ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
     error.with_traceback(None)  # its frames hold the tensors of the test, and each other, until garbage is collected
-    ours = remote and not isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped)
     return replace(
         result,
-        outcome=Outcome.ERROR if ours or isinstance(error, CaseError) else getattr(error, "outcome", Outcome.FAILED),
+        outcome=Outcome.ERROR if ours else getattr(error, "outcome", Outcome.FAILED),
         check=failure.check,
         headline=failure.headline,
         details=failure.details,
@@ -242,10 +267,18 @@ def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
     return None, None
 
 
+def _is_raised_here(error: BaseException) -> bool:
+    """Tell whether the engine itself raised, where it met something that nobody thought of."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return trace is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
+
+
 def _inputs(case: Case, test: Test) -> tuple[str, ...]:
-    """The shapes of the case, and the command that looks into a call of attention."""
-    look = test.stored and not test.hidden and case.call == "run_scaled_dot_product_attention"
-    return (*shapes(case, test.hidden), *(["", f"uv run cs336 debug --case {case.name}"] if look else []))
+    """The shapes of the case, and the command that looks into the call, where there is one."""
+    look = load_room(test.problem).look if test.problem and test.stored and not test.hidden else ""
+    return (*shapes(case, test.hidden), *(["", look.format(case=case.name)] if look else []))
 
 
 def _loader(fixtures: Path, name: str) -> Callable[[], Case]:
@@ -258,10 +291,10 @@ def _matching(fixtures: Path, pattern: str) -> list[str]:
     raise SuiteError(f"no case matches {pattern} in {fixtures}")
 
 
-def _tests_in(module: ModuleType, root: Path, hidden: bool) -> Iterator[Test]:
+def _tests_in(module: ModuleType, root: Path, hidden_cases: Path | None) -> Iterator[Test]:
     for name, call in vars(module).items():
         if name.startswith("test_") and inspect.isfunction(call):
-            tests = expand(call, root, hidden)
+            tests = expand(call, root, hidden_cases)
             asks = [*inspect.signature(call).parameters]
             if asks != (["case"] if tests[0].stored or tests[0].drawn else []):
                 raise SuiteError(

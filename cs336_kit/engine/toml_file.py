@@ -15,6 +15,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from cs336_kit.engine.errors import CourseworkError
+
 Key = tuple[str | int, ...]  # the way to a value; numbers count the tables of an array from 0
 T = TypeVar("T")
 
@@ -29,7 +31,7 @@ EXPECTED = {
 }
 
 
-class AssignmentError(Exception):
+class AssignmentError(CourseworkError):
     """A file that states the assignment or the course is missing or cannot be used; the message says why."""
 
 
@@ -41,13 +43,14 @@ class Complaint(Exception):
         self.key, self.what = key, what
 
 
-def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda value: None) -> T:
+def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda value: None, partly: bool = False) -> T:
     """Read a whole file into the dataclass `schema`.
 
     Args:
         path: the file.
         schema: its fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses.
         check: raises Complaint where values do not go together.
+        partly: whether to pass over the keys of the file that the schema lacks.
 
     Raises:
         AssignmentError: there is no such file, or something in it is not as the schema says.
@@ -55,7 +58,10 @@ def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda v
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
-        value = _read(tomllib.loads(text), schema, ())
+        stated = tomllib.loads(text)
+        if partly:
+            stated = {key: value for key, value in stated.items() if key in get_type_hints(schema)}
+        value = _read(stated, schema, ())
         check(value)
     except OSError as error:
         raise AssignmentError(f"cannot read {path}: {error.strerror}") from None

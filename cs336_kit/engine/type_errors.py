@@ -13,11 +13,13 @@ def expected_and_got(error: BaseException) -> list[str]:
     Returns:
         A headline, and a line on the first axis or the dtype that does not fit; nothing if the error is another one.
     """
+    if type(error).__name__ != "TypeCheckError":
+        return []
     text = str(error)
     checked = re.match(r"Type-check error whilst checking the (return value|parameters) of ([\w.]+)\.", text)
     value = re.search(r"^Actual value: (.*)$", text, re.MULTILINE)
     expected = re.search(r"^Expected type: .*?(\w+)\[(?:torch\.)?Tensor, ['\"] ?(.*?)['\"]\]", text, re.MULTILINE)
-    if type(error).__name__ != "TypeCheckError" or not (checked and value):
+    if not (checked and value):
         return []
     parameter = re.search(r"typechecking parameter '(\w+)'", text)
     function = _short(checked[2])

@@ -1,20 +1,217 @@
-"""The promises of every function, whatever it computes: the dtype of its input, gradients, inputs left as they were."""
+"""The promises of every function, whatever it computes: its calls get an answer, and the answer keeps the contract.
 
-from collections.abc import Collection
+A problem gives one usual call and variations of it, each of which changes one thing. What one thing breaks the call is
+then known, whatever line it breaks in. The rest are the dtype of the input, gradients, and inputs left as they were.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import dtype_name
-from cs336_kit.engine.failure import with_type
-from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, near
-from cs336_kit.examination.words import listed
+from cs336_kit.engine.failure import StudentRaised, with_type
+from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, listed, near, random
 
+WHAT_COMES_BACK = "What does your function return, and what does the handout say that it returns?"
+# What to ask when no call works, by the error.
+QUESTIONS = (
+    (r"(Syntax|Indentation|Tab)Error", ""),
+    (r"(ModuleNotFound|Import)Error", "Which file or package should define that name, and how is it spelt there?"),
+    (r".*state_dict", "What are your module's parameters called, and what does your adapter call them?"),
+    (r".*returned None", WHAT_COMES_BACK),
+    (r"TypeError.*argument", "Which arguments does the `def` name, and which does the call pass?"),
+    (r".*(shape|size|dimension|axis|axes)", "Which line raises, and which shapes meet there?"),
+    ("", "Which line raises, and what does it take for granted?"),
+)
+LONGEST_MESSAGE = 160
+NOT_BROADCAST = re.compile(r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor")
+MOST_NAMED = 2  # of the calls that break in one place
 STEP = 1e-2  # of the difference quotients: in float32 its square and the rounding are both about 1e-4
 SLOPE = 2e-2  # a gradient is wrong when it is further from the difference quotient than this, relative to the largest
 ROUNDING = 1e-5  # of such a quotient, relative to the answer: float32's, divided by the step
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class Call(Protocol):
+    """The arguments of a call and the shape of its answer; a problem's own is a dataclass of sizes."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # `replace` takes it for a dataclass
+
+    @property
+    def arguments(self) -> tuple[Any, ...]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the answer should have."""
+        ...
+
+
+C = TypeVar("C", bound=Call)
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A call that differs from the usual one in one thing.
+
+    Args:
+        id: its name in findings, "without-mask".
+        words: the same in a sentence, "without a mask".
+        sizes: those of the call that it changes, by name.
+        question: what a tutor asks when it breaks.
+        touches: whether a test on this case makes such a call.
+    """
+
+    id: str
+    words: str
+    sizes: Mapping[str, Any]
+    question: str
+    touches: Callable[[Case], bool] = lambda case: True
+
+    def failure(self, ask: Ask, usual: Call) -> NoAnswerError | None:
+        return _failure(ask, replace(usual, **self.sizes))
+
+
+def in_other_dtypes(question: str) -> Iterator[Variation]:
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        name = dtype_name(dtype)
+        yield Variation(name, f"in {name}", {"dtype": dtype}, question, has_dtype(dtype))
+
+
+def has_dtype(*dtypes: torch.dtype) -> Callable[[Case], bool]:
+    return lambda case: case.dtype in dtypes
+
+
+@dataclass
+class Calls(Generic[C]):
+    """The outcome of the calls.
+
+    Args:
+        usual: a call that works: the usual one, or the first variation that does; the usual one where nothing works.
+        works: whether anything does.
+        findings: what does not work.
+        failed: the ids of the variations that do not.
+        broken: for the id of a finding, the calls that it is about.
+    """
+
+    usual: C
+    works: bool
+    findings: list[Finding]
+    failed: set[str] = field(default_factory=set)
+    broken: dict[str, list[C]] = field(default_factory=dict)
+
+
+def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -> Calls[C]:
+    """Make the usual call, which is called `words` in a sentence, and its variations.
+
+    Code that is not written yet is not a finding.
+    """
+    error = _failure(ask, usual)
+    if error and isinstance(error.__cause__, NotImplementedError):
+        return Calls(usual, False, [])
+    findings = []
+    failed = _failures(ask, usual, variations)
+    if error:
+        broken = {each.id for each, _ in failed}
+        working = next((each for each in variations if each.id not in broken), None)
+        if working is None:
+            measured = f"Your function fails {words}, and in every other call that was tried: {_quoted(error)}."
+            if other := next(((each, e) for each, e in failed if _text(e) != _text(error)), None):
+                measured = (
+                    f"Your function fails {words}: {_quoted(error)}. Every other call that was tried fails, too, but "
+                    f"differently {other[0].words}: {_quoted(other[1])}."
+                )
+            return Calls(usual, False, [_crash("fails", measured, error, _question(error))])
+        measured = f"Your function fails {words}: {_quoted(error)}. The same call {working.words} works."
+        question = f"Which line raises, and what does it take for granted that holds only {working.words}?"
+        findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))
+        usual, words = replace(usual, **working.sizes), working.words
+        failed = _failures(ask, usual, variations)
+    calls = Calls(usual, True, findings, {each.id for each, _ in failed})
+    same_place: dict[object, list[tuple[Variation, NoAnswerError]]] = {}
+    for each, e in failed:
+        if error and _place(e) == _place(error):
+            continue  # the same once more
+        same_place.setdefault(_place(e), []).append((each, e))
+    for group in same_place.values():
+        first, e = group[0]
+        if e.__cause__:
+            measured = f"Your function works {words} and fails {_named(group)}."
+        else:
+            measured = f"Your answer has the right shape {words}; {first.words} {e}."
+        id = f"{'fails' if e.__cause__ else 'shape'}-{first.id}"
+        touches = partial(_any_touches, [each for each, _ in group])
+        findings.append(_crash(id, measured, e, first.question, touches))
+        calls.broken[id] = [replace(usual, **each.sizes) for each, _ in group]
+    return calls
+
+
+def _failures(ask: Ask, usual: Call, variations: Sequence[Variation]) -> list[tuple[Variation, NoAnswerError]]:
+    return [(each, error) for each in variations if (error := each.failure(ask, usual))]
+
+
+def _crash(
+    id: str, measured: str, error: NoAnswerError, question: str, touches: Callable[[Case], bool] = lambda case: True
+) -> Finding:
+    means = "A mask in brackets is not broadcast: `x[mask]` takes a mask that has the shape of x."
+    return Finding(id, measured, means * bool(NOT_BROADCAST.match(str(error))), question, touches, error.__cause__)
+
+
+def _question(error: NoAnswerError) -> str:
+    """A question that fits the error, or asks what comes back where nothing was raised."""
+    if error.__cause__ is None:
+        return WHAT_COMES_BACK
+    return next(question for pattern, question in QUESTIONS if re.match(pattern, str(error), re.DOTALL))
+
+
+def _named(group: Sequence[tuple[Variation, NoAnswerError]]) -> str:
+    """The first calls of a group, each with its own error, unless they have the same."""
+    calls: dict[str, list[tuple[Variation, NoAnswerError]]] = {}
+    for each, error in group[:MOST_NAMED]:
+        calls.setdefault(_text(error), []).append((each, error))
+    return ", and ".join(
+        f"{' and '.join(each.words for each, _ in same)}: {_quoted(same[0][1])}" for same in calls.values()
+    )
+
+
+def _text(error: NoAnswerError) -> str:
+    """Its words alone: sizes may differ."""
+    return re.sub(r"[^A-Za-z]+", " ", str(error))
+
+
+def _failure(ask: Ask, call: Call) -> NoAnswerError | None:
+    try:
+        ask.tensor(call.shape, *call.arguments)
+    except NoAnswerError as error:
+        return error
+    return None
+
+
+def _any_touches(variations: Sequence[Variation], case: Case) -> bool:
+    return any(each.touches(case) for each in variations)
+
+
+def _place(error: NoAnswerError) -> object:
+    """The line that raised: variations that break in the same one have the same cause."""
+    if isinstance(error.__cause__, StudentRaised):
+        frames = error.__cause__.frames
+        return (frames[-1].filename, frames[-1].lineno) if frames else _text(error)
+    trace = error.__cause__ and error.__cause__.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+
+
+def _quoted(error: NoAnswerError) -> str:
+    message = str(error).partition("\n")[0]
+    if len(message) > LONGEST_MESSAGE:
+        message = message[:LONGEST_MESSAGE] + "…"
+    return f"`{message}`" if error.__cause__ else message
 
 
 class Contract:
@@ -22,35 +219,28 @@ class Contract:
 
     Args:
         ask: the student's function.
-        problem: the first word of the findings' ids.
-        section: where the handout lists the promises.
-        names: how the arguments are called.
-        arguments: of the call.
-        shape: of the answer.
+        call: to make.
         dtypes: that the answer must keep.
+        without: the names of arguments that need no gradient.
     """
 
     def __init__(
         self,
         ask: Ask,
-        problem: str,
-        section: str,
-        names: tuple[str, ...],
-        arguments: tuple,
-        shape: tuple[int, ...],
-        dtypes: tuple[torch.dtype, ...] = DTYPES,
+        call: Call,
+        dtypes: tuple[torch.dtype, ...] = (torch.float32,),
+        without: Collection[str] = (),
     ) -> None:
-        self.dtypes = dtypes
-        self.ask, self.problem, self.section = ask, problem, section
-        self.names, self.arguments, self.shape = names, arguments, shape
+        self.ask, self.arguments, self.shape = ask, call.arguments, call.shape
+        self.dtypes, self.without = dtypes, without
         self.in_place = False
 
-    def dtype(self) -> Finding | None:
+    def dtype(self) -> Finds:
         """Check that the answer has the dtype of the input."""
         wrong = {}
         for dtype in self.dtypes:
             try:
-                answer = self.ask(*(x.to(dtype) if _is_float(x) else x for x in self.arguments))
+                answer = self.ask(*(x.to(dtype) if is_float(x) else x for x in self.arguments))
             except NoAnswerError:
                 continue
             if isinstance(answer, Tensor) and answer.dtype != dtype:
@@ -62,29 +252,22 @@ class Contract:
         }
         pairs = [f"{dtype_name(came)} for inputs in {given}" for came, given in inputs.items()]
         always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(self.dtypes) - 1 else ""
-        return Finding(
-            f"{self.problem}-dtype{always}",
-            f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input.",
-            "",
-            "Where does your code change the dtype for good?",
-            self.section,
-            lambda case: case.dtype in wrong,
-        )
+        measured = f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input."
+        question = "Where does your code change the dtype for good?"
+        return Finding(f"dtype{always}", measured, "", question, has_dtype(*wrong))
 
-    def inputs_left_alone(self) -> Finding | None:
-        changed = [self.names[i] for i in self.ask.changed(*self.arguments)]
+    def inputs_left_alone(self) -> Finds:
+        changed = [self.ask.names[i] for i in self.ask.changed(*self.arguments)]
         if not changed:
             return None
         self.in_place = True
-        return Finding(
-            f"{self.problem}-in-place",
-            f"After the call {' and '.join(changed)} {'are' if len(changed) > 1 else 'is'} no longer what was passed.",
-            "Your code writes into the tensor that the caller still holds.",
-            "Which operation works in place: `x -= y`, a method that ends in `_`, or an assignment to `x[...]`?",
-            self.section,
+        measured = (
+            f"After the call {' and '.join(changed)} {'are' if len(changed) > 1 else 'is'} no longer what was passed."
         )
+        question = "Which operation works in place: `x -= y`, a method that ends in `_`, or an assignment to `x[...]`?"
+        return Finding("in-place", measured, "Your code writes into the tensor that the caller still holds.", question)
 
-    def repeatable(self) -> Finding | None:
+    def repeatable(self) -> Finds:
         """Check that the same call gives the same answer."""
         first = self.ask.tensor(self.shape, *self.arguments)
         again = self.ask.tensor(self.shape, *self.arguments)
@@ -98,39 +281,36 @@ class Contract:
             if zeros:
                 measured += f", and {zeros:.0%} of the numbers are 0"
             means, question = "Something in your function is random.", "Is dropout on where nothing is being trained?"
-            return Finding(f"{self.problem}-random", measured + ".", means, question, self.section)
+            return Finding("random", measured + ".", means, question)
         measured = f"The second call on the same input differs by up to {float((again - first).abs().max()):.3g}."
-        means, question = "Your function remembers something from call to call.", "What survives the call?"
-        return Finding(f"{self.problem}-remembers", measured, means, question, self.section)
+        means = "Your function remembers something from call to call, or a part of its answer is never written."
+        question = "What survives the call? Is there a torch.empty of which not every element is set?"
+        return Finding("remembers", measured, means, question)
 
-    def gradients(self, without: Collection[str] = ()) -> Finding | None:
-        """Check that there are gradients, and that they agree with difference quotients of the student's function.
-
-        Args:
-            without: the names of arguments that need none.
-        """
+    def gradients(self) -> Finds:
+        """Check that there are gradients, and that they agree with difference quotients of the student's function."""
         try:
             answer, leaves = self.ask.with_graph(*self.arguments)
         except NoAnswerError as error:
             if self.in_place:  # which is what autograd refuses
                 return None
             self.ask(*self.arguments)  # works, or there is nothing to find here
-            measured = f"Your function works, but fails when its inputs require gradients: `{error}`."
+            measured = f"Your function works, but fails when its inputs require gradients: {_quoted(error)}."
             return self._gradient("fails", measured, "Which operation can autograd not follow?", error.__cause__)
         if not isinstance(answer, Tensor) or answer.shape != self.shape:
             return None
         if not answer.requires_grad:
             measured = "The inputs require gradients, but your answer can pass none back: its requires_grad is False."
             return self._gradient("detached", measured, "Which of your operations cuts the graph: .detach(), .data, …?")
-        direction = torch.randn(self.shape, generator=torch.Generator().manual_seed(0))
+        direction = random(0, *self.shape)
         try:
             loss = (answer * direction.to(answer.dtype)).sum().real  # given a cotangent, autograd imports sympy: 1.5 s
             slopes = torch.autograd.grad(loss, leaves, allow_unused=True)
         except Exception as error:
             measured = f"The call works, and backward() fails: `{with_type(error).splitlines()[0]}`."
             return self._gradient("backward-fails", measured, "Which tensor did you change after it was used?", error)
-        names = [name for name, x in zip(self.names, self.arguments, strict=False) if _is_float(x)]
-        required = {name: slope for name, slope in zip(names, slopes, strict=True) if name not in without}
+        names = [name for name, x in zip(self.ask.names, self.arguments, strict=False) if is_float(x)]
+        required = {name: slope for name, slope in zip(names, slopes, strict=True) if name not in self.without}
         if cut := [name for name, slope in required.items() if slope is None]:
             measured = f"{listed(cut)} {'get' if len(cut) > 1 else 'gets'} no gradient."
             question = "Which operation between there and the answer cuts the graph?"
@@ -138,14 +318,14 @@ class Contract:
                 question = (
                     "Does your adapter copy the weights, as .data and load_state_dict do? functional_call does not."
                 )
-            return self._gradient("cut", measured, question)
+            return self._gradient("cut", measured, question, of=cut)
         noise = ROUNDING * float((answer.detach() * direction).abs().sum())
         return self._compared(required, direction.double(), noise)
 
-    def _compared(self, slopes: dict[str, Tensor], direction: Tensor, noise: float) -> Finding | None:
+    def _compared(self, slopes: dict[str, Tensor], direction: Tensor, noise: float) -> Finds:
         for name, slope in slopes.items():
-            i = self.names.index(name)
-            step = torch.randn(self.arguments[i].shape, generator=torch.Generator().manual_seed(1))
+            i = self.ask.names.index(name)
+            step = random(1, *self.arguments[i].shape)
             predicted = float((slope.double() * step.double()).sum())
             quotient = self._quotient(i, step, direction, STEP)
             allowed = max(SLOPE * max(abs(quotient), abs(predicted), float(slope.double().norm())), noise)
@@ -155,7 +335,8 @@ class Contract:
                     f"Along one direction autograd says that the answer changes by {predicted:.4g} for each unit of "
                     f"{name}; a small step in that direction changes it by {quotient:.4g}."
                 )
-                return self._gradient("wrong", measured, "Which part of your formula does autograd treat as constant?")
+                question = "Which part of your formula does autograd treat as constant?"
+                return self._gradient("wrong", measured, question, of=[name])
         return None
 
     def _quotient(self, i: int, step: Tensor, direction: Tensor, size: float) -> float:
@@ -167,14 +348,17 @@ class Contract:
             ends.append(self.ask.tensor(self.shape, *moved))
         return float(((ends[0] - ends[1]) * direction).sum()) / (2 * size)
 
-    def _gradient(self, id: str, measured: str, question: str, error: BaseException | None = None) -> Finding:
-        id = f"{self.problem}-gradient-{id}"
-        return Finding(id, measured, "", question, self.section, has_gradients, error)
+    def _gradient(
+        self, id: str, measured: str, question: str, error: BaseException | None = None, of: Collection[str] = ()
+    ) -> Finding:
+        """A finding on the gradients of these arguments, or of all."""
+
+        def touches(case: Case) -> bool:
+            named = case.inputs.keys() & of  # an examination may have names of its own
+            return bool(named.intersection(case.gradients) if named else case.gradients)
+
+        return Finding(f"gradient-{id}", measured, "", question, touches, error)
 
 
-def has_gradients(case: Case) -> bool:
-    return bool(case.gradients)
-
-
-def _is_float(x: object) -> bool:
+def is_float(x: object) -> TypeGuard[Tensor]:
     return isinstance(x, Tensor) and x.is_floating_point()

@@ -1,11 +1,13 @@
-"""The parts of an experiment: asking the student's function, and saying what its answers show.
+"""The parts of an experiment: asking the student's function, comparing its answers, and saying what they show.
 
 It knows nothing of any problem: those are in the files beside it, one for each.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,8 +16,11 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import article
 from cs336_kit.engine.failure import with_type
 
+CLOSE = 0.02  # of numbers around 1
 NAN = 1e300  # stands for it where numbers are compared
 MOST_CALLS = 400  # of one examination: a student waits for it
+
+T = TypeVar("T")
 
 
 class NoAnswerError(Exception):
@@ -27,29 +32,73 @@ class Finding:
     """One fact about the student's function.
 
     Args:
-        id: its name, "attention-scale"; each kind of mistake that can be told apart has its own.
+        id: its name, "scale", before which `about` puts the problem's, "attention-scale"; each kind of mistake that
+            can be told apart has its own.
         measured: what was measured and what it should be, in numbers of this student's function.
         means: what that says about the code, or "" where the numbers say it.
         question: what a tutor would ask next.
-        section: where docs/assignment.md explains it, "3 Attention".
         touches: whether what was found can make a test on this case fail.
         error: what the student's function raised, where that is what was found.
+        section: where docs/assignment.md explains it, "3 Attention"; `about` says so.
+        program: the right program with this mistake in it, called as the tests call the student's, where there is one.
     """
 
     id: str
     measured: str
     means: str
     question: str
-    section: str
     touches: Callable[[Case], bool] = lambda case: True
     error: BaseException | None = None
+    section: str = ""
+    program: Callable[..., Any] | None = None
+
+
+Finds = Finding | None
+Examination = Callable[..., list[Finding]]
+
+
+@contextmanager
+def use_one_thread() -> Iterator[None]:
+    """Compute with one thread: threads that wait for each other cost more than they bring, in calls this small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def about(problem: str, section: str) -> Callable[[Examination], Examination]:
+    """Complete the findings of an examination, except those that another one has completed.
+
+    Args:
+        problem: the first word of their ids.
+        section: where docs/assignment.md explains what they are about.
+    """
+
+    def complete(examination: Examination) -> Examination:
+        @wraps(examination)
+        def completed(*arguments: Any) -> list[Finding]:
+            with use_one_thread():
+                found = examination(*arguments)
+            return [f if f.section else replace(f, id=f"{problem}-{f.id}", section=section) for f in found]
+
+        return completed
+
+    return complete
 
 
 class Ask:
-    """The student's function. Every call gets tensors of its own, and random numbers that `seed` alone decides."""
+    """The student's function. Every call gets tensors of its own, and random numbers that `seed` alone decides.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    Args:
+        function: is called with positional arguments.
+        names: what its arguments are called, in their order.
+    """
+
+    def __init__(self, function: Callable[..., Any], *names: str) -> None:
         self.function = function
+        self.names = names
         self.calls = 0
         self.seed = 0
 
@@ -96,22 +145,6 @@ class Ask:
         leaves = [x.requires_grad_() for x in given if isinstance(x, Tensor) and x.is_floating_point()]
         return self._call(given), leaves
 
-    def slopes(self, *arguments: Any) -> tuple[Tensor, list[Tensor | None]]:
-        """The answer, and the gradients of its sum by the floating-point tensors among the arguments.
-
-        Raises:
-            NoAnswerError: the function or backward raised, or there is no tensor.
-        """
-        answer, leaves = self.with_graph(*arguments)
-        if not isinstance(answer, Tensor):
-            raise NoAnswerError("the answer is not a tensor")
-        if not answer.requires_grad:
-            return answer, [None] * len(leaves)
-        try:
-            return answer.detach(), list(torch.autograd.grad(answer.sum(), leaves, allow_unused=True))
-        except Exception as error:
-            raise NoAnswerError(with_type(error)) from error
-
     def _call(self, arguments: list[Any]) -> Any:
         self.calls += 1
         if self.calls > MOST_CALLS:
@@ -124,35 +157,50 @@ class Ask:
             raise NoAnswerError(with_type(error)) from error
 
 
-def by_name(run: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
-    """Give `run`, called with keywords as the tests call it; `names` are those of the arguments, in their order."""
-    keywords = tuple(names)
-    return lambda *arguments: run(**dict(zip(keywords, arguments, strict=False)))
+def by_name(run: Callable[..., Any], *names: str) -> Ask:
+    """Ask `run` with keywords, as the tests call it; `names` are those of the arguments, in their order."""
+    return Ask(lambda *arguments: run(**dict(zip(names, arguments, strict=False))), *names)
 
 
-def examine(experiments: Iterable[Callable[[], Finding | list[Finding] | None]]) -> list[Finding]:
-    """List what the experiments find, in their order; one whose calls get no answer finds nothing."""
+def examine(student: T, experiments: Iterable[Callable[[T], Finding | list[Finding] | None]]) -> list[Finding]:
+    """List what the experiments find out about `student`, in their order.
+
+    One whose calls get no answer finds nothing, and neither does one that needs what an earlier one did not find out.
+    """
     findings = []
     for experiment in experiments:
         try:
-            found = experiment() or []
+            found = experiment(student) or []
         except NoAnswerError:
             continue
         findings += found if isinstance(found, list) else [found]
     return findings
 
 
-def span(x: Tensor) -> str:
-    """The numbers of `x` in words: "0.31 … 1.74", or one of them where all are the same."""
-    low, high = f"{float(x.min()):.4g}", f"{float(x.max()):.4g}"
-    return low if low == high else f"{low} … {high}"
+def known(fact: T | None) -> T:
+    """Give what an earlier experiment found out.
+
+    Raises:
+        NoAnswerError: it did not.
+    """
+    if fact is None:
+        raise NoAnswerError("an earlier experiment did not find it out")
+    return fact
 
 
-def number(x: float) -> str:
-    """Three digits of `x`, or two of a large one: "0.378", "-10,000", "-1e9"."""
-    if abs(x) < 1e3:
-        return f"{x:.3g}"
-    return f"{float(f'{x:.2g}'):,.0f}" if abs(x) < 1e6 else f"{x:.2g}".replace("e+0", "e").replace("e+", "e")
+def require(met: object) -> None:
+    """Go on with an experiment only where what it takes for granted holds.
+
+    Raises:
+        NoAnswerError: it does not.
+    """
+    if not met:
+        raise NoAnswerError("an experiment takes for granted what does not hold")
+
+
+def random(seed: int, *shape: int) -> Tensor:
+    """The same normally distributed numbers each time."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def near(x: Tensor | float, to: Tensor | float, within: float = 1e-3) -> bool:
@@ -161,6 +209,34 @@ def near(x: Tensor | float, to: Tensor | float, within: float = 1e-3) -> bool:
     x, to = x.nan_to_num(NAN), to.nan_to_num(NAN)
     size = max(float(x.abs().max()), float(to.abs().max()))
     return bool(((x - to).abs() <= within * size).all())
+
+
+def same(x: Tensor, to: Tensor | float, within: float = CLOSE) -> bool:
+    """Compare all of `x` with `to`: closer than `within`, whatever their size. NaN equals nothing."""
+    return bool(((x - to).abs() < within).all())
+
+
+def span(x: Tensor) -> str:
+    """The numbers of `x` in words: "0.31 … 1.74", or one of them where all are the same."""
+    low, high = f"{float(x.min()):.4g}", f"{float(x.max()):.4g}"
+    return low if low == high else f"{low} … {high}"
+
+
+def number(x: float | Tensor) -> str:
+    """Four digits, and no -0."""
+    return "0" if abs(float(x)) < 1e-7 else f"{float(x):.4g}".replace("nan", "NaN")
+
+
+def numbers(row: Tensor | Sequence[float]) -> str:
+    """A row of numbers: (0.5403, 0.8415)."""
+    values = row.tolist() if isinstance(row, Tensor) else row
+    return "(" + ", ".join(map(number, values)) + ")"
+
+
+def listed(things: Iterable[Any]) -> str:
+    """0, 1 and 2."""
+    *others, last = map(str, things)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _copies(arguments: Iterable[Any]) -> list[Any]:

@@ -9,10 +9,13 @@ import re
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from cs336_kit.engine.errors import CourseworkError
 
 MAX_BYTES = 64 * 2**20  # of all files together, unpacked
 PIECE = 2**16  # zipfile limits what a read unpacks, if the entry is stored or deflated
@@ -21,7 +24,7 @@ PIECE = 2**16  # zipfile limits what a read unpacks, if the entry is stored or d
 NAME = re.compile(r"(?!.*\.(/|$))[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
-class ArchiveError(Exception):
+class ArchiveError(CourseworkError):
     """An archive cannot be read or written; the message says why."""
 
 
@@ -100,8 +103,8 @@ def check_names(names: list[str]) -> None:
     for name in names:
         if not NAME.fullmatch(name):
             raise ArchiveError(f"{name!r} is not a valid name in an archive: use letters, digits, _ - . and /")
-    folded = [name.casefold() for name in names]
-    if twice := [name for name in names if folded.count(name.casefold()) > 1]:
+    count = Counter(name.casefold() for name in names)
+    if twice := [name for name in names if count[name.casefold()] > 1]:
         raise ArchiveError(f"{twice[0]} appears twice on systems that ignore upper and lower case")
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from cs336_kit.checking.board import Score
 from cs336_kit.engine.assignment import STUDENT_FILES, Problem
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.handing_in.archive import ArchiveError, check_names, read_archive, write_archive
 
 FILE_NAME = "submission.zip"
 MANIFEST = "manifest.json"
 
 
-class SubmissionError(Exception):
+class SubmissionError(CourseworkError):
     """The files cannot be handed in as they are; the message says why and what to do."""
 
 
@@ -99,6 +100,8 @@ def _imports(name: str, source: bytes) -> Iterator[str]:
         raise SubmissionError(f"{place}: {error.msg}") from None
     except ValueError as error:
         raise SubmissionError(f"{name} is not valid Python: {error}") from None
+    except (RecursionError, MemoryError):
+        raise SubmissionError(f"{name} has an expression nested too deep for Python; split it into several") from None
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

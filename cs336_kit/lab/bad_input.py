@@ -1,6 +1,7 @@
-"""Reject input that cannot be used, before any work is done for it."""
+"""Reject what cannot be used in one line, before any work is done for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -20,3 +21,21 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
         raise BadInput(f"there is no folder {path.parent}; make it, or name another file than {path}")
     if path.is_dir():
         raise BadInput(f"{path} is a folder; name a file")
+
+
+@contextmanager
+def reject_unreadable(path: Path) -> Iterator[None]:
+    """Raise BadInput in place of the OSError of reading `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def reject_unwritable(path: Path) -> Iterator[None]:
+    """Raise BadInput in place of the OSError of writing `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}; name another file") from None

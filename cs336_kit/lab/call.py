@@ -4,7 +4,7 @@ The scores cannot be had from outside: they are the lab's own arithmetic, in flo
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -17,20 +17,22 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cs336_kit.engine.case import CaseError, case_names, load_case
-from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.engine.case import GRADIENT, Case, CaseError, case_names, load_case
+from cs336_kit.lab.bad_input import BadInput, reject_unreadable
+from cs336_kit.lab.diagnosis import ADAPTER, set_beside_pytorch
 from cs336_kit.lab.student import Student
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one call, of whatever shapes and dtypes they came in."""
+    """The arguments of one call, of whatever shapes and dtypes they came in, and the stored case that they are from."""
 
     name: str
     Q: Tensor
     K: Tensor
     V: Tensor
     mask: Tensor | None
+    stored: Case | None = None
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -64,6 +66,20 @@ class Call:
         """The scaled scores, -inf where the mask hides a key: what softmax should get."""
         return self.scaled.expand(self.allowed.shape).masked_fill(~self.allowed, -math.inf)
 
+    @property
+    def case(self) -> Case:
+        """The stored case, or one that PyTorch's own attention answers, with an error that rounding can explain.
+
+        What rounding does to a score, it does to the logarithm of a weight.
+        """
+        if self.stored:
+            return self.stored
+        products = self.Q.double().abs() @ self.K.double().abs().mT / math.sqrt(self.Q.shape[-1])
+        in_scores = 4 * self.Q.shape[-1] * torch.finfo(torch.promote_types(self.Q.dtype, torch.float32)).eps
+        rounding = 16 * torch.finfo(self.Q.dtype).eps + in_scores * float(products.amax())
+        inputs = {"Q": self.Q, "K": self.K, "V": self.V, "mask": self.mask}
+        return set_beside_pytorch(self.name, inputs, rounding * float(self.V.abs().amax()))
+
     def weights(self, student: Student) -> Float[Tensor, "... queries keys"]:
         """The student's weights, in float64.
 
@@ -74,24 +90,23 @@ class Call:
         return student.weights(self.Q, self.K.expand(*self.batch, *self.K.shape[-2:]), self.mask).double()
 
 
-def call_from_file(path: Path) -> Call:
+def read_call(path: Path) -> Call:
     """Read Q, K, V and, if it is there, mask from a safetensors file; a stored case has them as "input/Q".
 
     Raises:
         BadInput: the file is missing, is not a safetensors file, or lacks one of them.
     """
     try:
-        tensors = load_file(path)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+        with reject_unreadable(path):
+            tensors = load_file(path)
     except SafetensorError as error:
         raise BadInput(
             f"{path} is not a safetensors file ({error}): write one with safetensors.torch.save_file"
         ) from None
-    return _call(str(path), {name.removeprefix("input/"): x for name, x in tensors.items()})
+    return _make_call(str(path), {name.removeprefix("input/"): x for name, x in tensors.items()})
 
 
-def call_from_case(fixtures: Path, name: str) -> Call:
+def read_case(fixtures: Path, name: str) -> Call:
     """The inputs of a stored case of attention.
 
     Raises:
@@ -102,9 +117,14 @@ def call_from_case(fixtures: Path, name: str) -> Call:
         near = get_close_matches(name, (x for x in names if _is_call(fixtures, x)), n=3, cutoff=0.0)
         raise BadInput(f"there is no case {name}: is it one of {', '.join(near)}?")
     try:
-        return _call(name, load_case(fixtures, name).inputs)
+        case = load_case(fixtures, name)
     except CaseError as error:
         raise BadInput(str(error)) from None
+    call = _make_call(name, case.inputs)
+    # Of blockwise attention, say, what attention has, too.
+    inputs = {key: case.inputs.get(key) for key in ("Q", "K", "V", "mask")}
+    right = {what: x for what, x in case.expected.items() if what == "answer" or what.startswith(GRADIENT)}
+    return replace(call, stored=replace(case, call=ADAPTER, inputs=inputs, expected=right))
 
 
 def _is_call(fixtures: Path, name: str) -> bool:
@@ -112,7 +132,7 @@ def _is_call(fixtures: Path, name: str) -> bool:
         return {"input/Q", "input/K", "input/V"} <= set(file.keys())
 
 
-def _call(name: str, inputs: dict[str, Any]) -> Call:
+def _make_call(name: str, inputs: dict[str, Any]) -> Call:
     if missing := [key for key in ("Q", "K", "V") if not isinstance(inputs.get(key), Tensor)]:
         raise BadInput(
             f"{name} lacks {' and '.join(missing)}, it has {', '.join(inputs) or 'nothing'}: "

@@ -10,12 +10,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput, check_output
-from cs336_kit.lab.shown import FIGURES
+from cs336_kit.lab.view import FIGURES
 
 if TYPE_CHECKING:
-    from cs336_kit.lab.animation import Frame
-    from cs336_kit.lab.classifier_file import Classifier
-    from cs336_kit.lab.labelled_texts import Split
+    from cs336_kit.lab.classifier import Classifier
+    from cs336_kit.lab.figure import Frame
+    from cs336_kit.lab.training import Split
 
 FILE = click.Path(path_type=Path)
 EXAMPLES = {"bank": "The bank of the river was steep", "cat": "The cat sat on the mat"}
@@ -50,20 +50,19 @@ def bench(lengths: tuple[int, ...], device: str, compiled: bool, outputs: tuple[
     """
     for output in outputs:
         check_output(output, (".csv", *FIGURES))
-    from cs336_kit.lab.bench import bench_text, measure, write_csv
+    from cs336_kit.lab.bench import describe_rows, draw_rows, write_csv
+    from cs336_kit.lab.measurement import measure
     from cs336_kit.lab.student import Student
+    from cs336_kit.lab.view import View
 
-    console = Console(highlight=False)
-    rows = measure(Student(), sorted(set(lengths)), device, compiled, console)
-    _print(bench_text(rows))
+    rows = measure(Student(), sorted(set(lengths)), device, compiled, Console(highlight=False))
+    view = View(list(describe_rows(rows)), lambda: draw_rows(rows))
+    _print([view])
     for output in outputs:
         if output.suffix.lower() == ".csv":
             write_csv(output, rows)
         else:
-            from cs336_kit.lab.bench_figure import draw_rows
-            from cs336_kit.lab.figure import save_figure
-
-            save_figure(draw_rows(rows), output)
+            view.save(output)
         click.echo(f"{output} is written")
 
 
@@ -74,12 +73,12 @@ def compare(seed: int) -> None:
 
     Output and gradients, to 1e-5 in float32. The exit status is 0 if all agree, 1 if not.
     """
-    from cs336_kit.lab.comparison import compare_with_pytorch, comparison_text
+    from cs336_kit.lab.comparison import compare_with_pytorch, describe_comparison
     from cs336_kit.lab.student import Student
 
-    differences = compare_with_pytorch(Student(), seed)
-    _print(comparison_text(differences))
-    if not all(each.agrees for each in differences):
+    comparison = compare_with_pytorch(Student(), seed)
+    _print(describe_comparison(comparison))
+    if not comparison.diagnosis.passed:
         raise SystemExit(1)
 
 
@@ -97,12 +96,12 @@ def debug(file: Path | None, case: str | None) -> None:
     """
     if (file is None) == (case is None):
         raise BadInput("give either FILE or --case NAME")
-    from cs336_kit.lab.call import call_from_case, call_from_file
-    from cs336_kit.lab.report import report
+    from cs336_kit.lab.call import read_call, read_case
+    from cs336_kit.lab.report import report_call
     from cs336_kit.lab.student import Student
 
-    call = call_from_file(file) if file else call_from_case(find_root(Path.cwd()) / "fixtures", case or "")
-    _print(report(call, Student()))
+    call = read_call(file) if file else read_case(find_root(Path.cwd()) / "fixtures", case or "")
+    _print(report_call(call, Student()))
 
 
 @click.command()
@@ -120,14 +119,13 @@ def flow(length: int, d_k: int, mask: str, query: int | None, seed: int, output:
     """
     if output:
         check_output(output, FIGURES)
-    from cs336_kit.lab.flow_report import shown_flow
-    from cs336_kit.lab.gradient_flow import measure_flow
+    from cs336_kit.lab.gradient_flow import measure_flow, view_flow
     from cs336_kit.lab.student import Student
 
-    shown = shown_flow(measure_flow(Student(), length, d_k, mask, query, seed))
-    _print([shown])
+    view = view_flow(measure_flow(Student(), length, d_k, mask, query, seed))
+    _print([view])
     if output:
-        shown.save(output)
+        view.save(output)
         click.echo(f"\n{output} is written")
 
 
@@ -172,23 +170,26 @@ def show(
     if file:
         written = " ".join(file.read().split())
 
-    from cs336_kit.lab.picture import printable
-    from cs336_kit.lab.show import find_picture, find_source, shown_picture
+    from cs336_kit.lab.picture import make_printable
+    from cs336_kit.lab.show import find_picture, find_source, view_picture
+    from cs336_kit.lab.student import Student
 
-    source = find_source(classifier, model)
-    if mask is None:
-        mask = "causal" if source.causal else "none"
-    page = output is not None and output.suffix.lower() == ".html"
-    # A page lets its reader choose; a picture of every layer would be too large.
-    layers = range(source.layers) if page and layer is None else [layer or 0]
-    picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values)
-    shown = shown_picture(picture, mask)
+    student = Student()
+    with student.in_words():
+        source = find_source(student, classifier, model)
+        if mask is None:
+            mask = "causal" if source.causal else "none"
+        page = output is not None and output.suffix.lower() == ".html"
+        # A page lets its reader choose; a picture of every layer would be too large.
+        layers = range(source.layers) if page and layer is None else [layer or 0]
+        picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values)
+    view = view_picture(picture, mask)
     if output is None:
-        _print([shown])
+        _print([view])
         return
-    shown.save(output)
+    view.save(output)
     for line in (*picture.warnings(), *picture.notes):
-        click.echo(printable(line))
+        click.echo(make_printable(line))
     click.echo(f"{output} is written")
 
 
@@ -203,7 +204,6 @@ def show(
 @click.option("--seed", default=0, show_default=True)
 @click.option("-o", "--output", default="classifier.safetensors", show_default=True, type=FILE)
 @click.option("--animate", metavar="GIF", type=FILE, help="Show how attention changes meanwhile.")
-@click.option("--sentence", help="With --animate: in which text.  [default: a held-out one]")
 def train(
     data: Path | None,
     text: str,
@@ -213,7 +213,6 @@ def train(
     seed: int,
     output: Path,
     animate: Path | None,
-    sentence: str | None,
 ) -> None:
     """Train a classifier of texts on your own attention.
 
@@ -223,60 +222,44 @@ def train(
     check_output(output, [".safetensors"])
     if animate:
         check_output(animate, [".gif"])
-    if sentence is not None and not animate:
-        raise BadInput("--sentence goes with --animate")
-    from cs336_kit.lab.classifier_file import save_classifier, words
-    from cs336_kit.lab.labelled_texts import OURS, read_labelled_texts
+    from cs336_kit.lab.classifier import save_classifier
     from cs336_kit.lab.student import Student
-    from cs336_kit.lab.training import new_classifier
+    from cs336_kit.lab.training import OURS, make_classifier, read_labelled_texts
 
     split = read_labelled_texts(data or OURS, text, label, seed)
-    watched = split.held_out[0].text if sentence is None else sentence
-    if not words(watched):
-        raise BadInput("the sentence has no words; write some")
-
-    console = Console(highlight=False)
-    console.print(f"{len(split.train)} texts to learn from, {len(split.held_out)} held out", style="dim")
-    student = Student()
+    click.secho(f"{len(split.train)} texts to learn from, {len(split.held_out)} held out", dim=True)
+    student, watched = Student(), split.held_out[0].text
     with student.in_words():
-        classifier = new_classifier(student.adapters.attention_classifier, split, layers, seed)
-        frames = _train(classifier, split, epochs, watched, console)
+        classifier = make_classifier(student.adapters.attention_classifier, split, layers, seed)
+        frames = _train(classifier, split, epochs, watched)
+    right = round(frames[-1][0] * len(split.held_out))
+    frequent = max(sum(row.label == label for row in split.held_out) for label in split.labels)
+    click.echo(
+        f"Held-out accuracy {frames[-1][0]:.1%}: {right} of {len(split.held_out)} texts "
+        f"(the most frequent label alone: {frequent / len(split.held_out):.1%})"
+    )
     save_classifier(output, classifier)
     if animate:
-        from cs336_kit.lab.animation import write_animation
+        from cs336_kit.lab.figure import write_animation
 
-        with console.status(f"Drawing {animate}"):
-            write_animation(animate, words(watched), frames)
+        with Console().status(f"Drawing {animate}"):
+            write_animation(animate, classifier.tokens(watched), frames)
         click.echo(f"{animate} shows “{watched}”")
     click.echo(f"{output} is written")
 
 
-def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str, console: Console) -> "list[Frame]":
+def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str) -> "list[Frame]":
     """Train with a progress bar; the attention in one text, before and after each epoch."""
-    import torch
-
-    from cs336_kit.lab.training import train as train_classifier
+    from cs336_kit.lab.training import train_classifier
 
     frames: list[Frame] = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=Console(highlight=False)) as bar:
         task = bar.add_task("", total=epochs)
-        for progress in train_classifier(classifier, split, epochs):
-            bar.update(
-                task,
-                completed=progress.epoch,
-                description=f"epoch {progress.epoch} of {epochs}, held-out accuracy {progress.accuracy:.1%}",
-            )
-            with torch.no_grad():
-                weights = classifier.module.attention_weights(*classifier.encode([watched]))[0]
-            frames.append((progress, weights))
-    accuracy = frames[-1][0].accuracy
-    right = round(accuracy * len(split.held_out))
-    frequent = max(sum(row.label == label for row in split.held_out) for label in split.labels)
-    click.echo(
-        f"Held-out accuracy {accuracy:.1%}: {right} of {len(split.held_out)} texts "
-        f"(the most frequent label alone: {frequent / len(split.held_out):.1%})"
-    )
+        for epoch, accuracy in enumerate(train_classifier(classifier, split, epochs)):
+            description = f"epoch {epoch} of {epochs}, held-out accuracy {accuracy:.1%}"
+            bar.update(task, completed=epoch, description=description)
+            frames.append((accuracy, classifier.weights(watched)))
     return frames
 
 

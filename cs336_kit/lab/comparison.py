@@ -1,115 +1,135 @@
 """The student's attention beside PyTorch's, on random inputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import click
 import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from cs336_kit.lab.student import Student
+from cs336_kit.engine.case import GRADIENT, Case
+from cs336_kit.engine.result import Check
+from cs336_kit.examination.experiment import listed
+from cs336_kit.lab.diagnosis import Diagnosis, diagnose, set_beside_pytorch
+from cs336_kit.lab.student import Student, find_gradients
 
-INPUTS = 10
-TOLERANCE, IN_WORDS = 1e-5, "1e-5"
-BATCHES = ((), (2,), (2, 3))
-MASKS = ("none", "causal", "random")
+TOLERANCE, IN_HALF_PRECISION, IN_WORDS = 1e-5, 5e-3, "1e-5 (5e-3 in float16)"
+
+# What each input has, and its leading dimensions.
+INPUTS = (
+    ("no mask", ()),
+    ("causal mask", (2,)),
+    ("random mask", (2, 3)),
+    ("no mask", (2, 3)),
+    ("causal mask", ()),
+    ("random mask", (2,)),
+    ("empty row", (2,)),
+    ("large scores", (2,)),
+    ("float16", (2,)),
+    ("shared K and V", (2, 3)),
+)
+LARGE = {"large scores": 10.0, "float16": 100.0}  # exp() of these overflows in float32, these themselves in float16
+
+Errors = tuple[float, float]  # of the output, and of the gradients of Q, K and V for a random gradient of the output
 
 
 @dataclass(frozen=True)
-class Difference:
-    """On one input, how far the student's numbers are from PyTorch's at most.
+class Comparison:
+    """The student's attention beside PyTorch's on some inputs.
 
     Args:
-        batch: the leading dimensions.
-        sizes: number of queries, number of keys, d_k, d_v.
-        mask: "none", "causal" or "random".
-        output: of the output.
-        gradient: of the gradients of Q, K and V, for a random gradient of the output.
+        cases: the inputs, with PyTorch's answers.
+        errors: how far the student's numbers are from PyTorch's at most; None where a call fails.
+        diagnosis: which inputs differ, and why.
     """
 
-    batch: tuple[int, ...]
-    sizes: tuple[int, ...]
-    mask: str
-    output: float
-    gradient: float
-
-    @property
-    def agrees(self) -> bool:
-        """Test whether both are small enough to be rounding; NaN is not."""
-        return self.output <= TOLERANCE and self.gradient <= TOLERANCE
+    cases: list[Case]
+    errors: list[Errors | None]
+    diagnosis: Diagnosis
 
 
-def compare_with_pytorch(student: Student, seed: int) -> list[Difference]:
-    """Call both on ten random inputs of different shapes and masks, in float32.
+def compare_with_pytorch(student: Student, seed: int) -> Comparison:
+    """Call both on ten random inputs of different shapes, masks and dtypes.
 
     Raises:
-        click.ClickException: the student's code raises an error, or gives no tensor of the right shape.
+        click.ClickException: the student's code raises an error, or gives no tensor of the right shape, on all of them.
     """
     generator = torch.Generator().manual_seed(seed)
-    return [_difference(student, BATCHES[i % 3], MASKS[i // 3 % 3], generator) for i in range(INPUTS)]
+    cases = [_draw_input(name, batch, generator) for name, batch in INPUTS]
+    errors: list[Errors | None] = []
+    for case in cases:
+        try:
+            errors.append(_measure_errors(student, case))
+        except click.ClickException:
+            if case is cases[-1] and not any(errors):
+                raise
+            errors.append(None)
+    return Comparison(cases, errors, diagnose(student, cases))
 
 
-def _difference(student: Student, batch: tuple[int, ...], mask: str, generator: torch.Generator) -> Difference:
+def _draw_input(name: str, batch: tuple[int, ...], generator: torch.Generator) -> Case:
     queries, keys, d_k, d_v = torch.randint(2, 17, (4,), generator=generator).tolist()
+    of_keys = (*batch[:-1], 1) if name == "shared K and V" else batch
     Q, K, V, cotangent = (
-        torch.randn(*batch, *size, generator=generator)
-        for size in ((queries, d_k), (keys, d_k), (keys, d_v), (queries, d_v))
+        torch.randn(size, generator=generator)
+        for size in ((*batch, queries, d_k), (*of_keys, keys, d_k), (*of_keys, keys, d_v), (*batch, queries, d_v))
     )
-    visible = None
-    if mask == "causal":
-        visible = torch.ones(queries, keys, dtype=torch.bool).tril()
-    elif mask == "random":
-        visible = torch.rand(*batch, queries, keys, generator=generator) < 0.6
-        visible[..., 0] = True  # PyTorch's own gives NaN where a query may attend to nothing
-    yours, theirs = (
-        _output_and_gradients(attention, (Q, K, V), visible, cotangent)
-        for attention in (student.differentiable, scaled_dot_product_attention)
-    )
-    output, *gradients = (float((x - y).abs().max()) for x, y in zip(yours, theirs, strict=True))
-    largest = float(torch.tensor(gradients).max())  # which NaN is, too
-    return Difference(batch, (queries, keys, d_k, d_v), mask, output, largest)
+    mask, within = None, TOLERANCE
+    if name == "causal mask":
+        mask = torch.ones(queries, keys, dtype=torch.bool).tril()
+    elif name in ("random mask", "empty row"):
+        mask = torch.rand(*batch, queries, keys, generator=generator) < 0.6
+        mask[..., 0] = True
+        mask[..., 0, :] &= name != "empty row"
+    elif name in LARGE:  # whole numbers, which are not rounded
+        Q, K = (LARGE[name] * torch.randint(-3, 4, x.shape, generator=generator) for x in (Q, K))
+    if name == "float16":
+        cotangent = cotangent / LARGE[name]  # a gradient of Q has K as a factor
+        Q, K, V, cotangent, within = Q.half(), K.half(), V.half(), cotangent.half(), IN_HALF_PRECISION
+    return set_beside_pytorch(name, {"Q": Q, "K": K, "V": V, "mask": mask}, within, cotangent)
 
 
-def _output_and_gradients(attention, tensors: Sequence[Tensor], mask: Tensor | None, cotangent: Tensor) -> list[Tensor]:
-    leaves = [x.clone().requires_grad_() for x in tensors]
-    output = attention(*leaves, mask)
-    if not output.requires_grad:
-        return [output, *(torch.full_like(x, torch.nan) for x in leaves)]
-    loss = (output * cotangent).sum()  # given a gradient, autograd imports sympy, which takes half a second
-    return [output.detach(), *torch.autograd.grad(loss, leaves, materialize_grads=True)]
+def _measure_errors(student: Student, case: Case) -> Errors:
+    case = case.copy()
+    case.require_gradients()
+    output = student.differentiable(case.Q, case.K, case.V, case.mask)
+    answers = {"answer": output.detach()}
+    leaves = [case.Q, case.K, case.V]
+    if output.requires_grad:
+        assert case.cotangent is not None
+        found = find_gradients(output, case.cotangent, leaves)
+    else:
+        found = tuple(torch.full_like(x, torch.nan) for x in leaves)
+    answers |= {GRADIENT + name: x for name, x in zip("QKV", found, strict=True)}
+    of_output, *of_gradients = (float((x - case.expected[what]).abs().max()) for what, x in answers.items())
+    return of_output, float(torch.tensor(of_gradients).max())  # NaN, if one of them is
 
 
-def comparison_text(differences: Sequence[Difference]) -> Iterator[RenderableType]:
-    """A table, and how many agree."""
+def describe_comparison(comparison: Comparison) -> Iterator[RenderableType]:
+    """A table, the inputs that differ, and what the examination finds."""
     table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("batch")
-    for column in ("queries", "keys", "d_k", "d_v", "mask", "output", "gradients", ""):
-        table.add_column(column, justify="left" if column == "mask" else "right")
-    for each in differences:
-        numbers = (f"{each.output:.0e}", f"{each.gradient:.0e}", "" if each.agrees else "→")
-        batch = "×".join(map(str, each.batch)) or "none"
-        table.add_row(batch, *map(str, each.sizes), each.mask, *numbers)
+    table.add_column("input")
+    for column in ("batch", "queries", "keys", "d_k", "d_v", "output", "gradients", ""):
+        table.add_column(column, justify="right")
+    results = comparison.diagnosis.results
+    for case, errors, result in zip(comparison.cases, comparison.errors, results, strict=True):
+        *batch, queries, d_k = case.Q.shape
+        numbers = (f"{error:.0e}" for error in errors) if errors else ("fails", "fails")
+        sizes = map(str, (queries, case.K.shape[-2], d_k, case.V.shape[-1]))
+        table.add_row(case.name, "×".join(map(str, batch)) or "none", *sizes, *numbers, "" if result.passed else "→")
     yield table
-    agree = sum(each.agrees for each in differences)
     yield ""
-    if agree == len(differences):
-        yield Text(f"On all {agree} inputs your attention is PyTorch's to {IN_WORDS}, gradients included.")
+    differ = [result.test for result in results if not result.passed]
+    if not differ:
+        yield Text(f"On all {len(results)} inputs your attention is PyTorch's to {IN_WORDS}, gradients included.")
         return
-    wrong = [each for each in differences if not each.agrees]
-    yield Text(f"{len(wrong)} of {len(differences)} inputs differ by more than {IN_WORDS}{_what_they_share(wrong)}.")
-    yield Text("`cs336 check` examines your attention; `cs336 debug` goes through one call step by step.")
-
-
-def _what_they_share(wrong: Sequence[Difference]) -> str:
-    """Say what all inputs that differ have in common, where that is a clue."""
-    if all(each.output <= TOLERANCE for each in wrong):
-        return ", all in the gradients alone"
-    if all(each.mask != "none" for each in wrong):
-        return ", all with a mask"
-    if all(each.batch for each in wrong):
-        return ", all with leading dimensions"
-    return ""
+    which = f": {listed(dict.fromkeys(differ))}" if len(differ) < len(results) else ""
+    verb = "differ" if len(differ) > 1 else "differs"
+    yield Text(f"{len(differ)} of {len(results)} inputs {verb} by more than {IN_WORDS}{which}.")
+    if all(result.passed or result.check is Check.GRADIENT for result in results):
+        yield Text("They differ in the gradients alone.")
+    diagnosis = comparison.diagnosis
+    yield from diagnosis.explain() if diagnosis.explanations else diagnosis.tell_failures()

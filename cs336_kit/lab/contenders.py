@@ -2,31 +2,20 @@
 
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import elu, scaled_dot_product_attention
 
-from cs336_kit.lab.blockwise.attention import blockwise_attention
-from cs336_kit.lab.student import Attention
+from cs336_kit.lab.student import Attention, Student
 
-YOURS = "einsum"
-# It gives other numbers than the others.
-LINEAR = "linear attention"
+LINEAR = "linear attention"  # it gives other numbers than the others
 CHUNK = 64  # positions that linear attention takes at a time
-
-BACK_ENDS = {
-    "math": SDPBackend.MATH,
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-}
 
 
 def chunked_attention(
-    attention: Attention,
     Q: Float[Tensor, "... queries d_k"],
     K: Float[Tensor, "... keys d_k"],
     V: Float[Tensor, "... keys d_v"],
@@ -34,33 +23,29 @@ def chunked_attention(
     *,
     chunk: int = 128,
     return_weights: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """The same attention on `chunk` queries at a time, so that at once there are chunk × keys scores and no more.
+    attention: Attention | None = None,
+) -> Any:
+    """Your attention on `chunk` queries at a time, so that at once there are chunk × keys scores and no more.
 
     No query knows of another, so nothing changes but the memory.
 
     Args:
-        attention: called with a chunk of the queries, all of `K` and `V`, and that chunk's mask.
-        Q: queries.
-        K: keys.
-        V: one value for each key.
-        mask: True where a query may attend to a key.
+        Q, K, V, mask: as for your attention.
         chunk: how many queries at a time.
         return_weights: also compute the weights, in a second pass with the identity matrix as `V`.
+        attention: a function of your own; without it, `run_scaled_dot_product_attention` of your adapters.py.
 
     Returns:
         The output (..., queries, d_v), or the output and the weights (..., queries, keys).
     """
+    attend = attention or Student().differentiable
     chunks = Q.split(chunk, dim=-2)
     masks = [mask] * len(chunks) if mask is None or mask.shape[-2] == 1 else mask.split(chunk, dim=-2)
-
-    def of(values: Tensor) -> Tensor:
-        return torch.cat([attention(q, K, values, rows) for q, rows in zip(chunks, masks, strict=True)], dim=-2)
-
-    if not return_weights:
-        return of(V)
-    identity = torch.eye(K.shape[-2], dtype=K.dtype, device=K.device)
-    return of(V), of(identity.expand(*K.shape[:-2], -1, -1))
+    values = [V]
+    if return_weights:
+        values.append(torch.eye(K.shape[-2], dtype=K.dtype, device=K.device).expand(*K.shape[:-2], -1, -1))
+    outputs = [torch.cat([attend(q, K, x, m) for q, m in zip(chunks, masks, strict=True)], dim=-2) for x in values]
+    return tuple(outputs) if return_weights else outputs[0]
 
 
 def linear_attention(
@@ -91,41 +76,35 @@ def linear_attention(
     return torch.cat(outputs, dim=-2)
 
 
-def students(adapters: ModuleType, compiled: bool) -> dict[str, Attention]:
-    """The implementations that run the student's own code; `compiled` adds torch.compile, whose first call is slow."""
+def attend_with_mask(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
+    """PyTorch's own attention, given the mask as a matrix: it computes every score, the hidden ones too."""
+    return scaled_dot_product_attention(Q, K, V, attn_mask=mask)
+
+
+def attend_causally(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
+    """PyTorch's own attention, told that the mask is the causal one: it skips what lies behind it."""
+    return scaled_dot_product_attention(Q, K, V, is_causal=True)
+
+
+PYTORCH = {"PyTorch with mask": attend_with_mask, "PyTorch is_causal": attend_causally}
+
+
+def attend_exactly(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
+    """PyTorch's own attention in float64."""
+    return attend_with_mask(Q.double(), K.double(), V.double(), mask)
+
+
+def list_contenders(adapters: ModuleType, compiled: bool) -> dict[str, Attention]:
+    """Those that run the student's own code, then the others; `compiled` adds torch.compile, which is slow at first."""
 
     def einsum(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
         return adapters.run_scaled_dot_product_attention(Q, K, V, mask)
 
-    contenders: dict[str, Attention] = {
-        YOURS: einsum,
-        "query chunks": partial(chunked_attention, einsum),
-        **({"blockwise": adapters.run_blockwise_attention} if hasattr(adapters, "run_blockwise_attention") else {}),
-        "checkpointed": lambda Q, K, V, mask: adapters.checkpointed_attention(Q, K, V, mask),
-    }
+    contenders: dict[str, Attention] = {"einsum": einsum}
+    contenders["query chunks"] = partial(chunked_attention, attention=einsum)
+    if hasattr(adapters, "run_blockwise_attention"):  # a course may leave the problem out
+        contenders["blockwise"] = adapters.run_blockwise_attention
+    contenders["checkpointed"] = lambda Q, K, V, mask: adapters.checkpointed_attention(Q, K, V, mask)
     if compiled:
         contenders["torch.compile"] = torch.compile(einsum, dynamic=True)
-    return contenders
-
-
-def labs() -> dict[str, Attention]:
-    """The lab's own: blockwise attention that skips what a mask hides. It gives what yours gives."""
-    return {"blockwise, lab": blockwise_attention}
-
-
-def pytorchs() -> dict[str, Attention]:
-    """PyTorch's own attention, by each of its back ends; those that this machine lacks raise a RuntimeError."""
-    return {f"PyTorch, {name}": _by(back_end) for name, back_end in BACK_ENDS.items()}
-
-
-def reference(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """PyTorch's own attention in float64."""
-    return scaled_dot_product_attention(Q.double(), K.double(), V.double(), attn_mask=mask)
-
-
-def _by(back_end: SDPBackend) -> Attention:
-    def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-        with sdpa_kernel(back_end):
-            return scaled_dot_product_attention(Q, K, V, attn_mask=mask)
-
-    return attention
+    return contenders | PYTORCH | {LINEAR: linear_attention}

@@ -1,13 +1,13 @@
-"""Attention as a figure, and how the lab writes figures."""
+"""Attention as a figure, and as an animation of how it changes while a classifier learns."""
 
-import base64
-import io
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from warnings import catch_warnings
 
-from matplotlib import rc_context
+import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
@@ -15,22 +15,30 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import PercentFormatter
+from PIL import Image
 from torch import Tensor
 
-from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.bad_input import reject_unwritable
 from cs336_kit.lab.picture import DARK, HIGH, LABELLED, LOW, NOT_A_NUMBER, Pattern, Picture
 
 ABREAST = 4
 WIDTH = 16.0  # inches, at most, of maps that stand abreast
-DOTS_PER_INCH = 110
 HATCH = "#b0b0b0"
+
+# Of an animation.
+MILLISECONDS = 200
+LAST_MILLISECONDS = 3000
+DOTS_PER_INCH = 80
+
+# The accuracy on held-out texts after an epoch, and the weights then.
+Frame = tuple[float, Float[Tensor, "layers heads queries keys"]]
 
 
 def draw_picture(picture: Picture) -> Figure:
     """Draw all patterns on one scale of colours; cells that a mask hides are hatched."""
     patterns = picture.patterns
-    width, left = _extent(picture.keys, picture.queries)
-    height, below = _extent(picture.queries, picture.keys)
+    width, left = _measure_map(picture.keys, picture.queries)
+    height, below = _measure_map(picture.queries, picture.keys)
     heads = len({pattern.head for pattern in patterns})
     columns = len(patterns) if len(patterns) <= ABREAST else heads
     columns = max(1, min(columns, ABREAST, int(WIDTH / (width + left))))
@@ -47,22 +55,19 @@ def draw_picture(picture: Picture) -> Figure:
     for axes, pattern in zip(grid.flat, patterns, strict=False):
         # "auto" averages the weights that share a pixel, where "nearest" picks one of them and draws a moiré.
         axes.imshow(pattern.weights.double().numpy(), cmap=colours, norm=scale, interpolation="auto")
-        if pattern.hidden is not None and pattern.hidden.any():
-            _hatch(axes, pattern.hidden)
+        if pattern.hidden.any():
+            _hatch_cells(axes, pattern.hidden)
         if picture.values:
             _write_values(axes, pattern, picture.scale)
-        axes.set_title(pattern.title)
-        axes.set_xlabel("key (is looked at)")
-        axes.set_ylabel("query (asks)")
+        axes.set(title=pattern.title, xlabel="key (is looked at)", ylabel="query (asks)")
         # parse_math: a dollar sign in the text does not begin a formula.
         if len(picture.keys) <= LABELLED:
             axes.set_xticks(range(len(picture.keys)), picture.keys, rotation=90, parse_math=False)
         if len(picture.queries) <= LABELLED:
             axes.set_yticks(range(len(picture.queries)), picture.queries, parse_math=False)
-    shown = list(grid.flat[: len(patterns)])
     figure.colorbar(
         ScalarMappable(scale, colours),
-        ax=shown,
+        ax=list(grid.flat[: len(patterns)]),
         label="weight",
         format=PercentFormatter(1.0),
         extend="max" if len(picture.keys) > LABELLED else "neither",
@@ -72,13 +77,13 @@ def draw_picture(picture: Picture) -> Figure:
     return figure
 
 
-def _extent(along: list[str], beside: list[str]) -> tuple[float, float]:
+def _measure_map(along: list[str], beside: list[str]) -> tuple[float, float]:
     """Compute how long a map is along one axis, and how much room the other axis' words take there, in inches."""
     long = max(2.4, 0.28 * len(along)) if len(along) <= LABELLED else 4.0
     return long, 0.08 * max(map(len, beside)) + 0.7 if len(beside) <= LABELLED else 0.7
 
 
-def _hatch(axes: Axes, hidden: Tensor) -> None:
+def _hatch_cells(axes: Axes, hidden: Tensor) -> None:
     """Cover the hidden cells, each run of them in a row as one rectangle."""
     outlines = []
     for query, row in enumerate(hidden.tolist()):
@@ -94,36 +99,52 @@ def _hatch(axes: Axes, hidden: Tensor) -> None:
 def _write_values(axes: Axes, pattern: Pattern, scale: float) -> None:
     for query, row in enumerate(pattern.weights.tolist()):
         for key, weight in enumerate(row):
-            if pattern.hidden is None or not pattern.hidden[query, key] or weight:
+            if not pattern.hidden[query, key] or weight:
                 colour = "white" if weight / scale > DARK else "black"
                 axes.text(key, query, f"{100 * weight:.0f}", ha="center", va="center", fontsize=7, color=colour)
 
 
-def save_figure(figure: Figure, path: Path) -> list[str]:
-    """Write the figure in the format of the suffix, PNG or SVG.
-
-    Returns:
-        A line to be said with it, if the figure cannot show all of the text.
+def write_animation(path: Path, words: Sequence[str], frames: Sequence[Frame]) -> None:
+    """Write one picture for each frame, with every head side by side; all share one scale, from 0 to 1.
 
     Raises:
         BadInput: the file cannot be written.
     """
-    kind = path.suffix.lower().removeprefix(".")
-    # Text of an SVG stays text: small, and every script in the reader's own font. The same picture, the same bytes.
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cs336"}), catch_warnings(record=True) as caught:
-        try:
-            figure.savefig(path, format=kind, dpi=DOTS_PER_INCH, metadata={"Date": None} if kind == "svg" else None)
-        except OSError as error:
-            raise BadInput(f"{path} cannot be written: {error.strerror}") from None
-    missing = kind == "png" and any("Glyph" in str(warning.message) for warning in caught)
-    return ["Some signs of the text are in no font that the figure has: a page, -o page.html, shows them."] * missing
+    pictures = list(_draw_frames(words, frames))
+    palette = pictures[-1].quantize()  # one for all, so that nothing flickers
+    first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    durations = [MILLISECONDS] * len(others) + [LAST_MILLISECONDS]
+    with reject_unwritable(path):
+        first.save(path, save_all=True, append_images=others, duration=durations, loop=0)
 
 
-def as_image(figure: Figure) -> str:
-    """The figure as an HTML element with the picture in it, for a notebook."""
-    file = io.BytesIO()
-    with catch_warnings(record=True):  # of signs that are in no font
-        figure.savefig(file, format="png", dpi=DOTS_PER_INCH)
-    data = base64.b64encode(file.getvalue()).decode()
-    width = round(figure.get_figwidth() * 72)
-    return f'<img style="width: {width}px; max-width: 100%" src="data:image/png;base64,{data}">'
+def _draw_frames(words: Sequence[str], frames: Sequence[Frame]) -> Iterator[Image.Image]:
+    """Draw the axes once, and what changes in each frame: laying out axes takes far longer than filling them."""
+    layers, heads = frames[0][1].shape[:2]
+    side = max(3.2, 0.3 * len(words))
+    figure = Figure(figsize=(heads * side + 2.2, layers * side + 1.6), layout="constrained", dpi=DOTS_PER_INCH)
+    canvas = FigureCanvasAgg(figure)
+    grid = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
+    places = range(len(words))
+    images = {}
+    for (layer, head), axes in np.ndenumerate(grid):
+        blank = np.zeros((len(words), len(words)))
+        images[layer, head] = axes.imshow(blank, vmin=0.0, vmax=1.0, cmap="Blues", animated=True)
+        axes.set(title=f"layer {layer}, head {head}" if layers > 1 else f"head {head}")
+        axes.set_xticks(places, words, rotation=90, parse_math=False)
+        axes.set_yticks(places, words, parse_math=False)
+        axes.set(xlabel="key (is looked at)", ylabel="query (asks)")
+        axes.label_outer()
+    figure.colorbar(images[0, 0], ax=list(grid.flat), label="weight", format=PercentFormatter(1.0), shrink=0.8)
+    title = figure.suptitle("", animated=True)
+    canvas.draw()  # all but what is animated
+    empty = canvas.copy_from_bbox(figure.bbox)
+    for epoch, (accuracy, weights) in enumerate(frames):
+        canvas.restore_region(empty)
+        for (layer, head), image in images.items():
+            image.set_data(weights[layer, head].numpy())
+            for artist in (image, *image.axes.spines.values()):
+                figure.draw_artist(artist)
+        title.set_text(f"epoch {epoch:2}: {accuracy:4.0%} of the held-out texts right")
+        figure.draw_artist(title)
+        yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

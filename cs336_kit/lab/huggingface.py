@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cs336_kit.lab.bad_input import BadInput
-from cs336_kit.lab.source import causal_mask
 from cs336_kit.lab.student import Student
 
 NAME = "student"
@@ -81,12 +80,14 @@ class Model:
         """That the mask is the reader's choice, whatever the model has."""
         return ["Each layer uses your attention, with the mask that is named here in place of the model's own."]
 
-    def weights(self, text: str, causal: bool) -> Float[Tensor, "layers heads queries keys"]:
+    def weights(
+        self, text: str, mask: Bool[Tensor, "queries keys"] | None
+    ) -> Float[Tensor, "layers heads queries keys"]:
         """Run the model once and keep what the student's attention gave each layer."""
         ids = self._tokenizer(text, return_tensors="pt")["input_ids"]
         if self._longest is not None and ids.shape[-1] > self._longest:
             raise BadInput(f"the text has {ids.shape[-1]:,} tokens, the model reads {self._longest:,}: shorten it")
-        self._mask = causal_mask(ids.shape[-1]) if causal else None
+        self._mask = mask
         self._found: list[Tensor] = []
         try:
             with torch.no_grad():

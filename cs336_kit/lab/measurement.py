@@ -1,4 +1,4 @@
-"""Measure how long a call takes and how much memory it needs."""
+"""Measure the time and memory of every implementation of attention, and how far its answer is from PyTorch's."""
 
 import ctypes
 import multiprocessing
@@ -6,18 +6,24 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import click
 import torch
 import torch._dynamo  # einops would import it in every fork
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 from torch import Tensor
 
-from cs336_kit.lab.student import Attention
+from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab.contenders import attend_exactly, list_contenders
+from cs336_kit.lab.student import Attention, Student
 
+DIRECTIONS = ("forward", "training")
 HEADS, WIDTH = 4, 64
 # A model has many layers; that is when it matters what each keeps for the backward pass.
 LAYERS = 4
@@ -25,10 +31,6 @@ SECONDS = 2.0  # for one length and one direction, all contenders together
 ROUNDS = 3
 SHORT = 16
 M_MMAP_THRESHOLD = -3  # malloc.h
-
-
-class LeftOut(Exception):
-    """A contender that cannot be measured; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -67,65 +69,101 @@ class Row:
     largest_difference: float
 
 
-def inputs(length: int, gradients: bool = False, device: str = "cpu") -> list[Tensor]:
+def measure(student: Student, lengths: Sequence[int], device: str, compiled: bool, console: Console) -> list[Row]:
+    """Measure every implementation that is written and runs here, and say which do not.
+
+    Raises:
+        BadInput: there is no such device.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("PyTorch finds no GPU here (torch.cuda.is_available() is False): leave --device out")
+    where = f"{torch.get_num_threads()} thread(s)" if device == "cpu" else torch.cuda.get_device_name()
+    notes = [f"PyTorch {torch.__version__}, {where}"]
+    contenders = list_contenders(student.adapters, compiled)
+    peaks: dict[tuple[str, int, str], int | None] = {}
+    # A thread that draws would be in the way of a fork.
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as bar:
+        # Memory comes first: it is measured in forks of this process, which may not have computed anything.
+        for name, attention in bar.track(list(contenders.items()), description="Memory"):
+            bar.refresh()
+            try:
+                for length, direction in product(lengths, DIRECTIONS):
+                    peaks[name, length, direction] = measure_memory(student, direction, attention, length, device)
+            except click.ClickException as reason:
+                notes.append(f"{name} is left out: {reason.message.splitlines()[0]}")
+                del contenders[name]
+        yardstick = next(iter(contenders))
+        costs: dict[tuple[str, int, str], Cost] = {}
+        for length, direction in bar.track(list(product(lengths, DIRECTIONS)), description="Time"):
+            bar.refresh()
+            calls = {name: prepare_call(direction, each, length, device) for name, each in contenders.items()}
+            seconds = time_calls(calls, device)
+            for name in contenders:
+                peak = peaks[name, length, direction]
+                costs[name, length, direction] = summarise(seconds[name], seconds[yardstick], peak)
+    if not compiled:
+        notes.append("torch.compile is left out: --compile adds it")
+    for note in notes:
+        console.print(Text(note), soft_wrap=True)
+    rows = []
+    for length in lengths:
+        tensors = make_inputs(length, device=device)
+        exact = attend_exactly(*tensors)
+        for name, attention in contenders.items():
+            forward, training = (costs[name, length, direction] for direction in DIRECTIONS)
+            rows.append(Row(length, name, forward, training, (attention(*tensors) - exact).abs().max().item()))
+    return rows
+
+
+def make_inputs(length: int, gradients: bool = False, device: str = "cpu") -> list[Tensor]:
     """Q, K and V of 4 heads with 64 features in float32, and the causal mask."""
     tensors = torch.randn(3, 1, HEADS, length, WIDTH, generator=torch.Generator().manual_seed(0)).to(device)
     mask = torch.ones(length, length, dtype=torch.bool, device=device).tril()
     return [*(x.clone().requires_grad_(gradients) for x in tensors), mask]
 
 
-def forward(attention: Attention, length: int, device: str = "cpu") -> Callable[[], None]:
-    """One forward pass, ready to be called."""
-    tensors = inputs(length, device=device)
+def prepare_call(direction: str, attention: Attention, length: int, device: str = "cpu") -> Callable[[], None]:
+    """A forward pass, ready to be called; or in training, forward and backward through 4 layers.
+
+    The output of each layer is the queries of the next.
+    """
+    training = direction == "training"
+    Q, K, V, mask = make_inputs(length, training, device)
 
     def call() -> None:
-        with torch.no_grad():
-            attention(*tensors)
+        with torch.set_grad_enabled(training):
+            x = Q
+            for _ in range(LAYERS if training else 1):
+                x = attention(x, K, V, mask)
+            if training:
+                torch.autograd.grad(x.sum(), (Q, K, V))
 
     return call
 
 
-def training(attention: Attention, length: int, device: str = "cpu") -> Callable[[], None]:
-    """Forward and backward through 4 layers, the output of each being the queries of the next, ready to be called."""
-    Q, K, V, mask = inputs(length, gradients=True, device=device)
-
-    def call() -> None:
-        x = Q
-        for _ in range(LAYERS):
-            x = attention(x, K, V, mask)
-        torch.autograd.grad(x.sum(), (Q, K, V))
-
-    return call
-
-
-DIRECTIONS = {"forward": forward, "training": training}
-
-
-def times(calls: Mapping[str, Callable[[], None]], device: str = "cpu") -> dict[str, list[float]]:
+def time_calls(calls: Mapping[str, Callable[[], None]], device: str = "cpu") -> dict[str, list[float]]:
     """The seconds of each, round by round: the calls take turns, so that what disturbs one disturbs all."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
-        call()
+        _time_call(call, device)
     began = time.perf_counter()
     for rounds in range(100):
         if rounds >= ROUNDS and time.perf_counter() - began > SECONDS:
             break
         for name, call in calls.items():
-            _wait(device)
-            start = time.perf_counter()
-            call()
-            _wait(device)
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(_time_call(call, device))
     return seconds
 
 
-def _wait(device: str) -> None:
-    """A call on a GPU returns before it has computed anything."""
+def _time_call(call: Callable[[], None], device: str) -> float:
+    start = time.perf_counter()
+    call()
     if device == "cuda":
-        torch.cuda.synchronize()
+        torch.cuda.synchronize()  # the call returns before it has computed anything
+    return time.perf_counter() - start
 
 
-def cost(seconds: Sequence[float], yardstick: Sequence[float], memory: int | None) -> Cost:
+def summarise(seconds: Sequence[float], yardstick: Sequence[float], memory: int | None) -> Cost:
     """Summarise what one direction took.
 
     Args:
@@ -138,94 +176,70 @@ def cost(seconds: Sequence[float], yardstick: Sequence[float], memory: int | Non
     return Cost(median, (upper - lower) / 2 / median, (middle, low, high), memory)
 
 
-def peak_memory_on_gpu(
-    attention: Attention, direction: str, length: int, in_words: Callable[[], AbstractContextManager[None]]
-) -> int:
-    """The growth of the GPU's memory during one call, in bytes, as PyTorch counts what it hands out.
+def measure_memory(student: Student, direction: str, attention: Attention, length: int, device: str) -> int | None:
+    """The growth of memory during one call, in bytes: of the GPU's, or of resident memory in a fork of this process.
+
+    On a CPU only on Linux; elsewhere None, after a short call that tells whether there is anything to measure. Nothing
+    may have been computed in this process before: the threads of torch do not survive a fork.
+
+    Args:
+        student: puts an error of their code into words.
+        direction: one of DIRECTIONS.
+        attention: what is called.
+        length: number of queries and of keys.
+        device: "cpu" or "cuda".
 
     Raises:
-        LeftOut: the call raises an error.
+        click.ClickException: the call raises an error, or ends the process.
     """
-    try:
-        with in_words():
-            call = DIRECTIONS[direction](attention, length, "cuda")
-            call()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            call()
-    except click.ClickException as error:
-        raise LeftOut(_first_line(error)) from None
+    if device == "cpu" and sys.platform == "linux":
+        return _measure_in_fork(student, direction, attention, length)
+    with student.in_words():
+        call = prepare_call(direction, attention, length if device == "cuda" else SHORT, device)
+        call()
+        if device == "cpu":
+            return None
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
     return torch.cuda.max_memory_allocated() - before
 
 
-def peak_memory(
-    attention: Attention, direction: str, length: int, in_words: Callable[[], AbstractContextManager[None]]
-) -> int | None:
-    """The growth of resident memory during one call, in bytes, in a fork of this process.
-
-    Only on Linux; elsewhere None, after a short call that tells whether there is anything to measure. Nothing may have
-    been computed in this process before: the threads of torch do not survive a fork.
-
-    Args:
-        attention: what is called.
-        direction: one of DIRECTIONS.
-        length: number of queries and of keys.
-        in_words: turns an error of the student's code into a click.ClickException.
-
-    Raises:
-        LeftOut: the call raises an error, or ends the process.
-    """
-    if sys.platform != "linux":
-        try:
-            with in_words():
-                DIRECTIONS[direction](attention, SHORT)()
-        except click.ClickException as error:
-            raise LeftOut(_first_line(error)) from None
-        return None
+def _measure_in_fork(student: Student, direction: str, attention: Attention, length: int) -> int:
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    arguments = (sender, attention, direction, length, in_words)
+    arguments = (sender, student, direction, attention, length)
     process = multiprocessing.get_context("fork").Process(target=_send_peak, args=arguments)
     process.start()
     sender.close()
     try:
         answer = receiver.recv()
     except EOFError:
-        answer = None
+        process.join()
+        answer = f"its process ended with exit status {process.exitcode}; was there enough memory?"
     process.join()
-    if answer is None:
-        raise LeftOut(f"its process ended with exit status {process.exitcode}; was there enough memory?")
     if isinstance(answer, str):
-        raise LeftOut(answer)
+        raise click.ClickException(answer)
     return answer
 
 
-def _send_peak(
-    sender: Connection,
-    attention: Attention,
-    direction: str,
-    length: int,
-    in_words: Callable[[], AbstractContextManager[None]],
-) -> None:
+def _send_peak(sender: Connection, student: Student, direction: str, attention: Attention, length: int) -> None:
+    """Send how far resident memory grows, or what went wrong."""
     # Each tensor gets pages of its own, which go back when it does: memory that malloc keeps is not attention's.
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 2**16)
     try:
-        with in_words():
-            DIRECTIONS[direction](attention, SHORT)()  # what the first call alone takes
-            call = DIRECTIONS[direction](attention, length)
+        with student.in_words():
+            prepare_call(direction, attention, SHORT)()  # what the first call alone takes
+            call = prepare_call(direction, attention, length)
             libc.malloc_trim(0)
             Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
-            before = _resident("VmRSS")
+            before = _read_status("VmRSS")
             call()
-            sender.send(_resident("VmHWM") - before)
+            sender.send(_read_status("VmHWM") - before)
     except click.ClickException as error:
-        sender.send(_first_line(error))
+        sender.send(error.message)
 
 
-def _first_line(error: click.ClickException) -> str:
-    return error.message.splitlines()[0]
-
-
-def _resident(field: str) -> int:
+def _read_status(field: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))

@@ -8,15 +8,16 @@ from torch import Tensor
 
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.call import Call
-from cs336_kit.lab.comparison import compare_with_pytorch, comparison_text
-from cs336_kit.lab.contenders import chunked_attention as chunked
-from cs336_kit.lab.flow_report import shown_flow
-from cs336_kit.lab.gradient_flow import measure_flow
+from cs336_kit.lab.comparison import compare_with_pytorch, describe_comparison
+from cs336_kit.lab.contenders import chunked_attention
+from cs336_kit.lab.gradient_flow import measure_flow, view_flow
 from cs336_kit.lab.picture import Pattern, Picture
-from cs336_kit.lab.report import report
-from cs336_kit.lab.show import shown_picture
-from cs336_kit.lab.shown import Shown
+from cs336_kit.lab.report import report_call
+from cs336_kit.lab.show import view_picture
 from cs336_kit.lab.student import Attention, Student
+from cs336_kit.lab.view import View
+
+__all__ = ["chunked_attention", "compare", "debug", "flow", "heatmap"]
 
 
 def heatmap(
@@ -25,7 +26,7 @@ def heatmap(
     keys: Sequence[str] | str | None = None,
     mask: Bool[Tensor, "*#heads #queries #keys"] | None = None,
     values: bool = False,
-) -> Shown:
+) -> View:
     """Draw weights of attention, one map for each head, all on one scale of colours.
 
     Args:
@@ -55,22 +56,19 @@ def heatmap(
         if count != len(tokens):
             hint = "; name the keys, too" if what == "keys" and keys is None else ""
             raise BadInput(f"weights are for {count} {what}, and there are {len(tokens)} tokens to name them{hint}")
-    hidden = None
+    hidden = torch.zeros_like(by_head, dtype=torch.bool)
     if mask is not None:
         try:
             hidden = ~torch.as_tensor(mask).detach().cpu().bool().expand(by_head.shape)
         except RuntimeError:
             shapes = f"{tuple(mask.shape)}, the weights {tuple(by_head.shape)}"
             raise BadInput(f"the mask has the shape {shapes}: it should broadcast to that") from None
-    titles = ["weights"] if by_head.ndim == 2 else [f"head {head}" for head in range(len(by_head))]
-    maps, masks = by_head.reshape(-1, len(asking), len(seen)), [None] * len(titles)
-    if hidden is not None:
-        masks = list(hidden.reshape(maps.shape))
-    patterns = [
-        Pattern(0, str(head), False, title, each, over)
-        for head, (title, each, over) in enumerate(zip(titles, maps, masks, strict=True))
-    ]
-    return shown_picture(Picture(asking, seen, patterns, [], values))
+    if by_head.ndim == 2:
+        patterns = [Pattern(0, "0", False, "weights", by_head, hidden)]
+    else:
+        maps = zip(by_head, hidden, strict=True)
+        patterns = [Pattern(0, str(head), False, f"head {head}", *both) for head, both in enumerate(maps)]
+    return view_picture(Picture(asking, seen, patterns, [], values))
 
 
 def debug(
@@ -80,7 +78,7 @@ def debug(
     mask: Bool[Tensor, "... #queries #keys"] | None = None,
     *,
     attention: Attention | None = None,
-) -> Shown:
+) -> View:
     """Report one call of attention, step by step, with what to do; as `cs336 debug` does.
 
     Args:
@@ -91,7 +89,7 @@ def debug(
         click.ClickException: the function raises an error, or gives no tensor of the right shape.
     """
     call = Call("in a notebook", Q.detach(), K.detach(), V.detach(), None if mask is None else mask.detach())
-    return Shown(list(report(call, Student(attention=attention))))
+    return View(list(report_call(call, Student(attention=attention))))
 
 
 def flow(
@@ -102,7 +100,7 @@ def flow(
     seed: int = 0,
     *,
     attention: Attention | None = None,
-) -> Shown:
+) -> View:
     """Measure how gradients flow through your attention, as `cs336 flow` does.
 
     Args:
@@ -117,10 +115,10 @@ def flow(
         BadInput: there is no such mask or query.
         click.ClickException: the function raises an error, or gives no tensor of the right shape.
     """
-    return shown_flow(measure_flow(Student(attention=attention), length, d_k, mask, query, seed))
+    return view_flow(measure_flow(Student(attention=attention), length, d_k, mask, query, seed))
 
 
-def compare(seed: int = 0, *, attention: Attention | None = None) -> Shown:
+def compare(seed: int = 0, *, attention: Attention | None = None) -> View:
     """Compare your attention with PyTorch's on ten random inputs, as `cs336 compare` does.
 
     Args:
@@ -130,29 +128,4 @@ def compare(seed: int = 0, *, attention: Attention | None = None) -> Shown:
     Raises:
         click.ClickException: the function raises an error, or gives no tensor of the right shape.
     """
-    return Shown(list(comparison_text(compare_with_pytorch(Student(attention=attention), seed))))
-
-
-def chunked_attention(
-    Q: Float[Tensor, "... queries d_k"],
-    K: Float[Tensor, "... keys d_k"],
-    V: Float[Tensor, "... keys d_v"],
-    mask: Bool[Tensor, "... #queries #keys"] | None = None,
-    *,
-    chunk: int = 128,
-    return_weights: bool = False,
-    attention: Attention | None = None,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Your attention on `chunk` queries at a time, so that at once there are chunk × keys scores and no more.
-
-    Args:
-        Q, K, V, mask: as for your attention.
-        chunk: how many queries at a time.
-        return_weights: also compute the weights.
-        attention: a function of your own; without it, `run_scaled_dot_product_attention` of your adapters.py.
-
-    Returns:
-        The output (..., queries, d_v), or the output and the weights (..., queries, keys).
-    """
-    function = Student(attention=attention).differentiable
-    return chunked(function, Q, K, V, mask, chunk=chunk, return_weights=return_weights)
+    return View(list(describe_comparison(compare_with_pytorch(Student(attention=attention), seed))))

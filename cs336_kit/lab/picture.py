@@ -1,8 +1,16 @@
-"""A picture, whatever draws it: tokens, the weights of each head, and one scale of colours for all of them."""
+"""A picture, whatever draws it: tokens, the weights of each head, and one scale of colours for all of them.
 
+As a page it is one HTML file, which asks the network for nothing.
+"""
+
+import base64
+import json
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,6 +21,8 @@ LOW, HIGH, NOT_A_NUMBER = "#ffffff", "#08306b", "#d95f02"
 
 # From this share of the largest weight on, the colour is so dark that text on it is white.
 DARK = 0.65
+
+PLACE = "{{data}}"  # in page.html
 
 LABELLED = 40  # more tokens have no room for their words
 SAMPLE = 1_000_000  # weights that are enough to choose a scale
@@ -29,7 +39,7 @@ class Pattern:
         causal: whether a token sees only itself and those before it.
         title: all of this in words.
         weights: as the student's attention gives them: finite and not negative only if that is right.
-        hidden: True where a mask keeps a query from a key; None if there is no mask.
+        hidden: True where a mask keeps a query from a key.
     """
 
     layer: int
@@ -37,7 +47,7 @@ class Pattern:
     causal: bool
     title: str
     weights: Float[Tensor, "queries keys"]
-    hidden: Bool[Tensor, "queries keys"] | None = None
+    hidden: Bool[Tensor, "queries keys"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,16 @@ class Picture:
     values: bool = False
 
     @property
+    def weights(self) -> Float[Tensor, "patterns queries keys"]:
+        """Those of all patterns."""
+        return torch.stack([pattern.weights for pattern in self.patterns])
+
+    @property
+    def hidden(self) -> Bool[Tensor, "patterns queries keys"]:
+        """The hidden cells of all patterns."""
+        return torch.stack([pattern.hidden for pattern in self.patterns])
+
+    @property
     def scale(self) -> float:
         """The weight from which on the colour is darkest, in all patterns: the largest.
 
@@ -66,46 +86,81 @@ class Picture:
         labels, one that a thousandth of the weights exceed: else the first rows of a causal mask would leave the others
         white.
         """
-        weights = torch.cat([x[x.isfinite()] for x in self._weights()] or [torch.zeros(0)])
+        weights = self.weights
+        weights = weights[weights.isfinite()]
         if not weights.numel():
             return 1.0
-        largest = float(weights.amax())
         if len(self.keys) > LABELLED:
-            largest = float(weights[:: 1 + len(weights) // SAMPLE].quantile(0.999))
-        return max(largest, min(1.0, 2 / len(self.keys)))
+            weights = weights[:: 1 + len(weights) // SAMPLE].quantile(0.999)
+        return max(float(weights.amax()), min(1.0, 2 / len(self.keys)))
 
     def warnings(self) -> list[str]:
         """A line for each thing that weights of attention should not be."""
-        found = []
-        if any(not x.isfinite().all() for x in self._weights()):
+        found, weights, hidden = [], self.weights, self.hidden
+        finite = weights.isfinite().flatten(1).all(1)
+        if not finite.all():
             found.append("Some weights are NaN or infinite: your attention gives them; `cs336 debug` tells more.")
-        finite = [pattern for pattern in self.patterns if pattern.weights.isfinite().all()]
-        sums = [pattern.weights.sum(-1) for pattern in finite]
-        right = [1.0 if each.hidden is None else (~each.hidden).any(-1).float() for each in finite]
-        if any((total - one).abs().max() > 1e-3 for total, one in zip(sums, right, strict=True)):
-            least, most = min(float(x.amin()) for x in sums), max(float(x.amax()) for x in sums)
-            found.append(f"The weights of a token should sum to 1; yours sum to {least:.3g} up to {most:.3g}.")
-        if any(each.hidden is not None and each.weights[each.hidden].abs().gt(1e-4).any() for each in finite):
+        weights, hidden = weights[finite], hidden[finite]
+        sums, right = weights.sum(-1), (~hidden).any(-1).float()
+        if (sums - right).abs().gt(1e-3).any():
+            span = f"{float(sums.amin()):.3g} up to {float(sums.amax()):.3g}"
+            found.append(f"The weights of a token should sum to 1; yours sum to {span}.")
+        if weights[hidden].abs().gt(1e-4).any():
             found.append("Some tokens that the mask hides have weight; `cs336 debug` tells more.")
         return found
 
     def sentences(self, pattern: Pattern, show: Callable[[str], str] = str) -> Iterator[str]:
         """For each query, a sentence on the keys that get most of its attention; `show` makes a token readable."""
-        keys = _names([show(token) for token in self.keys])
+        queries, keys = (_name_tokens([*map(show, tokens)]) for tokens in (self.queries, self.keys))
         of_itself = self.queries == self.keys
-        for place, (query, row) in enumerate(zip(_names([*map(show, self.queries)]), pattern.weights, strict=True)):
-            yield f"{query} {_looks_at(place if of_itself else None, row, keys)}"
+        for place, (query, row) in enumerate(zip(queries, pattern.weights, strict=True)):
+            yield f"{query} {_describe_row(place if of_itself else None, row, keys)}"
 
-    def _weights(self) -> Iterator[Tensor]:
-        return (pattern.weights for pattern in self.patterns)
+    def write_page(self, mask: str, path: Path) -> None:
+        """Write the page, from which its reader chooses among the patterns.
+
+        Args:
+            mask: the one shown first: "none", "causal" or "both".
+            path: the file.
+        """
+        data = {
+            "queries": self.queries,
+            "keys": self.keys,
+            "notes": [*self.warnings(), *self.notes],
+            "mask": mask,
+            "dark": DARK,
+            "colours": {"low": LOW, "high": HIGH, "notANumber": NOT_A_NUMBER},
+            "patterns": [
+                {
+                    "layer": pattern.layer,
+                    "head": pattern.head,
+                    "causal": pattern.causal,
+                    "title": pattern.title,
+                    # Between marks: one that is written from right to left turns nothing around it.
+                    "sentences": list(self.sentences(pattern, lambda token: f"\u2068{token}\u2069")),
+                }
+                for pattern in self.patterns
+            ],
+            # float32, little-endian, and a byte each: (pattern, query, key)
+            "weights": _pack(self.weights.float().numpy().astype("<f4").tobytes()),
+            "hidden": _pack(self.hidden.numpy().tobytes()),
+        }
+        # Inside a script element only "<" can end it or begin a comment; in JSON it may be written as an escape.
+        written = json.dumps(data).replace("<", "\\u003c")
+        template = files("cs336_kit.lab").joinpath("page.html").read_text(encoding="utf-8")
+        path.write_text(template.replace(PLACE, written), encoding="utf-8")
 
 
-def _names(tokens: list[str]) -> list[str]:
+def _pack(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+def _name_tokens(tokens: list[str]) -> list[str]:
     count = Counter(tokens)
     return [f"“{token}”" if count[token] == 1 else f"“{token}” at {place}" for place, token in enumerate(tokens)]
 
 
-def _looks_at(query: int | None, row: Tensor, names: list[str]) -> str:
+def _describe_row(query: int | None, row: Tensor, names: list[str]) -> str:
     if not row.isfinite().all():
         return "has weights that are not numbers"
     largest = float(row.amax())
@@ -124,6 +179,6 @@ def _looks_at(query: int | None, row: Tensor, names: list[str]) -> str:
     return f"looks most at {most} ({largest:.2g}{' each' if len(first) > 1 else ''})"
 
 
-def printable(token: str) -> str:
+def make_printable(token: str) -> str:
     """A text for the terminal, without characters that would move the cursor or turn the direction of a line around."""
     return "".join(char if char.isprintable() else "�" for char in token)

@@ -1,7 +1,7 @@
 """The student's attention, called through their `adapters.py`."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -25,10 +25,11 @@ class Student:
     """The code that a student wrote, imported from the folder of the assignment.
 
     Args:
-        root: that folder.
+        root: that folder, or one in it.
         attention: another function to look at, in place of `run_scaled_dot_product_attention`.
 
     Attributes:
+        root: that folder.
         adapters: the module. What it raises is for the student to fix: call its functions within `in_words()`.
 
     Raises:
@@ -36,14 +37,14 @@ class Student:
     """
 
     def __init__(self, root: Path | None = None, attention: Attention | None = None) -> None:
-        self._root = Path.cwd() if root is None else root
+        self.root = Path.cwd() if root is None else root
         if attention is not None:
             self.adapters = ModuleType("adapters")
             self.adapters.run_scaled_dot_product_attention = attention  # type: ignore[attr-defined]
             return
-        self._root = find_root(self._root)
-        sys.path.insert(0, str(self._root))  # `adapters.py` imports `cs336_basics` from beside it
-        spec = spec_from_file_location("adapters", self._root / "adapters.py")
+        self.root = find_root(self.root)
+        sys.path.insert(0, str(self.root))  # `adapters.py` imports `cs336_basics` from beside it
+        spec = spec_from_file_location("adapters", self.root / "adapters.py")
         assert spec is not None
         assert spec.loader is not None
         self.adapters = module_from_spec(spec)
@@ -100,5 +101,11 @@ class Student:
         except click.ClickException:
             raise
         except (Exception, SystemExit) as error:
-            failure = describe(error, self._root)
+            failure = describe(error, self.root)
             raise click.ClickException("\n".join((failure.headline, *failure.details))) from None
+
+
+def find_gradients(output: Tensor, cotangent: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients of the leaves, for this one of the output; zeros for a leaf that the output does not depend on."""
+    loss = (output * cotangent).sum()  # given a gradient, autograd imports sympy, which takes half a second
+    return torch.autograd.grad(loss, leaves, materialize_grads=True)

@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterator
 
 from rich.color import Color, blend_rgb
-from rich.color_triplet import ColorTriplet
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from cs336_kit.lab.picture import DARK, HIGH, LOW, NOT_A_NUMBER, Pattern, Picture, printable
+from cs336_kit.lab.picture import DARK, HIGH, LOW, NOT_A_NUMBER, Pattern, Picture, make_printable
 
 LABEL = 14  # columns for a token beside its row
 GAP = 2
@@ -29,7 +28,7 @@ class Heatmaps:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._scale = picture.scale
-        self._labels = _labels(picture.queries)
+        self._labels = _number_tokens(picture.queries)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self._coloured = console.color_system in ("256", "truecolor")
@@ -37,7 +36,9 @@ class Heatmaps:
         margin = min(LABEL, max(Text(label).cell_len for label in self._labels)) + 1
         room = options.max_width - margin
         size = len(picture.keys)
-        cell = next((cell for cell in (3, 1) if cell * size <= room), None)
+        numbers = [str(size - 1), *map(_percent, picture.weights.flatten().tolist())] if 3 * size <= room else []
+        wide = max(3, 1 + max(map(len, numbers), default=0))
+        cell = next((cell for cell in (wide, 1) if cell * size <= room), None)
         if cell is None:
             yield f"{size:,} tokens do not fit into this terminal; a page shows them: -o page.html"
         else:
@@ -49,51 +50,38 @@ class Heatmaps:
                 yield from self._row(patterns[start : start + abreast], margin, cell, width)
             yield Text("")
             if picture.queries != picture.keys:
-                yield Padding(Text("columns: " + ", ".join(_labels(picture.keys))), (0, 0, 0, 2))
-            yield Padding(Text(self._legend(cell), "dim"), (0, 0, 0, 2))
+                yield Padding(Text("columns: " + ", ".join(_number_tokens(picture.keys))), (0, 0, 0, 2))
+            scale = "in percent" if cell > 1 else f"{SHADES[-1]} is {self._scale:.0%}"
+            mask = f"; {HIDDEN} hidden by the mask" if picture.hidden.any() else ""
+            yield Padding(Text(f"rows ask, columns are looked at; {scale}{mask}", "dim"), (0, 0, 0, 2))
         for pattern in patterns:
             yield Text(f"\n{pattern.title}", "bold")
             if cell is not None:
                 yield self._shaded_text(pattern)
             yield from self._sentences(pattern)
         for line in (*picture.warnings(), *picture.notes):
-            yield Text(f"\n{printable(line)}")
-
-    def _legend(self, cell: int) -> str:
-        """Say what a reader of the maps has to know."""
-        parts = ["rows ask, columns are looked at"]
-        parts.append("in percent" if cell > 1 else f"{SHADES[-1]} is {self._scale:.0%}")
-        if any(pattern.hidden is not None for pattern in self._picture.patterns):
-            parts.append(f"{HIDDEN} hidden by the mask")
-        return "; ".join(parts)
+            yield Text(f"\n{make_printable(line)}")
 
     def _row(self, patterns: list[Pattern], margin: int, cell: int, width: int) -> Iterator[Text]:
         size = len(self._picture.keys)
-        yield Text(" " * margin) + Text(" " * GAP).join(Text(_cut(p.title, width).plain, "bold") for p in patterns)
+        yield Text(" " * margin) + Text(" " * GAP).join(Text(_fit(p.title, width).plain, "bold") for p in patterns)
         fill = " " * (width - cell * size + GAP)
         if cell > 1:
             numbers = "".join(f"{place:>{cell}}" for place in range(size))
             yield Text(" " * margin + fill.join([numbers] * len(patterns)), "dim")
         for query, label in enumerate(self._labels):
-            line = _cut(label, margin - 1) + Text(" ")
+            line = _fit(label, margin - 1) + Text(" ")
             cells = (Text.assemble(*self._cells(pattern, query, cell)) for pattern in patterns)
             yield line + Text(fill).join(cells)
 
     def _cells(self, pattern: Pattern, query: int, width: int) -> Iterator[tuple[str, Style]]:
-        row = pattern.weights[query].tolist()
-        hidden = [False] * len(row) if pattern.hidden is None else pattern.hidden[query].tolist()
-        for weight, is_hidden in zip(row, hidden, strict=True):
-            if is_hidden and weight == 0.0:
+        for weight, hidden in zip(pattern.weights[query].tolist(), pattern.hidden[query].tolist(), strict=True):
+            if hidden and weight == 0.0:
                 yield f"{HIDDEN:>{width}}", Style(dim=True)
+            elif width > 1:
+                yield f"{_percent(weight):>{width}}", self._style(weight)
             else:
-                yield self._cell(weight, width)
-
-    def _cell(self, weight: float, width: int) -> tuple[str, Style]:
-        known = not math.isnan(weight)
-        if width == 1:
-            return (SHADES[round(self._share(weight) * (len(SHADES) - 1))] if known else "!"), Style()
-        percent = f"{min(999.0, max(-99.0, 100 * weight)):3.0f}" if known else "NaN"
-        return percent, self._style(weight)
+                yield "!" if math.isnan(weight) else SHADES[round(self._share(weight) * (len(SHADES) - 1))], Style()
 
     def _style(self, weight: float) -> Style:
         if not self._coloured:
@@ -101,8 +89,10 @@ class Heatmaps:
         if math.isnan(weight):
             return Style(color="#000000", bgcolor=NOT_A_NUMBER)
         share = self._share(weight)
-        ground = blend_rgb(_rgb(LOW), _rgb(HIGH), share)
-        return Style(color="#ffffff" if share > DARK else "#000000", bgcolor=Color.from_triplet(ground))
+        low, high = (Color.parse(colour).get_truecolor() for colour in (LOW, HIGH))
+        return Style(
+            color="#ffffff" if share > DARK else "#000000", bgcolor=Color.from_triplet(blend_rgb(low, high, share))
+        )
 
     def _share(self, weight: float) -> float:
         return min(1.0, max(0.0, weight / self._scale))
@@ -110,10 +100,10 @@ class Heatmaps:
     def _shaded_text(self, pattern: Pattern) -> Text:
         """The text; the darker a token, the more attention it gets on average, on the scale of the maps."""
         tokens = zip(self._picture.keys, pattern.weights.mean(0).tolist(), strict=True)
-        return Text(" ").join(Text(printable(token), self._style(x)) for token, x in tokens)
+        return Text(" ").join(Text(make_printable(token), self._style(x)) for token, x in tokens)
 
     def _sentences(self, pattern: Pattern) -> Iterator[Padding]:
-        for place, sentence in enumerate(self._picture.sentences(pattern, printable)):
+        for place, sentence in enumerate(self._picture.sentences(pattern, make_printable)):
             if place == SENTENCES:
                 more = len(self._picture.queries) - SENTENCES
                 yield Padding(f"and {more:,} more tokens, which a page has: -o page.html", (0, 0, 0, 2))
@@ -121,15 +111,15 @@ class Heatmaps:
             yield Padding(Text(sentence), (0, 0, 0, 2))
 
 
-def _labels(tokens: list[str]) -> list[str]:
-    return [f"{place} {printable(token)}" for place, token in enumerate(tokens)]
+def _percent(weight: float) -> str:
+    return "NaN" if math.isnan(weight) else f"{min(999.0, max(-99.0, 100 * weight)):.0f}"
 
 
-def _cut(text: str, width: int) -> Text:
+def _number_tokens(tokens: list[str]) -> list[str]:
+    return [f"{place} {make_printable(token)}" for place, token in enumerate(tokens)]
+
+
+def _fit(text: str, width: int) -> Text:
     cut = Text(text)
     cut.truncate(width, overflow="ellipsis", pad=True)
     return cut
-
-
-def _rgb(colour: str) -> ColorTriplet:
-    return Color.parse(colour).get_truecolor()

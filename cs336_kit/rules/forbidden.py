@@ -5,11 +5,15 @@ installed. Written down is only what of them may be used after all, and in which
 """
 
 import re
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import einops.layers.torch
 import torch
+import torch._decomp.decompositions
+import torch._refs
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,15 +22,12 @@ CONTAINERS = ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList
 ALLOWED = (*CONTAINERS, "Rearrange", "Reduce")
 
 # The problem in which a function does the work, by what comes first in its name. What else is forbidden has none.
-HOMES = {
-    "softmax": "softmax|softmin",
-    "scaled_dot_product_attention": "attention|scaled_dot_product",
-    "linear": "linear|einmix",
-    "rope": "rotary",
-    "multihead_self_attention": "multi_?head|transformer",
-    "attention_module": "dropout",
-}
-WORK = re.compile("|".join(f"(?P<{problem}>{names})" for problem, names in HOMES.items()))
+ASSIGNMENT = tomllib.loads((Path(__file__).parents[2] / "assignment.toml").read_text(encoding="utf-8"))
+WORKS = [each for each in ASSIGNMENT["problem"] if "work" in each and not each.get("left_out")]
+HOMES = {each["id"]: each["work"] for each in WORKS}
+# Those whose work torch's own C++ code may do without a call from Python.
+IN_KERNELS = frozenset(each["id"] for each in WORKS if each.get("in_kernels"))
+WORK = re.compile("|".join(f"(?P<{problem}>{names})" for problem, names in HOMES.items()) or "(?!)")
 
 
 def home(function: str) -> str | None:
@@ -88,6 +89,8 @@ FUNCTIONS = {
     **_functions(torch.special, "torch.special.", _is_forbidden),
     **_functions(torch.sparse, "torch.sparse.", _is_forbidden),
     **_functions(torch.masked, "torch.masked.", _is_forbidden),
+    **_functions(torch._refs, "torch._refs.", _is_forbidden),
+    **_functions(torch._decomp.decompositions, "torch._decomp.decompositions.", _is_forbidden),
     **_functions(functional, "torch.nn.functional.", _is_functional),  # the last name of a function is the one shown
 }
 OPERATORS = _operators()

@@ -19,12 +19,14 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._decomp import global_decomposition_table
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from cs336_kit.rules.forbidden import FUNCTIONS, LAYERS, OPERATORS, home, operator_name
+from cs336_kit.rules.forbidden import FUNCTIONS, IN_KERNELS, LAYERS, OPERATORS, home, operator_name
 
 MAX_USES = 10  # of functions with the same home, in one call
+KEYS = ("CPU", "SparseCPU", "NestedTensorCPU")  # under which the dispatcher keeps what computes on a CPU
 
 
 @dataclass(frozen=True, order=True)
@@ -59,6 +61,7 @@ class Watch:
         self.whole_call = whole_call
         self.uses: set[Use] = set()
         self._thread: int | None = None  # that makes the call that is watched
+        self._imported: dict[str, Any] = {}  # each file's spec when it was imported first
         self._torch = threading.local()  # `runs`: whether the thread is inside of a forbidden function
 
     @contextmanager
@@ -74,11 +77,12 @@ class Watch:
     def install(self) -> None:
         """Put functions that tell this watch in the place of all that is forbidden, for as long as the process runs."""
         watched = {id(function): self._watched(function, name) for name, function in FUNCTIONS.items()}
-        torch_modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "torch"]
-        for module in torch_modules:
-            for name, value in list(vars(module).items()):
+        places: list[dict[Any, Any]] = [*global_decomposition_table.values()]
+        places += [vars(module) for name, module in sys.modules.items() if name.partition(".")[0] == "torch"]
+        for place in places:
+            for name, value in list(place.items()):
                 if id(value) in watched:
-                    setattr(module, name, watched[id(value)])
+                    place[name] = watched[id(value)]
         for name, function in FUNCTIONS.items():
             if name.startswith("torch.Tensor."):
                 setattr(Tensor, function.__name__, watched[id(function)])
@@ -97,14 +101,12 @@ class Watch:
             for operator in torch._C._dispatch_get_all_op_names():
                 namespace, _, name = operator.partition("::")
                 written = operator_name(operator)
-                if (
-                    namespace == "aten"
-                    and written in OPERATORS
-                    and home(written) in ("softmax", "scaled_dot_product_attention", "multihead_self_attention")
-                    and torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CPU")
-                ):
-                    kernel = self._watched_kernel(torch.library.get_kernel(operator, "CPU"), written)
-                    self._library.impl(name, kernel, "CPU", with_keyset=True, allow_override=True)
+                if namespace != "aten" or written not in OPERATORS or home(written) not in IN_KERNELS:
+                    continue
+                for key in KEYS:
+                    if torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):
+                        kernel = self._watched_kernel(torch.library.get_kernel(operator, key), written)
+                        self._library.impl(name, kernel, key, with_keyset=True, allow_override=True)
 
     def _watched(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -142,14 +144,15 @@ class Watch:
 
     def _run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a forbidden function, and note it unless it hands back an argument as it was: dropout that is off."""
-        given = [(x, x._version) for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and not x.is_inference()]
+        # A subclass could say that it has not changed.
+        plain = [x for x in (*args, *kwargs.values()) if type(x) in (Tensor, nn.Parameter) and not x.is_inference()]
+        given = [(x, x._version) for x in plain]
         self._torch.runs = True
         try:
             result = function(*args, **kwargs)
         finally:
             self._torch.runs = False
-        is_off = home(name) == "attention_module" and any(result is x and x._version == v for x, v in given)
-        if not is_off:
+        if not any(result is x and x._version == v for x, v in given):
             self._note(name)
         return result
 
@@ -166,11 +169,15 @@ class Watch:
             self.uses.add(Use(*place, name))
 
     def _imports(self, frame: FrameType | None) -> bool:
-        """Test whether a file of the student's is being imported: what runs then gives no graded number."""
+        """Test whether a file of the student's is being imported for the first time: no call waits for what runs then.
+
+        It could be imported again by each call, to compute the answer.
+        """
         while frame is not None:
-            is_module = frame.f_code.co_name == "<module>" and self.is_students(frame.f_code.co_filename)
-            if is_module and getattr(frame.f_globals.get("__spec__"), "_initializing", False):
-                return True
+            file, spec = frame.f_code.co_filename, frame.f_globals.get("__spec__")
+            is_module = frame.f_code.co_name == "<module>" and self.is_students(file)
+            if is_module and getattr(spec, "_initializing", False):
+                return self._imported.setdefault(file, spec) is spec
             frame = frame.f_back
         return False
 

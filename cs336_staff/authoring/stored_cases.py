@@ -2,21 +2,24 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from cs336_kit.engine.case import METADATA, WEIGHTS, Case, CaseError, case_names, load_case, load_metadata
-from cs336_staff.authoring import error_bounds, references
-from cs336_staff.authoring.cases.spec import CaseSpec
+from cs336_kit.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
+from cs336_staff.authoring.cases import CaseSpec
+from cs336_staff.authoring.room import Adapter, bound_of, outputs_of, reference_of
+from cs336_staff.authoring.rounding import bound_errors
 
 GENERATOR_VERSION = 1
 
+# Inputs are drawn in float32: those of another processor are the same up to this, in terms of the largest.
+DRAWN = 1e-5
 # The bounds are those of another processor up to this, relatively; what is smaller than NOTHING may be 0 on it.
 SAME = 1e-12
 NOTHING = 1e-300
@@ -40,20 +43,32 @@ def write_fixtures(
     specs: Sequence[CaseSpec],
     seed_of: Callable[[str], int] = public_seed,
     show: Callable[[str], None] = lambda name: None,
-) -> None:
-    """Draw the inputs of every case, compute the answers and store both; files of no case are removed.
+    only: Collection[str] = (),
+) -> int:
+    """Draw the inputs of each case that `check_fixtures` complains of, compute the answers and store both.
+
+    What it does not complain of stays as it is, to the last bit: another processor rounds otherwise.
 
     Args:
         folder: where the files go.
         specs: the cases.
         seed_of: the seed of the case with a name.
-        show: called with the name of each case before it is made.
+        show: called with the name of each case before it is looked at.
+        only: the names of the cases to look at; without any it is all of them, and files of no case are removed.
+
+    Returns:
+        the number of cases that were written.
     """
-    for stray in set(case_names(folder, "**/*")) - {spec.name for spec in specs}:
+    strays, specs = _chosen(folder, specs, only)
+    for stray in strays:
         (folder / f"{stray}.safetensors").unlink()
+    written = 0
     for spec in specs:
         show(spec.name)
         seed = seed_of(spec.name)
+        if not any(_complaints(folder, spec, seed)):
+            continue
+        written += 1
         case = make_case(spec, seed)
         # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
         tensors = {key: x.contiguous() for key, x in case.inputs.items() if isinstance(x, Tensor)}
@@ -74,32 +89,44 @@ def write_fixtures(
         path = folder / f"{spec.name}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         # One key: safetensors writes several in an order that differs from run to run.
-        save_file(stored, path, {METADATA: json.dumps(metadata, sort_keys=True)})
+        path.write_bytes(save(stored, {METADATA: json.dumps(metadata, sort_keys=True)}))
+    return written
 
 
 def check_fixtures(
-    folder: Path, specs: Sequence[CaseSpec], seed_of: Callable[[str], int] = public_seed
+    folder: Path,
+    specs: Sequence[CaseSpec],
+    seed_of: Callable[[str], int] = public_seed,
+    only: Collection[str] = (),
 ) -> Iterator[str]:
     """List what is wrong with the stored cases; nothing when they are what the references give."""
-    names = {spec.name for spec in specs}
-    for stray in sorted(set(case_names(folder, "**/*")) - names):
-        yield f"{stray}: no case of this name is known"
+    strays, specs = _chosen(folder, specs, only)
+    yield from (f"{stray}: no case of this name is known" for stray in strays)
     for spec in specs:
-        try:
-            case = load_case(folder, spec.name)
-            metadata = load_metadata(folder, spec.name)
-            if metadata["seed"] != seed_of(spec.name):
-                yield f"{spec.name}: drawn from another seed; write it again"
-            yield from (f"{spec.name}: {complaint}" for complaint in _complaints(spec, case, metadata))
-        except CaseError as error:
-            yield f"{spec.name}: {error}"
+        yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
 
 
-def _complaints(spec: CaseSpec, case: Case, metadata: dict[str, Any]) -> Iterator[str]:
+def _chosen(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> tuple[list[str], Sequence[CaseSpec]]:
+    """Give the files of no case, and the cases to look at."""
+    if only:
+        return [], [spec for spec in specs if spec.name in only]
+    return sorted(set(case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
+
+
+def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
+    try:
+        case, metadata = load_case(folder, spec.name), load_metadata(folder, spec.name)
+    except CaseError as error:
+        yield str(error)
+        return
+    if metadata["seed"] != seed:
+        yield "drawn from another seed; write it again"
     if metadata["call"] != spec.call or metadata["generator"] != GENERATOR_VERSION:
         yield "made by another generator; write it again"
         return
-    if _sha256({key: x for key, x in case.inputs.items() if isinstance(x, Tensor)}) != metadata["sha256"]:
+    drawn = spec.draw(torch.Generator().manual_seed(metadata["seed"]))
+    alike = [*case.inputs] == [*drawn] and all(map(_alike, case.inputs.values(), drawn.values()))
+    if not alike or _sha256({k: x for k, x in case.inputs.items() if isinstance(x, Tensor)}) != metadata["sha256"]:
         yield "the inputs are not those that were drawn"
     expected = answers(spec.call, case.inputs, spec.gradients, case.cotangent)
     if expected.keys() != case.expected.keys():
@@ -115,59 +142,66 @@ def _complaints(spec: CaseSpec, case: Case, metadata: dict[str, Any]) -> Iterato
             yield f"the stored bound of the {what} is not that of its inputs"
 
 
-def answers(call: str, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None) -> dict[str, Tensor]:
-    """Compute what the reference gives in float64: the answer and the gradient of each input in `gradients`."""
-    return answers_of(getattr(references, call), inputs, gradients, cotangent)
+def _alike(one: Any, other: Any) -> bool:
+    """Tell whether an input is the one that was drawn, here or on another processor."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return type(one) is type(other) and one == other
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return False
+    rounding = DRAWN + torch.finfo(one.dtype).eps if one.is_floating_point() else 0.0
+    one, other = one.double(), other.double()
+    largest = float(other.nan_to_num(0.0, 0.0, 0.0).abs().amax())
+    return torch.allclose(one, other, rtol=0, atol=rounding * largest)
 
 
-def answers_of(
-    adapter: Any, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None
+def answers(
+    call: str,
+    inputs: dict[str, Any],
+    gradients: Sequence[str] = (),
+    cotangent: Tensor | None = None,
+    adapter: Adapter | None = None,
 ) -> dict[str, Tensor]:
-    """Compute what an adapter gives in float64: the answer and, for each of `gradients`, the gradient of that input."""
-    return _evaluate(adapter, _wide(inputs), gradients, cotangent)
+    """Compute what an adapter gives in float64: its outputs by their names, and the gradients of some inputs.
+
+    Args:
+        call: the name of the adapter.
+        inputs: what it is called with.
+        gradients: the inputs whose gradients are asked for.
+        cotangent: the gradient of the loss with respect to the answer; without it the loss is the sum of the answer.
+        adapter: another one in the place of the reference.
+    """
+    inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in _wide(inputs).items()}
+    for name in gradients:
+        inputs[name].requires_grad_()
+    given = (adapter or reference_of(call))(**inputs)
+    outputs = given if isinstance(given, tuple) else (given,)
+    found = {what: output.detach() for what, output in zip(outputs_of(call), outputs, strict=True)}
+    if gradients:
+        leaves = [inputs[name] for name in gradients]
+        # Given a cotangent, autograd imports sympy, which takes half a second.
+        loss = outputs[0] if cotangent is None else (outputs[0] * cotangent.to(outputs[0].dtype)).sum()
+        cotangents = torch.autograd.grad(loss, leaves)
+        found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
+    return found
 
 
 def bounds_of(
     call: str, inputs: dict[str, Any], expected: dict[str, Tensor], cotangent: Tensor | None
 ) -> dict[str, Tensor]:
     """For each of `expected`, how far a right answer may lie from it."""
-    found = error_bounds.bounds(call, inputs, cotangent)
+    found = bound_errors(bound_of(call), inputs, cotangent)
     return {what: found[what] for what in expected}
-
-
-def _evaluate(
-    adapter: Any, inputs: dict[str, Any], gradients: Sequence[str], cotangent: Tensor | None
-) -> dict[str, Tensor]:
-    inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in inputs.items()}
-    if "training" in inputs:  # nothing is dropped at random
-        inputs["training"] = False
-    for name in gradients:
-        inputs[name].requires_grad_()
-    given = adapter(**inputs)
-    parts = given if isinstance(given, tuple) else (given,)
-    found = {what: part.detach() for what, part in zip(("answer", WEIGHTS), parts, strict=False)}
-    if gradients:
-        leaves = [inputs[name] for name in gradients]
-        # Given a cotangent, autograd imports sympy, which takes half a second.
-        loss = parts[0] if cotangent is None else (parts[0] * cotangent.to(parts[0].dtype)).sum()
-        cotangents = torch.autograd.grad(loss, leaves)
-        found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
-    return found
 
 
 def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
     if not spec.gradients:
         return None
-    answer = _evaluate(getattr(references, spec.call), _wide(inputs), (), None)["answer"]
-    return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(_dtype(inputs))
+    answer = answers(spec.call, inputs)["answer"]
+    return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(dtype_of(inputs))
 
 
 def _wide(inputs: dict[str, Any]) -> dict[str, Any]:
     return {key: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for key, x in inputs.items()}
-
-
-def _dtype(inputs: dict[str, Any]) -> torch.dtype:
-    return next(x.dtype for x in inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
 
 
 def _sha256(tensors: dict[str, Tensor]) -> str:

@@ -18,15 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.forks import graders_here
+from cs336_staff.grading.feedback import safe_name, write_all_reports, write_reports
 from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
-from cs336_staff.grading.host import Graders, HostError, Record
-from cs336_staff.grading.identity import HandedIn, check_claims, handed_in, together
-from cs336_staff.grading.report import safe_name, write_all_reports, write_reports
+from cs336_staff.grading.graders import Graders, HostError, Record, grade_here
+from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, together
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox
-from cs336_staff.sandbox.limits import Limits
-from cs336_staff.sandbox.submission import Refused, Submission, take_in
+from cs336_staff.sandbox.reader import Reader
+from cs336_staff.sandbox.submission import Refused, Submission
 
 ATTEMPTS = 3
 TICK = 1.0  # seconds after which `capacity` and `show` are called even if nothing has ended
@@ -85,14 +84,10 @@ def grade(
     out: Path,
     jobs: int = 1,
     rerun: bool = False,
-    limits: Limits | None = None,
     show: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Grade on this machine: `jobs` at the same time, in `sandbox`, within `limits` if not what the course says.
-
-    The rest, and what it raises, is as for `grade_by`.
-    """
-    with graders_here(suite, sandbox, limits or suite.limits, jobs) as graders:
+    """Grade on this machine, in `sandbox`, `jobs` at a time; the rest, and what it raises, is as for `grade_by`."""
+    with grade_here(suite, sandbox, jobs) as graders:
         return grade_by(graders, suite, paths, out, rerun, show)
 
 
@@ -103,6 +98,7 @@ def grade_by(
     out: Path,
     rerun: bool = False,
     show: Callable[[Progress], None] = lambda progress: None,
+    platform: Platform = "",
 ) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
@@ -113,39 +109,39 @@ def grade_by(
         out: gets `gradebook.sqlite` and a folder with the reports of each submission.
         rerun: grade again what is graded already.
         show: called whenever something has changed, and once a second.
+        platform: that named the files, if staff have stated it.
 
     Raises:
         GradebookError: another batch writes to `out`.
         HostError: nothing can be graded any more.
-        RosterError: two submissions are by one student.
+        RosterError: two submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _alone(out), Gradebook(out / "gradebook.sqlite") as gradebook:
-        files = together(dict.fromkeys(path.resolve() for path in paths))
-        names = _names(list(files), gradebook.paths())
-        check_claims(names)
+    with _lock(out), Gradebook(out / "gradebook.sqlite", suite.course.muted) as gradebook, Reader() as reader:
+        resolved = list(dict.fromkeys(path.resolve() for path in paths))
+        platforms = platforms_of(resolved, platform)
+        files = together(resolved, platforms)
+        names = _name_submissions(list(files), gradebook.paths())
+        check_claims(names, platforms)
         if gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests}):
             write_all_reports(out, gradebook, suite.problems)
-        return _Batch(graders, suite, gradebook, out, files).run(names, rerun, show)
+        return _Batch(graders, suite, gradebook, out, reader, files, platforms, Progress(names)).run(rerun, show)
 
 
+@dataclass
 class _Batch:
-    def __init__(
-        self,
-        graders: Graders,
-        suite: GradedSuite,
-        gradebook: Gradebook,
-        out: Path,
-        files: Mapping[Path, Mapping[str, Path]],
-    ) -> None:
-        self.files = files  # of each submission that came file by file
-        self.graders, self.suite, self.gradebook, self.out = graders, suite, gradebook, out
-        self.waiting: deque[_Attempt] = deque()
-        self.running: dict[Future[Record], _Attempt] = {}
+    graders: Graders
+    suite: GradedSuite
+    gradebook: Gradebook
+    out: Path
+    reader: Reader
+    files: Mapping[Path, Mapping[str, Path]]  # of each submission that came file by file
+    platforms: Mapping[Path, Platform]
+    progress: Progress
+    running: dict[Future[Record], _Attempt] = field(default_factory=dict)
 
-    def run(self, names: dict[str, Path], rerun: bool, show: Callable[[Progress], None]) -> Progress:
-        self.progress = Progress(names)
-        self.waiting.extend(_Attempt(name, path) for name, path in names.items())
+    def run(self, rerun: bool, show: Callable[[Progress], None]) -> Progress:
+        self.waiting = deque(_Attempt(name, path) for name, path in self.progress.names.items())
         while self.waiting or self.running:
             if self.waiting and len(self.running) < self.graders.capacity():
                 self._start(self.waiting.popleft(), rerun)
@@ -161,10 +157,10 @@ class _Batch:
     def _start(self, attempt: _Attempt, rerun: bool) -> None:
         """Submit, unless the gradebook has it or it is refused."""
         try:
-            submission: Submission | Refused = take_in(attempt.path, self.files[attempt.path])
+            submission: Submission | Refused = self.reader.take_in(attempt.path, self.files[attempt.path])
             content = submission.sha256
         except Refused as refused:
-            submission, content = refused, _content_of_refused(attempt.path)
+            submission, content = refused, refused.content
         except OSError as error:
             self._give_up(attempt, f"cannot be read: {error}")
             return
@@ -201,27 +197,37 @@ class _Batch:
         self.progress.faults.append(Fault(attempt.name, reason))
 
     def _record(self, attempt: _Attempt, record: Record) -> None:
-        forbidden = record.notes.forbidden
+        handed, forbidden = self._handed_in(attempt), record.notes.forbidden
+        taken_in = (*self._remarks(attempt.path, handed), *record.notes.taken_in)
         grading = Grading(
             submission=attempt.name,
             path=_as_text(attempt.path.resolve()),
             content=attempt.content,
             suite=self.suite.sha256,
-            seed=self.suite.seed,
+            seed=self.suite.release.seed("release"),
             layer=record.layer,
             started=record.started,
             seconds=record.seconds,
-            notes=record.notes,
-            handed_in=self._handed_in(attempt),
-            results=[_charged(result, forbidden.get(result.problem, ())) for result in record.results],
+            notes=replace(record.notes, taken_in=taken_in),
+            handed_in=handed,
+            results=[_charge(result, forbidden.get(result.problem, ())) for result in record.results],
         )
         self.gradebook.add(grading)
         # As the gradebook has it: staff may have overruled a violation of the same content.
         self._report(self.gradebook.of(attempt.name) or grading)
 
+    def _remarks(self, path: Path, handed: HandedIn) -> Iterator[str]:
+        """Say which files a submission came from, and what its name does not say."""
+        if files := self.files[path].values():
+            yield f"taken together as one submission: {', '.join(ascii(file.name) for file in files)}"
+        if handed.guessed and (platform := self.platforms[path.parent]) != "none":
+            strange = f"{path.name!a} is not a name that {platform.title()} gives"
+            yield f"{strange}: it is a submission of its own, under the name of its file"
+
     def _handed_in(self, attempt: _Attempt) -> HandedIn:
         """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
-        handed, before = handed_in(attempt.path, attempt.name), self.gradebook.of(attempt.name)
+        platform = self.platforms[attempt.path.parent]
+        handed, before = handed_in(attempt.path, attempt.name, platform), self.gradebook.of(attempt.name)
         if not handed.guessed or before is None or before.handed_in.guessed:
             return handed
         same = before.content == attempt.content
@@ -234,7 +240,7 @@ class _Batch:
         self.progress.below += any(not result.passed for result in grading.results if not result.bonus)
 
 
-def _charged(result: Result, forbidden: Sequence[str]) -> Result:
+def _charge(result: Result, forbidden: Sequence[str]) -> Result:
     """A test that passed by a call that its problem forbids is a violation."""
     if not (result.passed and forbidden):
         return result
@@ -242,7 +248,7 @@ def _charged(result: Result, forbidden: Sequence[str]) -> Result:
     return replace(result, outcome=Outcome.VIOLATION, check=Check.RULES, headline=headline, details=tuple(forbidden))
 
 
-def _names(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
+def _name_submissions(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
     """A name for each path: the one under which it was graded before, or the file's own, made safe.
 
     Several that are the same get a part of the hash of their path, and so does a name that looks as if it had one. A
@@ -270,20 +276,8 @@ def _as_text(path: Path) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def _content_of_refused(path: Path) -> str:
-    """sha256 of a file, or of the names in a folder: what was refused must be looked at again once it has changed."""
-    digest = hashlib.sha256()
-    if path.is_file():
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-    elif path.is_dir():
-        for inside in sorted(path.rglob("*")):
-            digest.update(f"{inside.relative_to(path)} {inside.lstat().st_size}\n".encode(errors="surrogateescape"))
-    return digest.hexdigest()
-
-
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _lock(out: Path) -> Iterator[None]:
     """Hold the lock of `out`; the kernel lets go of it however this process ends, and no fork inherits it."""
     with (out / ".lock").open("w") as lock:
         try:

@@ -12,36 +12,9 @@ from dataclasses import dataclass, field, replace
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
-from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.authoring.misconceptions.entry import Misconception
-from cs336_staff.authoring.stored_cases import answers_of
-
-# The tests whose answers tell which fault a submission has in a problem. They are public: what a submission prints
-# while public tests run is shown to students, so nothing hidden may be asked meanwhile.
-TELLING = {
-    "softmax": ("test_softmax[2d-first-dim]", "test_softmax[3d-middle-dim]", "test_softmax[3d-last-dim]"),
-    "scaled_dot_product_attention": (
-        "test_scaled_dot_product_attention[3d-no-mask]",
-        "test_scaled_dot_product_attention[3d-causal]",
-        "test_4d_scaled_dot_product_attention[4d-no-mask]",
-    ),
-    "linear": ("test_linear[3d]", "test_linear[square]"),
-    "rope": ("test_rope[spaced]", "test_rope[permuted]", "test_rope[per-batch]"),
-}
-# On these some wrong multi-head attention gives the answers of the right one: without a mask in attention nobody sees
-# whether there is a causal one. They are not carried forward.
-BLIND = {
-    "softmax-all-dims",
-    "attention-mask-ignored",
-    "attention-mask-on-values",
-    "attention-values-are-keys",
-    "linear-transposed",
-    "linear-reshaped",
-    "rope-positions-ignored",
-    "rope-positions-of-first-batch",
-    "rope-positions-from-first",
-    "rope-skipped",
-}
+from cs336_staff.authoring.programs import CATALOGUE
+from cs336_staff.authoring.room import Misconception, load_rooms
+from cs336_staff.authoring.stored_cases import answers
 
 
 class _OursError(Exception):
@@ -74,7 +47,7 @@ class CarriedForward:
             try:
                 for fault in self.faults():
                     if fault.problem != test.problem and self._has(fault, test):
-                        why = f"passes but for a fault that is charged in {fault.problem}: it {fault.what}"
+                        why = f"passes but for a fault that is charged in {fault.problem}: {fault.id}"
                         passed = Outcome.PASSED
                         return replace(
                             result, outcome=passed, check=None, headline="", details=(), inputs=(), staff=why
@@ -85,15 +58,16 @@ class CarriedForward:
 
     def faults(self) -> list[Misconception]:
         """Those of the catalogue that the submission has in the problems whose telling tests have all run."""
-        for problem, names in TELLING.items():
-            if problem not in self.known and all(name in self.passed for name in names):
-                self.known[problem] = [] if all(map(self.passed.get, names)) else [*self._faults_of(problem)]
+        for problem, room in load_rooms().items():
+            if room.telling and problem not in self.known and all(name in self.passed for name in room.telling):
+                passed = all(map(self.passed.get, room.telling))
+                self.known[problem] = [] if passed else [*self._faults_of(problem, room.telling)]
         return [fault for faults in self.known.values() for fault in faults]
 
-    def _faults_of(self, problem: str) -> Iterator[Misconception]:
-        tests = [test for test in self.suite.tests if test.name in TELLING[problem]]
+    def _faults_of(self, problem: str, telling: Sequence[str]) -> Iterator[Misconception]:
+        tests = [test for test in self.suite.tests if test.name in telling]
         for fault in CATALOGUE.values():
-            if fault.problem == problem and fault.id not in BLIND and self._explains(fault, tests):
+            if fault.problem == problem and fault.carried and self._explains(fault, tests):
                 yield fault
 
     def _explains(self, fault: Misconception, tests: Sequence[Test]) -> bool:
@@ -135,7 +109,7 @@ class Known:
 
 def with_fault(case: Case, fault: Misconception) -> Case:
     """The case, as if the answers of a program with this fault were right."""
-    right = answers_of(fault.adapters[case.call], case.inputs, case.gradients, case.cotangent)
+    right = answers(case.call, case.inputs, case.gradients, case.cotangent, fault.adapters[case.call])
     return replace(case, expected=right)
 
 

@@ -1,10 +1,10 @@
 """Grade on the hosts of a Dask cluster: a scheduler and workers that somebody has started, each from a checkout.
 
 The command reads what was handed in and writes the gradebook. A Dask worker is given one submission at a time for each
-of its threads, and asks the process beside it, which holds the suite and the sandbox (`cs336_staff/grading/host.py`).
-Which workers may be given any is known to the scheduler: those that have a resource named after the suite, and they get
-it when their suite, Python, torch and sandbox have been compared with the command's. The scheduler gives what a lost
-worker had to another one.
+of its threads, and asks the process beside it, which holds the suite and the sandbox (`graders.py`). Which workers may
+be given any is known to the scheduler: those that have a resource named after the suite, and they get it when their
+suite, Python, torch and sandbox have been compared with the command's. The scheduler gives what a lost worker had to
+another one.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any
 
 from distributed import Client, Worker, get_worker
 
-from cs336_staff.grading.host import Graders, Host, HostError, Record, start_host
+from cs336_staff.grading.graders import Graders, Host, HostError, Record, start_host
 from cs336_staff.sandbox.submission import Submission
 
 AHEAD = 4  # submissions that are on their way while all threads are busy
@@ -32,7 +32,7 @@ SHOWN = 12  # digits of a hash in a message
 
 @dataclass(frozen=True)
 class Needs:
-    """All that a host must have: `identity` as `forks.identity` gives it, and a sandbox with all parts of `layer`."""
+    """All that a host must have: `identity` as `graders.identity` gives it, and a sandbox with all parts of `layer`."""
 
     identity: Mapping[str, str]
     layer: str

@@ -1,42 +1,54 @@
 """`cs336 staff grade`, `findings` and `reproduce`. What imports torch is imported when it is needed."""
 
+import csv
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich import progress
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from cs336_kit.engine.assignment import SuiteError
-from cs336_staff.grading.changes import RESULTS
-from cs336_staff.grading.class_findings import FILE_NAME, count_findings, findings_table, write_findings
-from cs336_staff.grading.course import find_checked_root, load_course
-from cs336_staff.grading.exports import RosterError, check_lists, grades, write_course
-from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.host import Graders, HostError
-from cs336_staff.grading.names import check_name
-from cs336_staff.grading.ready import ready
-from cs336_staff.hidden.release import REHEARSAL
-from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError
-from cs336_staff.sandbox.submission import Refused, take_in
+from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.result import Outcome, Result
+from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
+from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from cs336_staff.grading.decisions import RESULTS
+from cs336_staff.grading.exports import check_lists, grades, write_course
+from cs336_staff.grading.feedback import safe_name
+from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
+from cs336_staff.hidden.release import REHEARSAL, load_release
+from cs336_staff.sandbox.confinement import Layer, Sandbox
+from cs336_staff.sandbox.printable import printable
+from cs336_staff.sandbox.reader import Reader
 
 if TYPE_CHECKING:
     from distributed import Client
 
+    from cs336_staff.grading.batch import Progress
     from cs336_staff.grading.suite import GradedSuite
 
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COMMONEST = 10  # findings that are printed; the file has all
+LINES = 20  # of progress, where there is no terminal
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 
 
 @click.command()
 @click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=results_folder,
+    show_default=RESULTS_FOLDER,
+)
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--cluster", metavar="ADDRESS", help="Grade on the workers of this Dask scheduler; or its file.")
@@ -64,36 +76,31 @@ def grade(
     console = Console()
     root = find_checked_root()
     course = load_course(root)
+    load_release()  # before anything is started: the secret may be missing
     try:
         check_lists(course)
-        with _connect(cluster) if cluster else nullcontext() as client, ready(root, layer) as (suite, sandbox):
-            from cs336_staff.grading import batch, show
+        with _connect(cluster) if cluster else nullcontext() as client, load_and_start(root, layer) as (suite, sandbox):
+            from cs336_staff.grading.batch import grade_by
 
-            if suite.rehearsal:
+            if not suite.release.folder:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
-            with (
-                _graders(client, suite, sandbox, jobs, console) as graders,
-                show.progress_bar(console) as progress,
-            ):
-                done = batch.grade_by(graders, suite, submission, out, rerun, progress)
-        with Gradebook(out / "gradebook.sqlite") as gradebook:
+            with _graders(client, suite, sandbox, jobs, console) as graders, show_progress(console) as show:
+                done = grade_by(graders, suite, submission, out, rerun, show, course.platform)
+        with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
-            board = show.board(graded[0], suite.problems) if len(graded) == 1 else show.boards(graded, suite.problems)
-            console.print(board)
-            for line in show.findings(graded):
+            console.print(draw_board(graded, suite.problems))
+            for line in list_remarks(graded):
                 console.print(Text(line, "yellow"))
             for fault in done.faults:
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
-            found = write_course(console, gradebook, suite.problems, out, course)
-            counts = count_findings(found)
-            write_findings(out / FILE_NAME, counts)
-            if counts and len(found) > 1:
-                console.print(findings_table(counts[:COMMONEST]))
+            students = write_course(console, gradebook, suite.problems, out, course)
+            found = count_findings(group_by_submission(students))
+            write_findings(out, found)
+            if found and len(students) > 1:
+                console.print(draw_findings(found[:COMMONEST]))
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
-    except (SuiteError, SandboxError, HostError, GradebookError, RosterError) as error:
-        raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
     except KeyboardInterrupt:
@@ -103,17 +110,14 @@ def grade(
 
 
 @click.command()
-@click.argument("results", type=RESULTS, default=Path("results"))
+@click.argument("results", type=RESULTS, default=results_folder)
 def findings(results: Path) -> None:
     """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
     course = load_course(find_checked_root())
-    try:
-        with Gradebook.of_results(results) as gradebook:
-            counts = count_findings(grades(gradebook, course))
-    except (GradebookError, RosterError) as error:
-        raise click.ClickException(str(error)) from None
-    write_findings(results / FILE_NAME, counts)
-    Console().print(findings_table(counts))
+    with Gradebook.of_results(results, course.muted) as gradebook:
+        found = count_findings(group_by_submission(grades(gradebook, course)))
+    write_findings(results, found)
+    Console().print(draw_findings(found))
 
 
 @click.command()
@@ -128,15 +132,12 @@ def reproduce(submission: Path, test: str, layer: Layer) -> None:
     _need_linux()
     root = find_checked_root()
     name = test.rpartition(": ")[2]  # in results.json the problem stands before it
-    check_name(root, name)
-    try:
-        taken_in = take_in(submission)
-        with ready(root, layer, name) as (suite, sandbox):
-            from cs336_staff.grading.reproduce import reproduce_test
+    with Reader() as reader:
+        taken_in = reader.take_in(submission.resolve())
+    with load_and_start(root, layer, name) as (suite, sandbox):
+        from cs336_staff.grading.one_submission import reproduce_test
 
-            reproduce_test(suite, sandbox, taken_in, name)
-    except (SuiteError, SandboxError, Refused) as error:
-        raise click.ClickException(str(error)) from None
+        reproduce_test(suite, sandbox, taken_in, name)
 
 
 def _connect(cluster: str) -> AbstractContextManager["Client"]:
@@ -150,10 +151,8 @@ def _connect(cluster: str) -> AbstractContextManager["Client"]:
 def _graders(
     client: "Client | None", suite: "GradedSuite", sandbox: Sandbox, jobs: int | None, console: Console
 ) -> AbstractContextManager[Graders]:
-    from cs336_staff.grading.forks import graders_here, identity, layer_of
-
     if client is None:
-        return graders_here(suite, sandbox, suite.limits, jobs or os.cpu_count() or 1)
+        return grade_here(suite, sandbox, jobs or os.cpu_count() or 1)
     from cs336_staff.grading.cluster import Cluster, Needs
 
     needs = Needs(identity(suite), layer_of(sandbox))
@@ -173,3 +172,103 @@ def _need_linux() -> None:
             "grading needs Linux: the sandbox and the limits are its kernel's, those of --sandbox none too. "
             "Use a Linux machine, or WSL on Windows"
         )
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[Callable[["Progress"], None]]:
+    """A bar with submissions done and running, and the time left; where there is no terminal, at most `LINES` lines."""
+    if not console.is_terminal:
+        told, waits_for = 0, ""
+
+        def tell(now: "Progress") -> None:
+            nonlocal told, waits_for
+            if now.done * LINES // max(1, now.total) > told or now.waits_for not in (waits_for, ""):
+                told = now.done * LINES // now.total
+                console.print(Text(_describe(now)))
+            waits_for = now.waits_for
+
+        yield tell
+        return
+    # Drawn when something changes: a thread that draws must not be there when a submission's process is forked.
+    columns = (progress.BarColumn(), progress.TextColumn("{task.fields[state]}"), progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=console, auto_refresh=False) as bar:
+        task = bar.add_task("", total=None, state="")
+        yield lambda now: bar.update(task, total=now.total, completed=now.done, state=_describe(now), refresh=True)
+
+
+def _describe(now: "Progress") -> str:
+    if now.waits_for:
+        return f"{now.done} of {now.total} done; {now.waits_for}"
+    faults = f", {len(now.faults)} not graded" if now.faults else ""
+    return f"{now.done} of {now.total} done, {now.running} running, {now.below} below full points{faults}"
+
+
+def draw_board(gradings: Sequence[Grading], problems: Mapping[str, Problem]) -> Table:
+    """One submission: a row for each problem; several: a row for each of them."""
+    if len(gradings) == 1:
+        return _draw_one(gradings[0], problems)
+    numbered = ", ".join(f"{number} {problem}" for number, problem in enumerate(problems, start=1))
+    table = Table("Submission", title="Public and hidden tests", caption=numbered)
+    for number, _ in enumerate(problems, start=1):  # their names would leave no room
+        table.add_column(str(number), justify="right")
+    table.add_column("Points", justify="right")
+    for grading in gradings:
+        points = (f"{grading.points_of(problem):.1f}" for problem in problems)
+        table.add_row(Text(grading.submission), *points, f"{grading.points:.1f}")
+    return table
+
+
+def _draw_one(grading: Grading, problems: Mapping[str, Problem]) -> Table:
+    table = Table(title=Text(f"{grading.submission}, public and hidden tests"), show_footer=True)
+    table.add_column("Problem", "Total")
+    table.add_column("State")
+    table.add_column("Tests", _count_passed(grading.results), justify="right")
+    table.add_column("Points", f"{grading.points:.1f}/{grading.maximum:g}", justify="right")
+    for problem in problems.values():
+        results = grading.results_of(problem.id)
+        outcomes = {result.outcome for result in results}
+        state = next(each for each in (Outcome.VIOLATION, Outcome.FAILED, Outcome.PASSED) if each in outcomes)
+        points = f"{grading.points_of(problem.id):.1f}/{problem.points:g}"
+        colour = "green" if state is Outcome.PASSED else "red"
+        name = problem.id + " (bonus)" * problem.bonus
+        table.add_row(name, Text(state, colour), _count_passed(results), points)
+    return table
+
+
+def _count_passed(results: Sequence[Result]) -> str:
+    return f"{sum(result.passed for result in results)}/{len(results)}"
+
+
+def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
+    """List what staff should look at: new names, what the rules forbid, and what staff decided."""
+    for grading in gradings:
+        name, notes = grading.submission, grading.notes
+        if name != safe_name(Path(grading.path).name):
+            yield f"{printable(grading.path)} is reported as {name}"
+        if notes.refused:
+            yield f"REFUSED, not run, no points: {name}: {notes.refused}"
+        for problem, calls in notes.forbidden.items():
+            decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
+            yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
+        for problem, adjusted in grading.adjusted.items():
+            yield f"adjusted by {adjusted.points:+g}: {name}, {problem}: {adjusted.because}"
+        for remark in notes.taken_in:
+            yield f"remark: {name}: {remark}"
+
+
+def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:
+    """Write findings.csv: how many submissions have each finding, and what the first of them reads."""
+    with (out / "findings.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["submissions", "problem", "finding", "first"])
+        for each in found:
+            writer.writerow([len(each.entries), each.finding.problem, each.finding.id, each.finding.first])
+
+
+def draw_findings(found: Iterable[FindingOfClass]) -> Table:
+    """The same for the terminal."""
+    table = Table("Submissions", "Problem", "Finding", title="What the examinations found, the commonest first")
+    table.columns[0].justify = "right"
+    for each in found:
+        table.add_row(str(len(each.entries)), each.finding.problem, each.finding.id)
+    return table

@@ -1,6 +1,7 @@
 """The course, as `course.toml` states it: the deadline, late days, whose attempt counts, the lists of its students."""
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Literal
 
 from cs336_kit.engine.assignment import FILE_NAME, find_root
 from cs336_kit.engine.toml_file import Complaint, located, read_toml
-from cs336_staff.grading.identity import HandedIn
-from cs336_staff.hidden.release import load_graded_problems
+from cs336_staff.grading.identity import HandedIn, Platform
+from cs336_staff.hidden.release import CourseFolder, load_course_folder, load_graded_problems
 from cs336_staff.sandbox.limits import Limits
 
 FILE = "cs336_staff/course.toml"
 LISTS = ("roster", "groups")
+FINDING = r"[a-z0-9]+(-[a-z0-9]+)+"  # the id of one
+RESULTS_FOLDER = "results, in the course's folder if there is one"
 
 
 @dataclass(frozen=True)
@@ -30,31 +33,37 @@ class Late:
 
 
 @dataclass(frozen=True)
-class Course:
+class Course(CourseFolder):
     """`course.toml`, whole. Every key has a default.
 
     Args:
+        folder, secret_sha256: as in `CourseFolder`.
         due: the deadline.
         attempt: which attempt of a student counts: the last, or the one that earns most after what lateness costs.
         late: what lateness costs.
         extensions: the deadline of single students, by the column `student` of grades.csv.
+        platform: that named the files handed in; without it, their names decide.
         roster: the gradebook that Canvas exported.
         groups: the list of groups that Canvas exported.
         column: the assignment's column in the roster.
         limits: what a submission may use.
+        muted: ids of findings that are told to nobody.
     """
 
     due: datetime | None = None
     attempt: Literal["last", "best"] = "last"
     late: Late = field(default_factory=Late)
     extensions: dict[str, datetime] = field(default_factory=dict)
+    platform: Platform = ""
     roster: str = ""
     groups: str = ""
-    column: str = "Attention"
+    column: str = "Assignment"
     limits: Limits = field(default_factory=Limits)
+    muted: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise Complaint where values do not go together."""
+        super().check()
         if self.extensions and self.due is None:
             raise Complaint(("extensions",), "are there, and no key due: when is everybody's deadline?")
         if self.late.percent > 100:
@@ -62,6 +71,12 @@ class Course:
         for name, limit in vars(self.limits).items():
             if not limit:
                 raise Complaint(("limits", name), "is 0: no submission could run")
+
+        for id in self.muted:
+            if not re.fullmatch(FINDING, id):
+                raise Complaint(
+                    ("muted",), f"has {id!r}, expected ids of findings, as in the column finding of findings.csv"
+                )
 
     def days_late(self, student: str, handed_in: HandedIn) -> int | None:
         """Days after the student's deadline, each begun one counted; None when the time of either is not known."""
@@ -76,22 +91,27 @@ class Course:
 
 
 def load_course(root: Path) -> Course:
-    """The course; its lists are looked for beside `course.toml`.
+    """The course; its lists are looked for in its folder, or beside `course.toml` if it has none.
 
     Raises:
         AssignmentError: something in the file is not as it should be.
     """
     path = root / FILE
     course = read_toml(path, Course, Course.check)
-    lists = {name: str(path.parent / file) for name in LISTS if (file := getattr(course, name))}
-    return replace(course, **lists)
+    folder = course.place or path.parent
+    return replace(course, **{name: str(folder / file) for name in LISTS if (file := getattr(course, name))})
+
+
+def results_folder() -> Path:
+    """The folder of the results, unless a command is given another one."""
+    return (load_course_folder().place or Path()) / "results"
 
 
 def find_checked_root() -> Path:
     """The root of the assignment around this folder, once all that staff state is checked.
 
     Raises:
-        AssignmentError: something in `assignment.toml`, `release.toml` or `course.toml` is not as it should be.
+        AssignmentError: something in `assignment.toml` or `course.toml` is not as it should be.
     """
     root = find_root(Path.cwd())
     course = load_course(root)

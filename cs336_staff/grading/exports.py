@@ -11,9 +11,9 @@ from rich.text import Text
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.course import Course
+from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.identity import HandedIn, RosterError, Student, with_groups
-from cs336_staff.grading.report import write_reports
 from cs336_staff.sandbox.printable import printable
 
 IDENTITY = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account", "Section")

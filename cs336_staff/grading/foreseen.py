@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.suite import Suite, Test
-from cs336_staff.authoring import references
+from cs336_staff.authoring.room import reference_of
 from cs336_staff.sandbox.inside.frames import decode, encode
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.replies import Reply
@@ -55,7 +55,7 @@ class _Recorder:
         outputs: list[Tensor] = []
         gradients: list[Tensor | None] = []
         with torch.set_grad_enabled(header["grad_enabled"]):
-            value = encode(getattr(references, header["call"])(*arguments), outputs)
+            value = encode(reference_of(header["call"])(*arguments), outputs)
             if "cotangents" in header:
                 given = [tensor for tensor in wide if tensor.requires_grad]
                 cotangents = [decode(cotangent, wide) for cotangent in header["cotangents"]]

@@ -4,21 +4,21 @@ import json
 import math
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.grading.identity import HandedIn, Student
 
-LAST = "id IN (SELECT id FROM latest)"
 VERSION = 7
 NEW = "not run: this test is newer than the grading; grade the submission again"
 SCHEMA = """
-CREATE TABLE grading (
+CREATE TABLE IF NOT EXISTS grading (
     id INTEGER PRIMARY KEY,
     submission TEXT NOT NULL,
     path TEXT NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE grading (
     handed_in TEXT NOT NULL,
     UNIQUE (submission, content, suite, handed_in)
 );
-CREATE TABLE result (
+CREATE TABLE IF NOT EXISTS result (
     grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE ON UPDATE CASCADE,
     number INTEGER NOT NULL,
     test TEXT NOT NULL,
@@ -48,23 +48,13 @@ CREATE TABLE result (
     seconds REAL NOT NULL,
     PRIMARY KEY (grading, number)
 ) WITHOUT ROWID;
-CREATE TABLE overruled (
+CREATE TABLE IF NOT EXISTS overruled (
     submission TEXT NOT NULL,
     content TEXT NOT NULL,
     problem TEXT NOT NULL,
     because TEXT NOT NULL,
     PRIMARY KEY (submission, content, problem)
 ) WITHOUT ROWID;
-CREATE TABLE worth (
-    function TEXT PRIMARY KEY,
-    problem TEXT NOT NULL,
-    bonus INTEGER NOT NULL,
-    points REAL NOT NULL
-) WITHOUT ROWID;
-CREATE VIEW latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
-"""
-# What version 7 has and version 6 had not, or otherwise.
-ADJUSTED = """
 CREATE TABLE IF NOT EXISTS adjusted (
     submission TEXT NOT NULL,
     content TEXT NOT NULL,
@@ -74,31 +64,26 @@ CREATE TABLE IF NOT EXISTS adjusted (
     at TEXT NOT NULL,
     PRIMARY KEY (submission, content, problem)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS worth (
+    function TEXT PRIMARY KEY,
+    problem TEXT NOT NULL,
+    bonus INTEGER NOT NULL,
+    points REAL NOT NULL
+) WITHOUT ROWID;
+CREATE VIEW IF NOT EXISTS latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
 DROP VIEW IF EXISTS points;
-CREATE VIEW points AS
-    WITH passed AS (
-        SELECT grading, function, avg(outcome = 'passed' OR (looked_at = 'rules' AND because IS NOT NULL)) AS share
-        FROM result
-        JOIN grading ON grading.id = grading
-        LEFT JOIN overruled USING (submission, content, problem)
-        GROUP BY grading, function
-    ), earned AS (
-        SELECT grading.id AS grading, submission, content, worth.problem, bonus,
-            sum(points * coalesce(share, 0)) AS points, sum(points) AS maximum
-        FROM grading JOIN worth LEFT JOIN passed ON passed.grading = grading.id AND passed.function = worth.function
-        GROUP BY grading.id, worth.problem
-    )
-    SELECT grading, submission, problem, bonus,
-        max(0, min(maximum, earned.points + coalesce(adjusted.points, 0))) AS points, maximum
-    FROM earned LEFT JOIN adjusted USING (submission, content, problem);
 """
-
+GRADING = ("submission", "path", "content", "suite", "seed", "layer", "started", "seconds", "notes", "handed_in")
+RESULT = ("grading", "number", "test", "problem", "hidden", "outcome", "looked_at", "headline", "details", "staff")
+RESULT += ("calls", "seconds")
+# One row of `grading`: an attempt, graded by one suite.
+KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
 
 # A row for each query; None is NaN or infinite.
 Matrix = tuple[tuple[float | None, ...], ...]
 
 
-class GradebookError(Exception):
+class GradebookError(CourseworkError):
     """The gradebook cannot be used; the message says why and what to do."""
 
 
@@ -141,7 +126,7 @@ def notes_from_json(text: str) -> Notes:
         **fields
         | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
-        | {"explanations": tuple(Explanation(e["problem"], e["id"], tuple(e["lines"])) for e in fields["explanations"])}
+        | {"explanations": tuple(Explanation(**e | {"lines": tuple(e["lines"])}) for e in fields["explanations"])}
         | {"weights": tuple(tuple(row) for row in fields.get("weights", ()))}
     )
 
@@ -195,12 +180,15 @@ class Grading:
     overruled: Mapping[str, str] = field(default_factory=dict)
     adjusted: Mapping[str, Adjustment] = field(default_factory=dict)
 
+    def results_of(self, problem: str) -> list[Result]:
+        return [result for result in self.results if result.problem == problem]
+
     def earned(self, problem: str) -> float:
         """The points of a problem by its tests alone."""
-        return math.fsum(result.points for result in self.results if result.problem == problem)
+        return math.fsum(result.points for result in self.results_of(problem))
 
     def maximum_of(self, problem: str) -> float:
-        return math.fsum(result.maximum for result in self.results if result.problem == problem)
+        return math.fsum(result.maximum for result in self.results_of(problem))
 
     def points_of(self, problem: str) -> float:
         """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
@@ -222,34 +210,36 @@ class Grading:
 class Gradebook:
     """`gradebook.sqlite`; every method is one transaction."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, muted: Collection[str] = ()) -> None:
         """Open the file, or make it.
+
+        Args:
+            path: the file.
+            muted: the ids of findings that no grading shows when it is read; they stay recorded.
 
         Raises:
             GradebookError: another version of this program wrote it, or it is not a gradebook.
         """
-        self._path = path
+        self._path, self._muted = path, muted
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None)
+            with ExitStack() as stack:
+                self._connection = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+                self._connection.row_factory = sqlite3.Row
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA foreign_keys = ON")
+                (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+                if version in (0, 6):  # 6 had no table of adjustments
+                    # One transaction: a file that has a version has all of its tables.
+                    self._connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
+                elif version != VERSION:
+                    todo = "use the newer program" if version > VERSION else "grade into a new folder"
+                    raise GradebookError(f"{path} has version {version}, this program knows version {VERSION}; {todo}")
+                self.close = stack.pop_all().close
         except sqlite3.Error as error:
             raise GradebookError(f"{path}: {error}") from None
-        try:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version in (0, 6):
-                # One transaction: a file that has a version has all of its tables.
-                schema = ADJUSTED if version else SCHEMA + ADJUSTED
-                self._connection.executescript(f"BEGIN IMMEDIATE; {schema} PRAGMA user_version = {VERSION}; COMMIT")
-            elif version != VERSION:
-                todo = "use the newer program" if version > VERSION else "grade into a new folder"
-                raise GradebookError(f"{path} has version {version}, this program knows version {VERSION}; {todo}")
-        except (sqlite3.DatabaseError, GradebookError) as error:
-            self._connection.close()
-            raise error if isinstance(error, GradebookError) else GradebookError(f"{path}: {error}") from None
 
     @classmethod
-    def of_results(cls, results: Path) -> "Gradebook":
+    def of_results(cls, results: Path, muted: Collection[str] = ()) -> "Gradebook":
         """Open the gradebook in a folder of results, and make none.
 
         Raises:
@@ -258,10 +248,7 @@ class Gradebook:
         path = results / "gradebook.sqlite"
         if not path.exists():
             raise GradebookError(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
-        return cls(path)
-
-    def close(self) -> None:
-        self._connection.close()
+        return cls(path, muted)
 
     def __enter__(self) -> "Gradebook":
         return self
@@ -288,135 +275,130 @@ class Gradebook:
             for test in problem.tests
             if functions is None or test in functions
         )
-        before = self._connection.execute("SELECT * FROM worth ORDER BY function").fetchall()
+        before = [tuple(row) for row in self._connection.execute("SELECT * FROM worth ORDER BY function")]
         if before != worth:
-            with self._transaction() as execute:
-                execute("DELETE FROM worth")
-                for row in worth:
-                    execute("INSERT INTO worth VALUES (?, ?, ?, ?)", row)
+            with self._transaction() as connection:
+                connection.execute("DELETE FROM worth")
+                connection.executemany("INSERT INTO worth VALUES (?, ?, ?, ?)", worth)
         return bool(before) and before != worth
 
     def add(self, grading: Grading) -> None:
         """Record a grading with all its results, in the place of an earlier one of this attempt by this suite."""
-        handed_in = _as_json(grading.handed_in)
-        key = (grading.submission, grading.content, grading.suite, handed_in)
-        with self._transaction() as execute:
-            execute("DELETE FROM grading WHERE submission = ? AND content = ? AND suite = ? AND handed_in = ?", key)
-            values = (
-                *(None, grading.submission, grading.path, grading.content, grading.suite, grading.seed),
-                *(grading.layer, grading.started.isoformat(), grading.seconds, grading.notes.as_json(), handed_in),
-            )
-            inserted = execute("INSERT INTO grading VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
-            for number, result in enumerate(grading.results, start=1):
-                details = "\n".join((*result.details, *result.on_paper, *result.inputs))
-                values = (
-                    *(inserted, number, result.test, result.problem, result.hidden),
-                    *(result.outcome, result.check or "", result.headline, details, result.staff),
-                    *(result.calls, result.seconds),
-                )
-                execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        row = _row_of_grading(grading)
+        with self._transaction() as connection:
+            connection.execute(f"DELETE FROM grading WHERE {KEY}", row)  # noqa: S608
+            inserted = connection.execute(_insert("grading", GRADING), row).lastrowid
+            results = (_row_of_result(inserted, *each) for each in enumerate(grading.results, start=1))
+            connection.executemany(_insert("result", RESULT), results)
+
+    def hand_in_again(self, grading: Grading, path: str, handed_in: HandedIn) -> None:
+        """Let a grading that is there be the last one, of another attempt if `handed_in` differs."""
+        before = _row_of_grading(grading)
+        now = before | {"path": path, "handed_in": _handed_in_as_json(handed_in)}
+        with self._transaction() as connection:
+            (now["source"],) = connection.execute(f"SELECT id FROM grading WHERE {KEY}", before).fetchone()  # noqa: S608
+            if before["handed_in"] == now["handed_in"]:
+                connection.execute("UPDATE grading SET path = :path WHERE id = :source", now)
+                last = "SELECT max(id) FROM grading"
+                moved = f"UPDATE grading SET id = 1 + ({last}) WHERE id = :source"  # noqa: S608
+                connection.execute(f"{moved} AND id < ({last} WHERE submission = :submission)", now)
+                return
+            connection.execute(f"DELETE FROM grading WHERE {KEY}", now)  # noqa: S608
+            copied = _copy("grading WHERE id = :source", GRADING, path=":path", handed_in=":handed_in")
+            now["copy"] = connection.execute(copied, now).lastrowid
+            connection.execute(_copy("result WHERE grading = :source", RESULT, grading=":copy"), now)
 
     def find(self, submission: str, content: str, suite: str) -> Grading | None:
         """The last grading of this content by this suite, if there is one."""
         condition = "id = (SELECT max(id) FROM grading WHERE submission = ? AND content = ? AND suite = ?)"
         return next(self._select(condition, (submission, content, suite)), None)
 
-    def hand_in_again(self, grading: Grading, path: str, handed_in: HandedIn) -> None:
-        """Let a grading that is there be the last one, of another attempt if `handed_in` differs."""
-        key = (grading.submission, grading.content, grading.suite)
-        condition = "submission = ? AND content = ? AND suite = ? AND handed_in = ?"
-        before, now = _as_json(grading.handed_in), _as_json(handed_in)
-        with self._transaction() as execute:
-            (source,) = execute(f"SELECT id FROM grading WHERE {condition}", (*key, before)).fetchone()  # noqa: S608
-            if before == now:
-                execute("UPDATE grading SET path = ? WHERE id = ?", (path, source))
-                last = "SELECT max(id) FROM grading WHERE submission = ?"
-                moved = f"UPDATE grading SET id = 1 + (SELECT max(id) FROM grading) WHERE id = ? AND id < ({last})"  # noqa: S608
-                execute(moved, (source, grading.submission))
-                return
-            execute(f"DELETE FROM grading WHERE {condition}", (*key, now))  # noqa: S608
-            copied = "submission, ?, content, suite, seed, layer, started, seconds, notes, ?"
-            copy = f"INSERT INTO grading SELECT NULL, {copied} FROM grading WHERE id = ?"  # noqa: S608
-            inserted = execute(copy, (path, now, source)).lastrowid
-            columns = "number, test, problem, hidden, outcome, looked_at, headline, details, staff, calls, seconds"
-            execute(f"INSERT INTO result SELECT ?, {columns} FROM result WHERE grading = ?", (inserted, source))  # noqa: S608
-
-    def attempts(self) -> Iterator[Grading]:
-        """The last grading of every attempt that was ever graded, in the order of grading; without texts."""
-        condition = "id IN (SELECT max(id) FROM grading GROUP BY submission, content, handed_in)"
-        return self._select(condition, (), texts=False, order="id")
+    def of(self, submission: str) -> Grading | None:
+        """The last grading of one submission, if there is one."""
+        return next(self._select("id = (SELECT max(id) FROM grading WHERE submission = ?)", (submission,)), None)
 
     def with_texts(self, grading: Grading) -> Grading:
         """The same grading, read with its texts."""
-        condition = "submission = ? AND content = ? AND suite = ? AND handed_in = ?"
-        key = (grading.submission, grading.content, grading.suite, _as_json(grading.handed_in))
-        return next(self._select(condition, key))
+        return next(self._select(KEY, _row_of_grading(grading)))
 
     def latest(self, texts: bool = True) -> Iterator[Grading]:
         """The last grading of every submission, by name.
 
         Without `texts` headlines, details and outputs are empty: of a whole class they take much memory.
         """
-        return self._select(LAST, (), texts)
+        return self._select("id IN (SELECT id FROM latest)", texts=texts)
+
+    def attempts(self) -> Iterator[Grading]:
+        """The last grading of every attempt that was ever graded, in the order of grading; without texts."""
+        condition = "id IN (SELECT max(id) FROM grading GROUP BY submission, content, handed_in)"
+        return self._select(condition, texts=False, order="id")
 
     def paths(self) -> dict[str, str]:
         """The path of each submission when it was last graded, by name."""
-        return dict(self._connection.execute(f"SELECT submission, path FROM grading WHERE {LAST}"))  # noqa: S608
-
-    def of(self, submission: str) -> Grading | None:
-        """The last grading of one submission, if there is one."""
-        found = self._select("id = (SELECT max(id) FROM grading WHERE submission = ?)", (submission,))
-        return next(found, None)
+        return dict(self._connection.execute("SELECT submission, path FROM latest").fetchall())
 
     def overrule(self, grading: Grading, problem: str, because: str | None) -> None:
         """Count right answers in `problem` though they break the rules, in every grading of the same content.
 
         None as reason takes it back.
         """
-        key = (grading.submission, grading.content, problem)
-        with self._transaction() as execute:
-            execute("DELETE FROM overruled WHERE submission = ? AND content = ? AND problem = ?", key)
-            if because is not None:
-                execute("INSERT INTO overruled VALUES (?, ?, ?, ?)", (*key, because))
+        self._decide("overruled", grading, problem, None if because is None else (because,))
 
     def adjust(self, grading: Grading, problem: str, adjustment: Adjustment | None) -> None:
         """Add points to what the tests of `problem` earn, in every grading of the same content.
 
         It takes the place of an earlier adjustment; None takes that one back.
         """
+        values = adjustment and (adjustment.points, adjustment.because, adjustment.at.isoformat())
+        self._decide("adjusted", grading, problem, values)
+
+    def _decide(self, table: str, grading: Grading, problem: str, values: tuple[object, ...] | None) -> None:
+        """Record what staff decided on a problem, in the place of what they decided before."""
         key = (grading.submission, grading.content, problem)
-        with self._transaction() as execute:
-            execute("DELETE FROM adjusted WHERE submission = ? AND content = ? AND problem = ?", key)
-            if adjustment is not None:
-                values = (*key, adjustment.points, adjustment.because, adjustment.at.isoformat())
-                execute("INSERT INTO adjusted VALUES (?, ?, ?, ?, ?, ?)", values)
+        with self._transaction() as connection:
+            condition = "submission = ? AND content = ? AND problem = ?"
+            connection.execute(f"DELETE FROM {table} WHERE {condition}", key)  # noqa: S608
+            if values is not None:
+                marks = ", ".join("?" * len(key + values))
+                connection.execute(f"INSERT INTO {table} VALUES ({marks})", key + values)  # noqa: S608
 
     def _select(
-        self, condition: str, parameters: tuple[Any, ...], texts: bool = True, order: str = "submission"
+        self, condition: str, parameters: Any = (), texts: bool = True, order: str = "submission"
     ) -> Iterator[Grading]:
-        columns = "id, submission, path, content, suite, seed, layer, started, seconds, handed_in, "
-        columns += "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '')"
-        query = f"SELECT {columns} FROM grading WHERE {condition} ORDER BY {order}"  # noqa: S608 (written above)
-        for id_, *columns, started, seconds, handed_in, notes in self._connection.execute(query, parameters).fetchall():
-            submission, path, content, suite, seed, layer = columns
-            query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
-            overruled = dict(self._connection.execute(query, (submission, content)).fetchall())
-            query = "SELECT problem, points, because, at FROM adjusted WHERE submission = ? AND content = ?"
-            rows = self._connection.execute(query, (submission, content)).fetchall()
-            adjusted = {name: Adjustment(points, why, datetime.fromisoformat(when)) for name, points, why, when in rows}
-            results = self._results(id_, overruled, texts)
-            at, said = datetime.fromisoformat(started), notes_from_json(notes)
-            who = _handed_in_from_json(handed_in)
-            decided = (overruled, adjusted)
-            yield Grading(submission, path, content, suite, seed, layer, at, seconds, said, who, results, *decided)
+        notes = "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '') AS notes"
+        columns = ", ".join(name if name != "notes" else notes for name in GRADING)
+        query = f"SELECT id, {columns} FROM grading WHERE {condition} ORDER BY {order}"  # noqa: S608
+        for row in self._connection.execute(query, parameters).fetchall():
+            yield self._read(row, texts)
+
+    def _read(self, row: sqlite3.Row, texts: bool) -> Grading:
+        """The grading in a row, with its results and what staff decided about it."""
+        notes = notes_from_json(row["notes"])
+        told = tuple(each for each in notes.explanations if each.id not in self._muted)
+        key = (row["submission"], row["content"])
+        query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
+        overruled = dict(self._connection.execute(query, key).fetchall())
+        query = "SELECT problem, points, because, at FROM adjusted WHERE submission = ? AND content = ?"
+        adjusted = self._connection.execute(query, key).fetchall()
+        fields: dict[str, Any] = {name: row[name] for name in GRADING} | {
+            "started": datetime.fromisoformat(row["started"]),
+            "notes": replace(notes, explanations=told),
+            "handed_in": _handed_in_from_json(row["handed_in"]),
+        }
+        return Grading(
+            **fields,
+            results=self._results(row["id"], overruled, texts),
+            overruled=overruled,
+            adjusted={name: Adjustment(points, why, datetime.fromisoformat(at)) for name, points, why, at in adjusted},
+        )
 
     def _results(self, grading: int, overruled: Mapping[str, str], texts: bool) -> list[Result]:
         """The results of tests that count, each with what it is worth; a test without a result was not run."""
-        written = "headline, details, staff" if texts else "'', '', ''"
-        columns = f"test, result.problem, hidden, outcome, looked_at, {written}, calls, seconds"
-        columns += ", worth.problem, bonus, points / count(*) OVER (PARTITION BY function)"
+        columns = "test, result.problem AS recorded, hidden, outcome, looked_at, calls, seconds, worth.problem, bonus, "
+        columns += "points / count(*) OVER (PARTITION BY function) AS maximum, "
+        columns += "headline, details, staff" if texts else "'' AS headline, '' AS details, '' AS staff"
         query = f"SELECT {columns} FROM result JOIN worth USING (function) WHERE grading = ? ORDER BY number"  # noqa: S608
-        found = [_result(overruled, *row) for row in self._connection.execute(query, (grading,))]
+        found = [_result_of_row(row, overruled) for row in self._connection.execute(query, (grading,))]
         ran = {result.function for result in found}
         for function, problem, bonus, points in self._connection.execute("SELECT * FROM worth"):
             if function not in ran:
@@ -424,50 +406,58 @@ class Gradebook:
         return found
 
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        with closing(self._connection.cursor()) as cursor:
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                yield cursor.execute
-                cursor.execute("COMMIT")
-            except BaseException as error:
-                if self._connection.in_transaction:
-                    cursor.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError):  # the disk is full, for example
-                    raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None
-                raise
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+        except sqlite3.OperationalError as error:  # the disk is full, for example
+            raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None
 
 
-def _result(
-    overruled: Mapping[str, str],
-    test: str,
-    recorded: str,
-    hidden: int,
-    outcome: str,
-    check: str,
-    headline: str,
-    details: str,
-    staff: str,
-    calls: int,
-    seconds: float,
-    problem: str,
-    bonus: int,
-    maximum: float,
-) -> Result:
+def _insert(table: str, columns: Sequence[str]) -> str:
+    """The statement that inserts a row with these columns, each under its own name."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"  # noqa: S608
+
+
+def _copy(rows: str, columns: Sequence[str], **changed: str) -> str:
+    """The statement that inserts rows of a table again, with other values in some columns."""
+    values = ", ".join(changed.get(name, name) for name in columns)
+    return f"INSERT INTO {rows.split()[0]} ({', '.join(columns)}) SELECT {values} FROM {rows}"  # noqa: S608
+
+
+def _row_of_grading(grading: Grading) -> dict[str, Any]:
+    return vars(grading) | {
+        "started": grading.started.isoformat(),
+        "notes": grading.notes.as_json(),
+        "handed_in": _handed_in_as_json(grading.handed_in),
+    }
+
+
+def _row_of_result(grading: int | None, number: int, result: Result) -> dict[str, Any]:
+    """Of what the grader found: not of what it is worth."""
+    return {name: getattr(result, name, None) for name in RESULT} | {
+        "grading": grading,
+        "number": number,
+        "looked_at": result.check or "",
+        "details": "\n".join((*result.details, *result.on_paper, *result.inputs)),
+    }
+
+
+def _result_of_row(row: sqlite3.Row, overruled: Mapping[str, str]) -> Result:
     """A result as it counts: the table keeps what the grader found, under the problem that it was then part of."""
-    if check == Check.RULES and recorded in overruled:
-        outcome, headline, details = Outcome.PASSED, f"counted by staff: {overruled[recorded]}", ""
+    fields = dict(row)
+    recorded, looked_at = fields.pop("recorded"), fields.pop("looked_at")
+    if looked_at == Check.RULES and recorded in overruled:
+        fields |= {"outcome": Outcome.PASSED, "headline": f"counted by staff: {overruled[recorded]}", "details": ""}
     return Result(
-        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), Check(check) if check else None),
-        headline=headline,
-        details=tuple(details.splitlines()),
-        staff=staff,
-        calls=calls,
-        seconds=seconds,
+        **fields
+        | {"hidden": bool(row["hidden"]), "bonus": bool(row["bonus"]), "outcome": Outcome(fields["outcome"])}
+        | {"check": Check(looked_at) if looked_at else None, "details": tuple(fields["details"].splitlines())}
     )
 
 
-def _as_json(handed_in: HandedIn) -> str:
+def _handed_in_as_json(handed_in: HandedIn) -> str:
     return json.dumps(asdict(handed_in), default=datetime.isoformat, ensure_ascii=False)
 
 

@@ -6,25 +6,33 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
+from cs336_kit.engine.errors import CourseworkError
 from cs336_staff.sandbox.printable import printable
 
 METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
 
-# smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the submission, the file's own
-# name, and the attempt, counted from the second one on.
-CANVAS = r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<file>.*?)(-(?P<attempt>\d+))?(?P<suffix>\.\w+)?"
-# Jane Smith_1234_assignsubmission_file_homework.zip, or a folder of that name without a file's; and what was typed.
-MOODLE = r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_((?P<text>onlinetext)|file)_?(?P<file>.*)"
-# Homework 1_smithjane_attempt_2026-10-01-23-58-01_homework.zip, and a .txt that says what there is.
-BLACKBOARD = r".+_(?P<id>(?P<name>[^_]+))_attempt_\d{4}(-\d\d){5}((?P<text>\.txt)|_(?P<file>.*))"
-FORMS = [re.compile(form) for form in (MOODLE, BLACKBOARD, CANVAS)]
+# What a platform writes comes first, with a `prefix` for each student. What follows, the student may have written.
+FORMS = {
+    # smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the file, the file's own name,
+    # and the attempt, counted from the second one on.
+    "canvas": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+))_\d+_"
+    r"(?P<file>.*?)(-(?P<attempt>\d+))?(?P<suffix>\.\w+)?",
+    # Jane Smith_1234_assignsubmission_file_homework.zip, or a folder of that name without a file's; and what was typed.
+    # Moodle writes a space for an underscore in the name.
+    "moodle": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<id>\d+))_assignsubmission_"
+    r"((?P<text>onlinetext)|file)_?(?P<file>.*)",
+    # Homework 1_smithjane_attempt_2026-10-01-23-58-01_homework.zip, and a .txt that says what there is.
+    "blackboard": r"(?s)(?P<prefix>.+?_(?P<id>(?P<name>[^_]+))_attempt_\d{4}(-\d\d){5})"
+    r"((?P<text>\.txt)|_(?P<file>.*))",
+}
+Platform = Literal["", "canvas", "moodle", "blackboard", "gradescope", "none"]
 
 
-class RosterError(Exception):
+class RosterError(CourseworkError):
     """A roster, a list of groups or metadata cannot be used; the message says why."""
 
 
@@ -62,7 +70,39 @@ class HandedIn:
     guessed: bool = False
 
 
-def handed_in(path: Path, submission: str) -> HandedIn:
+def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
+    """The platform that wrote the names in each folder, which is one download: what staff have `stated`, or what fits.
+
+    That is the one whose form at least half of the names have, and most. One name decides nothing: its student may have
+    written a part of it in the form of another platform.
+
+    Raises:
+        RosterError: all names that fit one platform fit another one, too.
+    """
+    folders: dict[Path, list[Path]] = {}
+    for path in paths:
+        if path.name != METADATA:
+            folders.setdefault(path.parent, []).append(path)
+    return {folder: stated or _fitting(folder, inside) for folder, inside in folders.items()}
+
+
+def _fitting(folder: Path, paths: list[Path]) -> Platform:
+    if (folder / METADATA).is_file():
+        return "gradescope"
+    platforms: list[Platform] = ["canvas", "moodle", "blackboard"]
+    fits = {platform: sum(bool(_parts(path, platform)) for path in paths) for platform in platforms}
+    best, second, _ = sorted(platforms, key=fits.__getitem__, reverse=True)
+    if 2 * fits[best] < len(paths):
+        return "none"
+    if fits[best] == fits[second]:
+        raise RosterError(
+            f"the files in {_line(str(folder))} are named as {best.title()} and {second.title()} name them; "
+            f'say which it was, `platform = "{best}"` or `platform = "{second}"`, in cs336_staff/course.toml'
+        )
+    return best
+
+
+def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
     """Find out who did it, from Gradescope's metadata beside `path` or from the file's name; else nobody knows.
 
     Then the submission, by the name of its report, stands for its student: names of files are not always different.
@@ -71,48 +111,49 @@ def handed_in(path: Path, submission: str) -> HandedIn:
         RosterError: the metadata cannot be read.
     """
     metadata = path.parent / METADATA
-    if metadata.is_file():
+    if platform == "gradescope" and metadata.is_file():
         entries = _entries(metadata)
         if entry := entries.get(path.stem) or entries.get(path.name):
             return _of_gradescope(entry)
-    if found := _parts(path):
+    if found := _parts(path, platform):
         student = Student(found["id"], _line(found["name"]))
         return HandedIn((student,), int(found.get("attempt") or 0), bool(found.get("late")))
     name = path.name.removesuffix(".py").removesuffix(".zip")
     return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
 
 
-def together(paths: Iterable[Path]) -> dict[Path, dict[str, Path]]:
+def together(paths: Iterable[Path], platforms: Mapping[Path, Platform]) -> dict[Path, dict[str, Path]]:
     """List what to grade: the path that stands for each submission, and its files by own name if there are several.
 
-    Python files that one student handed in one by one are one submission. What a learning platform writes beside the
-    submissions is left out.
+    Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
+    their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
+    out.
     """
-    of_student: dict[object, list[tuple[Path, dict[str, str]]]] = {}
+    of_prefix: dict[object, list[tuple[Path, dict[str, str]]]] = {}
     for path in paths:
         if path.name != METADATA:
-            parts = _parts(path)
-            of_student.setdefault((path.parent, parts["id"]) if parts else path, []).append((path, parts))
+            parts = _parts(path, platforms[path.parent])
+            of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
     found: dict[Path, dict[str, Path]] = {}
-    for each in of_student.values():
+    for each in of_prefix.values():
         files = [(path, parts) for path, parts in each if not parts.get("text")] or each
         own = {f"{parts.get('file', '')}{parts.get('suffix', '')}": path for path, parts in files}
-        if len(own) == len(files) > 1 and all(name.endswith(".py") for name in own):
-            found[own.get("adapters.py", files[0][0])] = own
-        else:
-            found |= {path: {} for path, _ in files}
+        if len(own) < len(files) or not all(name.endswith(".py") for name in own):
+            own = {path.name: path for path, _ in files}
+        found[own.get("adapters.py", files[0][0])] = own if len(files) > 1 else {}
     return found
 
 
-def check_claims(submissions: Mapping[str, Path]) -> None:
+def check_claims(submissions: Mapping[str, Path], platforms: Mapping[Path, Platform]) -> None:
     """Raise RosterError if two of these are by one student: students choose names of files, and so could choose whose.
 
     Args:
         submissions: what is graded at a time, by name.
+        platforms: that named what is in each folder.
     """
     claimed: dict[str, Path] = {}
     for name, path in submissions.items():
-        for student in handed_in(path, name).students:
+        for student in handed_in(path, name, platforms[path.parent]).students:
             if (other := claimed.setdefault(student.key, path)) != path:
                 raise RosterError(
                     f"two submissions by student {_line(student.key)}: {_line(str(other))} and {_line(str(path))}; "
@@ -120,9 +161,9 @@ def check_claims(submissions: Mapping[str, Path]) -> None:
                 )
 
 
-def _parts(path: Path) -> dict[str, str]:
-    """Read what a platform wrote into the name of `path`; nothing if it has no platform's form."""
-    found = next(filter(None, (form.fullmatch(path.name) for form in FORMS)), None)
+def _parts(path: Path, platform: Platform) -> dict[str, str]:
+    """Read what the platform wrote into the name of `path`; nothing if it does not have its form."""
+    found = re.fullmatch(FORMS[platform], path.name) if platform in FORMS else None
     return found.groupdict("") if found else {}
 
 

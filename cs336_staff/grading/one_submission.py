@@ -1,34 +1,41 @@
-"""Grade one submission: run both suites on it, and examine what failed."""
+"""One submission: run both suites on it and examine what failed, or run one of its tests again."""
 
+import difflib
 import resource
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
+
+import click
+import torch
+from torch import Tensor
 
 from cs336_kit.engine.result import Outcome, Result
-from cs336_kit.examination.problems import explain
+from cs336_kit.examination.explain import explain
+from cs336_kit.rules.forbidden import FORBIDDEN
+from cs336_kit.rules.price import charged
 from cs336_kit.rules.watch import Use
+from cs336_staff.authoring.room import load_rooms, reference_of
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.gradebook import Notes
-from cs336_staff.grading.rules import judge
 from cs336_staff.grading.suite import GradedSuite
-from cs336_staff.grading.weights import PROBLEM, measure_weights
 from cs336_staff.sandbox.confinement import Sandbox
+from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.sandbox.worker import Limits, Starved, Worker
 
 EXAMINATION = Limits(call_seconds=2, seconds=10)
 # Processor time and private memory of this side for one submission, whose replies it reads and compares.
 TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
+MAX_SHOWN = 3  # lines that break the rules, of a problem
 
 
 class Faulty(Exception):
     """A test that ended with an error of ours; all of the submission is graded again."""
 
 
-def grade_one(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, limits: Limits
-) -> tuple[list[Result], Notes]:
+def grade_one(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> tuple[list[Result], Notes]:
     """Return the result of every test, and what else the report says; to be called in a process of its own.
 
     Raises:
@@ -42,7 +49,7 @@ def grade_one(
     hidden: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
     notes = Notes(taken_in=submission.remarks)
     carried = CarriedForward(suite.suite)
-    with Worker(sandbox, submission, limits) as worker:
+    with Worker(sandbox, submission, suite.course.limits) as worker:
         for seen in (public, hidden):
             tests = [test for test in suite.suite.tests if test.hidden == (seen is hidden)]
             for result in suite.run(worker, tests, carried):
@@ -53,17 +60,105 @@ def grade_one(
             if seen is public:  # what it prints from here on may spell hidden inputs
                 missing = tuple(sorted(worker.missing))
                 notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-    notes = _examined(suite, sandbox, submission, results, notes)
+    notes = _examine(suite, sandbox, submission, results, notes)
     return results, replace(notes, forbidden=judge(public, hidden), peak_memory=worker.peak_memory)
 
 
-def _examined(
+def _examine(
     suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], notes: Notes
 ) -> Notes:
     """Note what the examinations find, in a process that has seen no hidden input, until it is starved of time."""
     with suppress(Starved), Worker(sandbox, submission, EXAMINATION) as worker:
         suite.proxy.worker = worker
         notes = replace(notes, explanations=tuple(explain(suite.suite, results)))
-        if not all(result.passed for result in results if result.problem == PROBLEM):
-            notes = replace(notes, weights=measure_weights(suite.suite.calls.run_scaled_dot_product_attention))
+        failed = {result.problem for result in results if not result.passed}
+        figures = (room.figure for id, room in load_rooms().items() if room.figure and id in failed)
+        if figure := next(figures, None):
+            notes = replace(notes, weights=figure.measure(getattr(suite.suite.calls, figure.call)))
     return notes
+
+
+def judge(public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection[Use]]) -> dict[str, tuple[str, ...]]:
+    """The lines that speak against each problem that pays for a forbidden function.
+
+    All of it was seen by the watch beside the submission (`cs336_kit/rules/watch.py`). Nothing is read in the source:
+    what is only written there may never run. Best effort, as whatever runs in the same process as what it watches.
+
+    A hostile worker chooses the lines that it reports, and could spell hidden inputs with them. So those that are shown
+    are what public tests ran, before it had a hidden input; if only hidden ones ran any, it is one function.
+
+    Args:
+        public: what the public tests of each problem ran, in the order of the assignment.
+        hidden: the same of the hidden tests.
+    """
+    public = {problem: set(_check_uses(uses)) for problem, uses in public.items()}
+    seen = {problem: uses.union(_check_uses(hidden[problem])) for problem, uses in public.items()}
+    shown = charged(public)
+    return {
+        problem: tuple(map(str, shown.get(problem, ())[:MAX_SHOWN])) or (f"{uses[0].function}, in a hidden test",)
+        for problem, uses in charged(seen).items()
+    }
+
+
+def _check_uses(uses: Collection[Use]) -> Iterator[Use]:
+    """Those of functions that are forbidden; without a place where the submission has no such line."""
+    for use in uses:
+        if use.function in FORBIDDEN:
+            yield use if use.source else Use("", 0, use.function)
+
+
+class Recorder(Adapters):
+    """The proxy, which keeps its last call."""
+
+    name = ""
+    arguments: tuple[object, ...] = ()
+    answer: Any = None
+
+    def call(self, name: str, *arguments: object) -> Any:
+        self.name, self.arguments, self.answer = name, arguments, None
+        self.answer = super().call(name, *arguments)
+        return self.answer
+
+
+def reproduce_test(graded: GradedSuite, sandbox: Sandbox, submission: Submission, name: str) -> None:
+    """Run the test or test function `name` of a submission and print its result and its last call.
+
+    Of a test that did not pass, the last call is the one that it failed on; of a property test, the smallest one.
+
+    Raises:
+        click.UsageError: no test has this name.
+        SandboxError: it cannot be run.
+    """
+    tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
+    if not tests:
+        names = sorted({each for test in graded.suite.tests for each in (test.name, test.function)})
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"
+        raise click.UsageError(f"no test is called {name}; {hint}")
+    graded.suite.calls.adapters = recorder = Recorder(graded.suite.root / "adapters.py")
+    with Worker(sandbox, submission, graded.course.limits) as worker:
+        for result in replace(graded, proxy=recorder).run(worker, tests):
+            click.secho(f"{result.test}: {result.outcome}", bold=True)
+            if text := result.staff or result.text:
+                click.echo(text)
+            if recorder.name:
+                _print_call(recorder)
+        for stream, text in (("stdout", worker.stdout), ("stderr", worker.stderr)):
+            if text:
+                click.echo(f"{stream} of the submission:\n{text}")
+
+
+def _print_call(recorder: Recorder) -> None:
+    click.echo(f"{recorder.name} was called with")
+    for i, argument in enumerate(recorder.arguments, start=1):
+        click.echo(f"  argument {i}: {_describe(argument)}")
+    click.echo(f"answer: {_describe(recorder.answer)}")
+    wide = [x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in recorder.arguments]
+    with torch.no_grad():
+        click.echo(f"reference: {_describe(reference_of(recorder.name)(*wide))}")
+
+
+def _describe(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    return f"{tuple(value.shape)} {value.dtype}\n{value.detach()}"

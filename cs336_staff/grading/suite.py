@@ -12,17 +12,19 @@ from pathlib import Path
 
 import torch
 
-from cs336_kit.engine.assignment import Problem, SuiteError, load_problems
-from cs336_kit.engine.case import case_names, load_metadata
+from cs336_kit.engine.assignment import Problem, SuiteError
+from cs336_kit.engine.case import UNREADABLE, case_names, load_metadata
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite, Test, load_suite, not_run
-from cs336_staff.authoring.misconceptions import check_catalogue
+from cs336_kit.engine.toml_file import AssignmentError
+from cs336_kit.rules.forbidden import HOMES, IN_KERNELS
+from cs336_staff.authoring.room import FOLDER as ROOMS
+from cs336_staff.authoring.room import hidden_tests, load_rooms
 from cs336_staff.grading.carried_forward import CarriedForward
-from cs336_staff.grading.course import load_course
+from cs336_staff.grading.course import Course, load_course
 from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
-from cs336_staff.hidden.release import FOLDER as HIDDEN
-from cs336_staff.hidden.release import left_out_tests, load_graded_problems, load_release
+from cs336_staff.hidden.release import Release, left_out_tests, load_graded_problems, load_release
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.worker import Worker
@@ -40,17 +42,15 @@ class GradedSuite:
         suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
         proxy: what the tests call.
         requests: what each test is expected to ask, by name.
-        seed: which tells one release from another, and nothing about its hidden inputs.
-        rehearsal: whether the hidden inputs come from the secret that everybody can read.
-        limits: what a submission may use.
+        release: where the hidden inputs come from.
+        course: its limits decide verdicts; what it has muted is not told.
     """
 
     suite: Suite
     proxy: Adapters
     requests: Requests
-    seed: int
-    rehearsal: bool
-    limits: Limits
+    release: Release
+    course: Course
 
     @property
     def problems(self) -> Mapping[str, Problem]:
@@ -59,7 +59,7 @@ class GradedSuite:
     @cached_property
     def sha256(self) -> str:
         """Of everything that a verdict depends on besides the submission."""
-        return _sha256(self.suite.root, self.limits)
+        return _sha256(self.suite.root, self.release.cases, self.course.limits)
 
     def run(self, worker: Worker, tests: Iterable[Test], carried: CarriedForward | None = None) -> Iterator[Result]:
         """The result of each of `tests`, which are some of the suite's; their inputs are sent as soon as it runs.
@@ -99,32 +99,41 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
         only: the name of a test or a test function, if nothing else of the suite will be run.
 
     Raises:
-        AssignmentError: something in `assignment.toml` or `release.toml` is not as it should be.
-        SuiteError: a suite cannot be loaded, or does not fit the weights stated there, or the stored hidden cases are
-            those of another release.
+        AssignmentError: something in `assignment.toml` is not as it should be, or the stored hidden
+            cases are those of another release.
+        SuiteError: a suite cannot be loaded, or does not fit the weights stated there.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
+    check_hidden_cases(release)
     proxy = Adapters(root / "adapters.py")
     suite = load_both_suites(root, proxy)
     tests = [test for test in suite.tests if only in (None, test.name, test.function)]
     for test in tests:
         test.cases()
-    for name in case_names(HIDDEN / "fixtures", "**/*"):
-        if load_metadata(HIDDEN / "fixtures", name)["seed"] != release.seed(name):
-            raise SuiteError(
-                f"the hidden case {name} is not drawn from this release's secret; run `cs336 staff fixtures`"
-            )
-    limits = load_course(root).limits
-    return GradedSuite(suite, proxy, foresee(suite, tests, proxy), release.seed("release"), release.rehearsal, limits)
+    return GradedSuite(suite, proxy, foresee(suite, tests, proxy), release, load_course(root))
+
+
+def check_hidden_cases(release: Release) -> None:
+    """Raise AssignmentError unless every hidden case is stored, and all are drawn from the secret of the release."""
+    todo = "run `cs336 staff fixtures --hidden`"
+    expected = {spec.name for room in load_rooms().values() for spec in room.hidden}
+    for name in sorted({*case_names(release.cases, "**/*"), *expected}):
+        try:
+            if load_metadata(release.cases, name)["seed"] != release.seed(name):
+                raise AssignmentError(f"the hidden case {name} is not drawn from this release's secret; {todo}")
+        except UNREADABLE:
+            raise AssignmentError(
+                f"the hidden case {name} is missing from {release.cases} or damaged; {todo}"
+            ) from None
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
     problems = load_graded_problems(root)
-    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
     left_out = left_out_tests(root)
-    suite = load_suite(root, [root / "tests", HIDDEN], problems, proxy, remote=True, left_out=left_out)
+    hidden = (hidden_tests(), load_release().cases)
+    suite = load_suite(root, [root / "tests"], problems, proxy, remote=True, left_out=left_out, hidden=hidden)
     check_weights(problems, [test.name for test in suite.tests])
     return suite
 
@@ -147,24 +156,23 @@ def check_weights(problems: Mapping[str, Problem], tests: Iterable[str]) -> None
         raise SuiteError(f"expected tests of different names, got {twice[0]} twice")
 
 
-def _sha256(root: Path, limits: Limits) -> str:
+def _sha256(root: Path, hidden_cases: Path, limits: Limits) -> str:
     """Of the tests, their cases and limits, all code that draws, compares or keeps apart, and what that runs on.
 
     Points and weights decide no verdict: recorded results are scored with the present ones.
     """
-    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {limits}".encode())
-    for folder in (root / "tests", root / "fixtures", HIDDEN):
+    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {limits} {HOMES} {sorted(IN_KERNELS)}".encode())
+    for folder in (root / "fixtures", hidden_cases):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
-    code = [STAFF / "authoring" / f"{name}.py" for name in ("references", "error_bounds", "stored_cases", "parts")]
-    code.append(STAFF / "grading/carried_forward.py")
+    code = [STAFF / "grading/carried_forward.py", *sorted((root / "cs336_kit/problems").glob("*/judge.py"))]
     for folder in (
         root / "tests",
         root / "cs336_kit/engine",
         root / "cs336_kit/rules",
-        HIDDEN,
-        STAFF / "authoring/cases",
-        STAFF / "authoring/misconceptions",
+        STAFF / "hidden",
+        STAFF / "authoring",
+        ROOMS,
         STAFF / "sandbox",
     ):
         code += sorted(folder.rglob("*.py"))

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_staff.authoring.stored_cases import make_case
+from cs336_staff.hidden.kinds import Draw, Kinds
 from cs336_staff.hidden.release import Release, load_release
-from cs336_staff.hidden.strategies import Draw, Kinds
 
 # Of each kind. With twice as many the properties catch the same known mistakes, and a submission takes longer.
 EXAMPLES = 3

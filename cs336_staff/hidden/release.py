@@ -1,84 +1,125 @@
-"""The release of the hidden suite: its secret, and the weights of its tests."""
+"""The release of the hidden suite: the secret that its inputs come from, and the weights of its tests."""
 
 import hmac
+import json
+import os
+import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
-from cs336_kit.engine.assignment import Problem, load_problems
-from cs336_kit.engine.toml_file import Complaint, located, read_toml
+from cs336_kit.engine.assignment import FILE_NAME, Problem, load_problems
+from cs336_kit.engine.toml_file import AssignmentError, Complaint, located, read_toml
 
 FOLDER = Path(__file__).parent
-SECRET = FOLDER / "secret.txt"  # git ignores it
-FILE = FOLDER / "release.toml"
+EXAMPLE = b"anyone can read this"
+COURSE = FOLDER.parent / "course.toml"
+SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
+OLD_SECRET = FOLDER / "secret.txt"  # where it was before a course had a folder
 REHEARSAL = (
-    "REHEARSAL: the hidden inputs come from the example secret in release.toml, which anyone can read. "
-    "Run `cs336 staff fixtures --new-secret` before you grade a class."
+    "REHEARSAL: the hidden inputs come from the example secret of this repository, which anyone can read. "
+    "Run `cs336 staff new-course FOLDER` before you grade a class."
 )
 
 
 @dataclass(frozen=True)
-class Release:
-    """The contents of `release.toml` and `secret.txt`.
+class CourseFolder:
+    """The keys of `course.toml` that say where a course has its secret.
 
     Args:
-        secret: where every hidden input comes from.
-        rehearsal: whether that is the example, since there is no `secret.txt`.
-        weights: for each problem, the weight of each of its hidden tests.
+        folder: the course's own, outside the checkout; empty for a rehearsal.
+        secret_sha256: tells the secret from any other, and says nothing about it.
     """
 
-    secret: str
-    rehearsal: bool
-    weights: dict[str, dict[str, float]]
+    folder: str = ""
+    secret_sha256: str = ""
 
-    def seed(self, name: str) -> int:
-        """The seed of what has this name: whoever knows some seeds knows no other one, and not the secret."""
-        return int.from_bytes(hmac.digest(self.secret.encode(), name.encode(), "sha256")[:7])
+    def check(self) -> None:
+        """Raise Complaint where one of the two is there without the other."""
+        if bool(self.folder) != bool(self.secret_sha256):
+            key = "folder" if self.folder else "secret_sha256"
+            raise Complaint((key,), "is there alone; folder and secret_sha256 go together, as `new-course` writes them")
+
+    @property
+    def place(self) -> Path | None:
+        """The folder, if there is one; a relative one is beside `course.toml`."""
+        return COURSE.parent / os.path.expanduser(self.folder) if self.folder else None
 
 
 @dataclass(frozen=True)
-class _Stated:
-    """`release.toml`, whole."""
+class Release:
+    """The secret, and where the hidden cases that are drawn from it are stored.
 
-    example_secret: str
-    weights: dict[str, dict[str, float]]
+    Args:
+        secret: where every hidden input comes from.
+        folder: of the course; none for a rehearsal, whose secret everybody can read.
+    """
+
+    secret: bytes
+    folder: Path | None = None
+
+    @property
+    def cases(self) -> Path:
+        return self.folder / CASES if self.folder else FOLDER / "fixtures"
+
+    def seed(self, name: str) -> int:
+        """The seed of what has this name: whoever knows some seeds knows no other one, and not the secret."""
+        return int.from_bytes(hmac.digest(self.secret, name.encode(), "sha256")[:7])
 
 
 def load_release() -> Release:
-    """The release, as it is stated.
+    """The release of the course that `course.toml` names; a rehearsal if it names none.
 
     Raises:
-        AssignmentError: something in `release.toml` is not as it should be.
+        AssignmentError: the course's secret is not there, or something in the two files is not as it should be.
     """
-    stated = read_toml(FILE, _Stated)
-    rehearsal = not SECRET.exists()
-    secret = stated.example_secret if rehearsal else SECRET.read_text(encoding="utf-8").strip()
-    return Release(secret, rehearsal, stated.weights)
+    course = load_course_folder()
+    if OLD_SECRET.exists():
+        todo = (
+            f"move it to {course.place} or away" if course.place else "`cs336 staff new-course FOLDER` takes it along"
+        )
+        raise AssignmentError(f"{OLD_SECRET} is not where the secret of a course belongs; {todo}")
+    if course.place is None:
+        return rehearsal()
+    path, todo = course.place / SECRET, "restore it from your backup"
+    if not path.is_file():
+        raise AssignmentError(f"{path} is missing; {todo}")
+    secret = path.read_bytes().strip()
+    if sha256(secret).hexdigest() != course.secret_sha256:
+        raise AssignmentError(f"{path} is another secret than that of course.toml; {todo}")
+    return Release(secret, course.place)
+
+
+def rehearsal() -> Release:
+    """The release whose secret everybody can read."""
+    return Release(EXAMPLE)
+
+
+def load_course_folder() -> CourseFolder:
+    """Read what `course.toml` says of the folder; this raises AssignmentError as `read_toml` does."""
+    return read_toml(COURSE, CourseFolder, CourseFolder.check, partly=True)
+
+
+def naming(folder: str, secret: bytes) -> str:
+    """The text of `course.toml` once it names this folder and this secret, in its first lines."""
+    others = re.sub(r"^(folder|secret_sha256) *=.*\n", "", COURSE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    digest = sha256(secret).hexdigest()
+    return f'folder = {json.dumps(folder, ensure_ascii=False)}\nsecret_sha256 = "{digest}"\n{others}'
 
 
 def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
     """The problems by id, their points shared by public and hidden tests; or those that this course leaves out.
 
     Raises:
-        AssignmentError: `assignment.toml` and `release.toml` do not go together.
+        AssignmentError: something in `assignment.toml` is not as it should be, or a problem has no hidden tests.
     """
-    problems, weights = load_problems(root) | load_problems(root, left_out=True), load_release().weights
-    seen = {test for problem in problems.values() for test in problem.tests}
-    try:
-        for id in problems.keys() - weights.keys():
-            raise Complaint(("weights", id), "is missing: a problem needs hidden tests")
-        for id, tests in weights.items():
-            if id not in problems:
-                raise Complaint(
-                    ("weights", id), f"is not a problem of the assignment; its problems are {', '.join(problems)}"
-                )
-            for test in tests:
-                if test in seen:
-                    raise Complaint(("weights", id, test), "already has a weight, in assignment.toml or above")
-            seen.update(tests)
-    except Complaint as complaint:
-        raise located(FILE, complaint) from None
-    chosen = {id: problem for id, problem in problems.items() if problem.left_out == left_out}
-    return {id: replace(problem, tests={**problem.tests, **weights[id]}) for id, problem in chosen.items()}
+    problems = load_problems(root, left_out=None)
+    for number, problem in enumerate(problems.values()):
+        if not problem.hidden:
+            complaint = Complaint(("problem", number, "hidden"), f"of {problem.id} is missing: it needs hidden tests")
+            raise located(root / FILE_NAME, complaint)
+    chosen = [problem for problem in problems.values() if problem.left_out == left_out]
+    return {problem.id: replace(problem, tests={**problem.tests, **problem.hidden}) for problem in chosen}
 
 
 def left_out_tests(root: Path) -> set[str]:

@@ -12,13 +12,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_staff.grading.ready import ready
+from cs336_staff.grading.course import FILE as COURSE
+from cs336_staff.grading.graders import load_and_start
+from cs336_staff.hidden.release import CASES, SECRET, load_release, naming
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
 LEFT_OUT = (
     "__pycache__",
-    *(f"cs336_staff/{folder}" for folder in ("docs", "examples", "similarity", "tests", "tools")),
+    *("roster.csv", "groups.csv"),  # of a course that has no folder for them
+    COURSE,  # it is written
+    *(f"cs336_staff/{folder}" for folder in ("docs", "similarity", "tests", "tools")),
 )
 # What the grader needs, and what a submission may import.
 PACKAGES = (
@@ -58,8 +62,8 @@ exec .venv/bin/python -m cs336_staff.release.gradescope "$root"
 
 DOCKERFILE = """\
 # One submission in a container like Gradescope's. In the folder with the unpacked archive:
-#   docker build -t attention .
-#   docker run --rm --network none --memory 3g -v SUBMISSION:/mnt:ro -v RESULTS:/autograder/results attention
+#   docker build -t autograder .
+#   docker run --rm --network none --memory 3g -v SUBMISSION:/mnt:ro -v RESULTS:/autograder/results autograder
 FROM ubuntu:24.04
 WORKDIR /autograder
 COPY . source
@@ -68,7 +72,7 @@ CMD ["bash", "-c", "cp -r /mnt submission && exec bash ./run_autograder"]
 """
 
 README = """\
-# The attention assignment on Gradescope
+# The assignment on Gradescope
 
 Upload this archive as the autograder of a programming assignment worth {points:g} points.
 
@@ -83,7 +87,11 @@ The Dockerfile grades one submission on a machine of your own. The image holds t
 
 
 def write_autograder(root: Path, path: Path) -> None:
-    """Write the archive for the assignment in `root`; the packages have the versions that are installed here."""
+    """Write the archive for the assignment in `root`; the packages have the versions that are installed here.
+
+    Of what a course keeps to itself it has the secret and the hidden cases, in a folder beside its `course.toml`.
+    """
+    release = load_release()
     points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in (("setup.sh", SETUP.format(python=PYTHON)), ("run_autograder", RUN)):
@@ -96,6 +104,14 @@ def write_autograder(root: Path, path: Path) -> None:
         archive.writestr("requirements.txt", "\n".join(pinned) + "\n")
         for file in _shipped(root):
             archive.write(file, file.relative_to(root))
+        if release.folder is None:
+            archive.write(root / COURSE, COURSE)
+            return
+        folder = Path(COURSE).parent / "course"
+        archive.writestr(COURSE, naming(folder.name, release.secret))
+        archive.writestr(str(folder / SECRET), release.secret)
+        for file in sorted(release.cases.rglob("*.safetensors")):
+            archive.write(file, folder / CASES / file.relative_to(release.cases))
 
 
 def _shipped(root: Path) -> Iterator[Path]:
@@ -109,7 +125,7 @@ def _shipped(root: Path) -> Iterator[Path]:
 
 def main(autograder: Path) -> int:
     """Grade `autograder/submission` and write `autograder/results/results.json`, or nothing if the grader fails."""
-    with tempfile.TemporaryDirectory() as folder, ready(autograder / "source") as (suite, sandbox):
+    with tempfile.TemporaryDirectory() as folder, load_and_start(autograder / "source") as (suite, sandbox):
         from cs336_staff.grading.batch import grade  # imports torch
 
         done = grade(suite, sandbox, [autograder / "submission"], Path(folder))

@@ -1,19 +1,25 @@
-"""Making what students receive: the tree without solutions and without anything of the staff's.
+"""Making what students receive: the tree without solutions, anything of the staff's, and problems that are left out.
 
 Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a function the region becomes
-`raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported. Lines
-that end in `staff-only`, and all between `staff-only: begin` and `staff-only: end`, are left out of files of any kind.
+`raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported.
+
+Files of any kind are cut by marks in comments. `staff-only: begin` and `staff-only: end` are around lines for staff,
+`# staff-only` is in one. `problem ID: begin` and `problem ID: end` are around lines that go when the course leaves the
+problem out, `<!-- problem ID -->` is at the end of one. A line that is marked with several goes when all of them do.
 """
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_kit.engine.assignment import is_students
+from cs336_kit.engine.assignment import is_students, load_problems
+from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.suite import load_suite
 from cs336_kit.handing_in.archive import write_archive
 from cs336_kit.handing_in.update import Update, write_update
 
@@ -33,6 +39,8 @@ SHIPPED = {
 WITHHELD = {".ci", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "cs336_staff"}
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
+AROUND = re.compile(rb"\s*(?:#|<!--) (staff-only|problem [\w, ]+): (begin|end)(?: -->)?\s*")
+IN_LINE = re.compile(rb"# (staff-only)\b.*| <!-- (problem [\w, ]+) -->")
 LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
 
 TELLING_LENGTH = 25
@@ -46,7 +54,7 @@ FOLDER = "assignment/"  # in the zip, so that unpacking it makes one folder
 PYTHON = "{}.{}".format(*sys.version_info)  # for students the one that staff grade with
 
 
-class HandoutError(Exception):
+class HandoutError(CourseworkError):
     """The tree cannot be handed out; the message says which file is in the way and why."""
 
 
@@ -63,17 +71,24 @@ class Handout:
     files: Mapping[str, bytes]
 
 
-def make_handout(root: Path, version: str) -> Handout:
+def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None = None) -> Handout:
     """Cut what students receive out of the solved tree.
+
+    Args:
+        root: the tree.
+        version: that of `pyproject.toml`.
+        instead: the content of files, where it is not that of the tree.
 
     Raises:
         HandoutError: a file of an unknown place or not known to git, markers that do not pair, or a line of a solution
             or of the staff's that would survive.
     """
+    contents = {name: (root / name).read_bytes() for name in _tracked(root)} | dict(instead or {})
+    gone = load_problems(root, left_out=True).keys()
     files: dict[str, bytes] = {}
     secrets: set[str] = set()
-    for name in _tracked(root):
-        content = _without_staff_lines(name, (root / name).read_bytes())
+    for name, content in without_left_out(root, contents).items():
+        content = cut_marked(name, content, gone)
         if is_students(Path(name)) and name.endswith(".py"):
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
@@ -82,6 +97,28 @@ def make_handout(root: Path, version: str) -> Handout:
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
     return Handout(version, files)
+
+
+def without_left_out(root: Path, contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Leave out the files of problems that the course leaves out, and the lines of a text that list them."""
+    gone = load_problems(root, left_out=True)
+    problems = load_problems(root) | gone
+    belongs = {id: set(problem.files) for id, problem in problems.items()}
+    for test in load_suite(root, [root / "tests"], problems).tests if gone else ():
+        belongs[test.problem] |= {test.place[0], *(f"fixtures/{case.name}.safetensors" for case in test.cases())}
+    files = (
+        set().union(*(belongs[id] for id in gone)).difference(*(belongs[id] for id in problems.keys() - gone.keys()))
+    )
+    listed = {part.encode() for file in files for part in (file, Path(file).name)}
+
+    def unlisted(line: bytes) -> bool:
+        return listed.isdisjoint(line.split()[:1])
+
+    return {
+        name: b"".join(filter(unlisted, content.splitlines(keepends=True))) if name.endswith(".md") else content
+        for name, content in contents.items()
+        if name not in files
+    }
 
 
 def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) -> None:
@@ -102,7 +139,10 @@ def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) ->
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes(content)
     _run(tree, "uv", "lock", "--quiet")
-    files = {**pinned, "uv.lock": (tree / "uv.lock").read_bytes()}
+    # An index does not always say how large its files are, and a lock needs no sizes.
+    lock = re.sub(rb", size = \d+", b"", (tree / "uv.lock").read_bytes())
+    (tree / "uv.lock").write_bytes(lock)
+    files = {**pinned, "uv.lock": lock}
 
     _run(tree, "git", "init", "--quiet", "--initial-branch=main")
     _run(tree, "git", "add", "--all", "--force")
@@ -184,19 +224,31 @@ def _tracked(root: Path) -> Iterator[str]:
         yield name
 
 
-def _without_staff_lines(name: str, content: bytes) -> bytes:
-    kept = []
-    inside = False
+def cut_marked(name: str, content: bytes, left_out: Collection[str] = ()) -> bytes:
+    """Cut the lines of the staff's and those of problems that are `left_out`, and all marks.
+
+    Raises:
+        HandoutError: the marks do not pair.
+    """
+    kept: list[bytes] = []
+    around: list[str] = []
+
+    def goes(mark: str) -> bool:
+        return mark == "staff-only" or set(mark.removeprefix("problem ").split(", ")) <= set(left_out)
+
     for line in content.splitlines(keepends=True):
-        bare = line.strip().removesuffix(b"-->").strip()
-        if bare.endswith((b"staff-only: begin", b"staff-only: end")):
-            if inside == bare.endswith(b"begin"):
-                raise HandoutError(f"{name}: staff-only markers that do not pair")
-            inside = not inside
-        elif not inside and b"# staff-only" not in line:
-            kept.append(line)
-    if inside:
-        raise HandoutError(f"{name}: staff-only markers that do not pair")
+        if edge := AROUND.fullmatch(line):
+            mark = edge[1].decode()
+            if edge[2] == b"begin":
+                around.append(mark)
+            elif not around or around.pop() != mark:
+                raise HandoutError(f"{name}: {mark} markers that do not pair")
+        elif not any(map(goes, around)):
+            mark = IN_LINE.search(line)
+            if not mark or not goes((mark[1] or mark[2]).decode()):
+                kept.append(IN_LINE.sub(b"", line))
+    if around:
+        raise HandoutError(f"{name}: {around[-1]} markers that do not pair")
     return b"".join(kept)
 
 

@@ -2,48 +2,41 @@
 
 mutmut makes them. Its own runner starts the tests anew for each one; here both suites are loaded once, and a mutant is
 put in the place of the solution's functions. What no graded test sees (devices, how weights are drawn, messages) is
-left to the solution's own tests, which run in a fork.
+left to the solution's own tests, where a module has any.
 """
 
 import inspect
 import os
+import re
 import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
-from difflib import ndiff
+from difflib import unified_diff
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 import pytest
+from libcst import CSTNode
 from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
-from cs336_kit.engine.assignment import SuiteError
+from cs336_kit.engine.assignment import Problem, SuiteError
 from cs336_kit.engine.suite import Suite
+from cs336_staff.authoring.room import FOLDER
 from cs336_staff.release.stages import Stage
 from cs336_staff.release.verify import run_suite
 
-TESTS = Path(__file__).parents[1] / "tests" / "solution"
-# What is mutated, the problems whose tests should see it, and staff's own tests of it.
-MUTATED = {
-    "cs336_basics.nn.functional": (("softmax", "scaled_dot_product_attention", "rope"), TESTS / "test_functional.py"),
-    "cs336_basics.nn.linear": (("linear",), TESTS / "test_modules.py"),
-    "cs336_basics.nn.rope": (("rope", "multihead_self_attention"), TESTS / "test_modules.py"),
-    "cs336_basics.nn.attention": (
-        ("multihead_self_attention", "attention_module", "multihead_attention"),
-        TESTS / "test_modules.py",
-    ),
-}
+TESTS = sorted((Path(__file__).parents[1] / "tests" / "solution").glob("test_*.py"))
 # The types of the handout are off, as they are when grading; two runs draw the same.
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib -p cs336_kit.plugin -p no:cacheprovider",
-    "-pno:unraisableexception",  # collects garbage until none is left, half a second in each fork
+    "-pno:unraisableexception",  # collects garbage until none is left, half a second in each run
+    "--tb=no",
     "-k=not test_types_refuse_what_does_not_fit",
     "--hypothesis-seed=0",
 )
-EQUIVALENTS = Path(__file__).with_name("equivalent_mutants.toml")
 
 
 @dataclass(frozen=True)
@@ -64,42 +57,72 @@ class Mutant:
 def mutants_of(module: str, source: str) -> Iterator[Mutant]:
     """Every change that mutmut knows of the functions in a file."""
     tree, mutations, *_ = create_mutations(module, source)
+    around = {function: each for each in tree.body for function in (each, *getattr(each.body, "body", ()))}
     for mutation in mutations:
-        if mutation.contained_by_top_level_function is not None:
-            mutated = deep_replace(tree, mutation.original_node, mutation.mutated_node)
-            assert isinstance(mutated, type(tree))
-            code = mutated.code
-            added = [line[2:].strip() for line in ndiff(source.splitlines(), code.splitlines()) if line[0] == "+"]
-            yield Mutant(module, " ".join(added), code)
+        if function := mutation.contained_by_top_level_function:
+            statement = around[function]  # all of the file would take as long again to replace and to print
+            mutated = deep_replace(statement, mutation.original_node, mutation.mutated_node)
+            assert isinstance(mutated, CSTNode)
+            code = source.replace(tree.code_for_node(statement), tree.code_for_node(mutated))
+            changed = unified_diff(source.splitlines(), code.splitlines(), n=0)
+            added = [line[1:].strip() for line in changed if line[0] == "+"]
+            yield Mutant(module, " ".join(added[1:]), code)  # the first names the file
 
 
-def verify_mutants(suite: Suite, stage: Stage, names: Sequence[str] = tuple(MUTATED)) -> None:
-    """Try the mutants of some modules: an error is a survivor that is not listed, or a listed one that is killed.
+def modules_of(problems: Mapping[str, Problem]) -> dict[str, set[str]]:
+    """The modules that students write, with the problems whose tests see them: those that are written there."""
+    modules = defaultdict[str, set[str]](set)
+    for problem in problems.values():
+        for file in problem.files:
+            modules[file.removesuffix(".py").replace("/", ".")].add(problem.id)
+    return dict(modules)
+
+
+def own_tests_of(module: str) -> Path | None:
+    """Staff's own tests of a module of the solution, if any: in the file that imports it and the fewest others."""
+    imports = {
+        path: re.findall(r"^from (cs336_basics\.nn\.\w+) import", path.read_text(), re.MULTILINE) for path in TESTS
+    }
+    return min((path for path in TESTS if module in imports[path]), key=lambda path: len(imports[path]), default=None)
+
+
+def verify_mutants(suite: Suite, stage: Stage, names: Collection[str] | None = None) -> None:
+    """Try the mutants of modules: an error is a survivor that is not listed, or a listed one that is killed.
+
+    Args:
+        suite: the tests.
+        stage: is told how far it is, and what is wrong.
+        names: of the modules; None for all that students write for the suite's problems.
 
     Raises:
         SuiteError: the solution itself fails.
     """
+    modules = {name: of for name, of in modules_of(suite.problems).items() if names is None or name in names}
     solution = vars(import_module("adapters"))
     if failed := [result.test for result in run_suite(suite, solution) if not result.passed]:
         raise SuiteError(f"the solution itself fails {', '.join(failed)}")
-    for own_tests in {MUTATED[name][1] for name in names}:
-        if _run(own_tests) != 0:  # in this process: what a fork would have to import is there afterwards
-            raise SuiteError(f"the solution itself fails {own_tests.name}")
-    listed = {(module, line) for module, line in equivalents() if module in names}
-    survived, kills = set[tuple[str, str]](), Counter[str]()
-    modules = {name: import_module(name) for name in names}
-    sources = {name: Path(inspect.getfile(module)).read_text() for name, module in modules.items()}
-    for mutant in stage.track([mutant for name in names for mutant in mutants_of(name, sources[name])]):
-        problems, own_tests = MUTATED[mutant.module]
-        tests = [test for test in suite.tests if test.problem in problems]
+    own_tests = {name: tests for name in modules if (tests := own_tests_of(name))}
+    kills = Counter[str]()
+    for path in {*own_tests.values()}:
+        if not _passes(path, kills):
+            raise SuiteError(f"the solution itself fails {path.name}")
+    listed = {(module, line) for module, line in equivalents() if module in modules}
+    sources = {name: Path(inspect.getfile(import_module(name))).read_text() for name in modules}
+
+    def survives(mutant: Mutant) -> bool:
+        tests = [test for test in suite.tests if test.problem in modules[mutant.module]]
         ordered = replace(suite, tests=sorted(tests, key=lambda test: -kills[test.name]))
-        with _in_place(modules[mutant.module], mutant.source):
+        with _in_place(import_module(mutant.module), mutant.source):
             last = run_suite(ordered, solution, until_first_failure=True)[-1]
             if not last.passed:
                 kills[last.test] += 1  # it comes first from now on: most mutants fall to a few tests
-                continue
-            survives = _passes(own_tests)
-        if survives and (found := (mutant.module, mutant.line)) not in survived:
+                return False
+            return mutant.module not in own_tests or _passes(own_tests[mutant.module], kills)
+
+    mutants = [mutant for name, source in sources.items() for mutant in mutants_of(name, source)]
+    survived = set[tuple[str, str]]()
+    for mutant, is_alive in zip(mutants, stage.map(survives, mutants, chunk=4), strict=True):
+        if is_alive and (found := (mutant.module, mutant.line)) not in survived:
             survived.add(found)
             if found not in listed:
                 stage.error(f"{mutant.module}: no test fails with the line {mutant.line}")
@@ -108,27 +131,34 @@ def verify_mutants(suite: Suite, stage: Stage, names: Sequence[str] = tuple(MUTA
 
 
 def equivalents() -> set[tuple[str, str]]:
-    """The mutants that are not mistakes, by module and line."""
-    entries = tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8"))["equivalent"]
-    return {(entry["module"], line) for entry in entries for line in entry["lines"]}
+    """The mutants that are not mistakes, by module and line, as the rooms list them."""
+    lists = [tomllib.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*/equivalent_mutants.toml")]
+    return {
+        (module, line)
+        for each in lists
+        for module, reasons in each.items()
+        for lines in reasons.values()
+        for line in lines
+    }
 
 
-def _passes(tests: Path) -> bool:
-    """Tell whether the mutant that is in place passes what staff test the solution with."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = _run(tests)
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    return status == 0
+class KillersFirst:
+    """A plugin for pytest: the tests that have failed most often come first, and the first that fails is noted."""
+
+    def __init__(self, kills: Counter[str]) -> None:
+        self.kills = kills
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: -self.kills[item.nodeid])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.kills[report.nodeid] += report.failed
 
 
-def _run(tests: Path) -> int:
+def _passes(tests: Path, kills: Counter[str]) -> bool:
+    """Tell whether the solution, or the mutant that is in place, passes what staff test it with."""
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
-        return int(pytest.main(["-x", "--quiet", *OPTIONS, str(tests)]))
+        return pytest.main(["-x", "--quiet", *OPTIONS, str(tests)], [KillersFirst(kills)]) == 0
 
 
 @contextmanager
@@ -151,5 +181,6 @@ def _in_place(module: ModuleType, source: str) -> Iterator[None]:
 def _functions(namespace: dict[str, object], module: str) -> dict[str, FunctionType]:
     """The functions and methods that a module defines, by their qualified names."""
     owned = [x for x in namespace.values() if getattr(x, "__module__", None) == module]
-    inside = [member for x in owned if isinstance(x, type) for member in vars(x).values()]
+    members = [member for x in owned if isinstance(x, type) for member in vars(x).values()]
+    inside = [getattr(member, "__func__", member) for member in members]  # of a staticmethod too
     return {f.__qualname__: f for f in [*owned, *inside] if isinstance(f, FunctionType)}

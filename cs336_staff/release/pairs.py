@@ -1,7 +1,8 @@
 """Counting how often the examination finds both of two mistakes in one program, as students make them."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
@@ -12,16 +13,13 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case, case_names, load_case
-from cs336_kit.examination.problems import EXAMINATIONS
-from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.authoring.misconceptions.entry import Misconception, together
+from cs336_kit.engine.room import load_room
+from cs336_staff.authoring.programs import CATALOGUE, combine
+from cs336_staff.authoring.room import Misconception, load_rooms
 from cs336_staff.release.stages import Stage
 
-# A finite number in the place of -inf is found by its size, or by what becomes of a row that is hidden throughout.
-ALIKE: dict[str, str] = dict.fromkeys(
-    ("attention-mask-fill", "attention-mask-fill-finite", "attention-nothing-mean", "blockwise-fill"), "finite fill"
-)
 ENOUGH = 0.9
+MOST = 150  # pairs of one problem that are tried, evenly among all of them
 
 
 @dataclass
@@ -32,45 +30,53 @@ class Found:
     both: Counter[str] = field(default_factory=Counter)
 
 
-def verify_pairs(root: Path, stage: Stage) -> Found:
-    """Examine every program that has two mistakes of the catalogue in different stages.
+def verify_pairs(root: Path, problems: Collection[str], stage: Stage) -> Found:
+    """Examine programs that have two mistakes of the catalogue in different stages: a part of all there are.
 
     Left out are mistakes that share their only finding, and those of which one hides the other: with both the answers
-    are those with one of them alone. A mistake in softmax counts as one of attention, which uses it.
+    are those with one of them alone. A mistake in the only problem that another one needs counts as one of that.
 
     Args:
         root: the folder of the assignment, whose stored cases tell what hides what.
+        problems: those to which the second mistake belongs.
         stage: is told how far it is, and when too few are found.
     """
     cases = [load_case(root / "fixtures", name) for name in case_names(root / "fixtures", "*/*")]
+    pairs_of: dict[str, list[tuple[Misconception, Misconception]]] = {problem: [] for problem in problems}
+    for first, second in combinations(CATALOGUE.values(), 2):
+        if second.problem in problems and combine(first, second):
+            pairs_of[second.problem].append((first, second))
+    programs = [pair for pairs in pairs_of.values() for pair in pairs[:: math.ceil(len(pairs) / MOST) or 1]]
     found = Found()
-    for first, second in stage.track([*combinations(CATALOGUE.values(), 2)]):
-        both = together(first, second)
-        if both is None:
-            continue
-        problem = second.problem
-        one, other = (_facts_alone(each.id, problem) for each in (first, second))
-        if not one or not other or len(one | other) < 2:
-            continue
-        known = one if first.problem == "softmax" else set[str]()
-        if any(_are_both(one, other, known | facts) for facts in _facts_so_far(both, problem)):
-            found.both[problem] += 1
-        else:
-            answers = _answers(both, problem, cases)
-            hidden = [each for each in (first, second) if _same(answers, _answers(each, problem, cases))]
-            if first in hidden or (hidden and first.problem == problem):
-                continue
-        found.pairs[problem] += 1
+    outcomes = stage.map(lambda pair: find_both(*pair, cases), programs, chunk=16)
+    for (_, second), are_found in zip(programs, outcomes, strict=True):
+        found.pairs[second.problem] += are_found is not None
+        found.both[second.problem] += bool(are_found)
     pairs, both = found.pairs.total(), found.both.total()
-    if both < ENOUGH * pairs:
+    if len(problems) > 1 and both < ENOUGH * pairs:  # what is enough, is so for the whole catalogue
         stage.error(f"of {pairs} pairs of misconceptions both are found in {both}")
     return found
 
 
+def find_both(first: Misconception, second: Misconception, cases: list[Case]) -> bool | None:
+    """Tell whether two mistakes in one program are both found, or None if they do not count as two."""
+    both = combine(first, second)
+    assert both
+    problem = second.problem
+    one, other = (_facts_alone(each.id, problem) for each in (first, second))
+    if not one or not other or len(one | other) < 2:
+        return None
+    known = one if first.problem != problem else set[str]()
+    if any(_are_both(one, other, known | facts) for facts in _facts_so_far(both, problem)):
+        return True
+    answers = _answers(both, problem, cases)
+    hidden = [each for each in (first, second) if _same(answers, _answers(each, problem, cases))]
+    return None if first in hidden or (hidden and first.problem == problem) else False
+
+
 @cache
 def _facts_alone(id: str, problem: str) -> set[str]:
-    softmax = _facts(CATALOGUE[id], "softmax") if CATALOGUE[id].problem == "softmax" else set()
-    return softmax | _facts(CATALOGUE[id], problem)
+    return _facts(CATALOGUE[id], CATALOGUE[id].problem) | _facts(CATALOGUE[id], problem)
 
 
 def _are_both(one: set[str], other: set[str], facts: set[str]) -> bool:
@@ -85,16 +91,20 @@ def _facts(program: Misconception, problem: str) -> set[str]:
 def _facts_so_far(program: Misconception, problem: str) -> Iterator[set[str]]:
     """The same after each examination."""
     facts = set[str]()
-    for call, examine in EXAMINATIONS[problem].items():
+    alike = {id: f"alike in {other}" for other, room in load_rooms().items() for id in room.alike}
+    for call, examine in load_room(problem).examinations.items():
         if call in program.adapters:
-            facts |= {ALIKE.get(finding.id, finding.id) for finding in examine(program.adapters[call])}
+            found: list[str] = [finding.id for finding in examine(program.adapters[call])]
+            facts |= {alike.get(id, id) for id in found}
             yield facts
 
 
 def _answers(program: Misconception, problem: str, cases: list[Case]) -> list[Any]:
     """The answers of a program in a problem, or the type of what it raises."""
     answers = []
-    for case in (case.copy() for case in cases if case.call in EXAMINATIONS[problem].keys() & program.adapters):
+    for case in (
+        case.copy() for case in cases if case.call in load_room(problem).examinations.keys() & program.adapters
+    ):
         try:
             answers.append(program.adapters[case.call](**case.inputs))
         except Exception as error:

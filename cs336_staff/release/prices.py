@@ -1,159 +1,30 @@
-"""The price of a fault: programs with one fault, or that compute next to nothing, with their points.
+"""Points and prices: those of problems in the handout's text, and those of faults in cs336_staff/docs/points.md.
 
-`uv run python -m cs336_staff.release.prices` prints the tables of cs336_staff/docs/points.md; a test compares the two.
+`uv run python -m cs336_staff.release.prices` writes them into both pages of this tree; a test compares them. `cs336
+staff handout` fills in those of the handout's text once more.
 
-A fault is made wherever the program uses what is faulty: with a wrong softmax attention is wrong, and with a wrong
-attention multi-head attention. Bonus problems are not counted.
+What is priced, `cs336_staff/problems/faults.py` says, if there is such a file.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
-
-from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.assignment import Problem, find_root
 from cs336_kit.engine.suite import Suite
-from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.authoring.misconceptions.entry import Misconception, in_attention, in_multihead, in_softmax
-from cs336_staff.authoring.misconceptions.softmax import exponentials, normalised
-from cs336_staff.authoring.parts import Adapter, attention, softmax, split, widened
-from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_staff.authoring.programs import RIGHT
+from cs336_staff.authoring.room import FOLDER, Adapter
 from cs336_staff.grading.carried_forward import CarriedForward
-from cs336_staff.release.price_list import in_points, row
 from cs336_staff.release.verify import both_suites, run_suite
 
+TEXT, POINTS = "docs/assignment.md", "cs336_staff/docs/points.md"
+PROBLEM = re.compile(r"\*\*Problem `(\w+)`|<!-- problem ([\w, ]+) -->$")
+IN_BRACKETS = r"\((bonus, )?[\d.+ ]+ points?\)"
+IN_TABLE = r"\| [\d.]+( \(bonus\))? \|"
+
 Program = Mapping[str, Adapter]
-RIGHT: Program = RIGHT_STYLES["einsum"]
-
-
-def three_dimensions(x: Tensor, num_heads: int) -> Tensor:
-    batch, length, d_model = x.shape
-    return x.view(batch, length, num_heads, d_model // num_heads).transpose(1, 2)
-
-
-def even(x: Tensor, num_heads: int) -> Tensor:
-    if x.shape[-1] // num_heads % 2:
-        raise ValueError("RoPE needs an even d_head")
-    return split(x, num_heads)
-
-
-def no_vectors(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    if Q.ndim == 2:
-        raise ValueError("not enough values to unpack (expected 3, got 2)")
-    return attention(Q, K, V, mask)
-
-
-def without_broadcasting(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    if Q.shape[:-2] != K.shape[:-2]:
-        raise RuntimeError("the sizes of the batches differ")
-    return attention(Q, K, V, mask)
-
-
-def in_float32(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    return attention(Q.float(), K.float(), V.float(), mask).to(Q.dtype)
-
-
-def with_epsilon(epsilon: float) -> Misconception:
-    return in_softmax("", "", lambda x, dim: normalised(exponentials(x, dim), dim, epsilon))
-
-
-def with_dropout(x: Tensor, dim: int) -> Tensor:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # a price is the same every time
-        return F.dropout(softmax(x, dim), 0.1)
-
-
-FAULTS: dict[str, Misconception] = {
-    "scores not divided by √d_k": CATALOGUE["attention-no-scale"],
-    "√d_v in place of √d_k": CATALOGUE["attention-by-root-d_v"],
-    "ε = 1e-9 in the denominator of softmax": with_epsilon(1e-9),
-    "ε = 1e-6 there": with_epsilon(1e-6),
-    "no `keepdim=True` in softmax": CATALOGUE["softmax-no-keepdim"],
-    "softmax computes float64 in float32": in_softmax("", "", lambda x, dim: softmax(x.float(), dim).to(x.dtype)),
-    "attention computes float64 in float32": in_attention("", "", in_float32),
-    "softmax over the queries": CATALOGUE["attention-softmax-over-queries"],
-    "attention refuses Q, K, V of two dimensions": in_attention("", "", no_vectors),
-    "K and V do not broadcast": in_attention("", "", without_broadcasting),
-    "NaN for a query that may attend to nothing": CATALOGUE["attention-nan-for-nothing"],
-    "Q changed in place": CATALOGUE["attention-in-place"],
-    "attention detached from autograd": CATALOGUE["attention-detached"],
-    "mask inverted": CATALOGUE["attention-mask-inverted"],
-    "mask ignored": CATALOGUE["attention-mask-ignored"],
-    "crash without a mask": CATALOGUE["attention-mask-required"],
-    "dropout left on": in_attention("", "", softmax=with_dropout),
-    "RoPE on pairs (i, i + d_k/2)": CATALOGUE["rope-half-split"],
-    "RoPE ignores the positions": CATALOGUE["rope-positions-ignored"],
-    "multi-head ignores the positions": CATALOGUE["multihead-positions-ignored"],
-    "causal mask off by one": CATALOGUE["multihead-mask-peeks"],
-    "W_O not used": CATALOGUE["multihead-no-output-projection"],
-    "heads split by `view` alone": CATALOGUE["multihead-split-by-view"],
-    "multi-head needs exactly three dimensions": in_multihead("", "", split=three_dimensions),
-    "multi-head needs an even d_head, without RoPE too": in_multihead("", "", split=even),
-}
-
-
-def in_half_too(adapter: Adapter) -> Adapter:
-    """The adapter, given half precision in float32, so that its fault is not met by another."""
-
-    def wide(x: Any) -> Any:
-        return widened(x) if isinstance(x, Tensor) else x
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        answer = adapter(*map(wide, arguments), **{name: wide(x) for name, x in named.items()})
-        dtype = next(x.dtype for x in (*arguments, *named.values()) if isinstance(x, Tensor))
-        return answer.to(dtype) if dtype in (torch.float16, torch.bfloat16) else answer
-
-    return call
-
-
-FAULTY: dict[str, Program] = {
-    **{
-        what: {**RIGHT, **{call: in_half_too(adapter) for call, adapter in fault.adapters.items()}}
-        for what, fault in FAULTS.items()
-    },
-    "half precision computed in half precision": {**RIGHT, **with_epsilon(0.0).adapters},
-}
-
-
-def always(value: float) -> Program:
-    """Tensors of the right shape and dtype, all of one number."""
-
-    def filled(right: Any) -> Any:
-        return tuple(map(filled, right)) if isinstance(right, tuple) else torch.full_like(right, value)
-
-    def of(right: Adapter) -> Adapter:
-        return lambda *arguments, **named: filled(right(*arguments, **named))
-
-    return {call: of(right) for call, right in RIGHT.items()}
-
-
-def uniform(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    return attention(torch.zeros_like(Q), K, V, mask)
-
-
-IDENTITY: Program = {
-    "run_softmax": lambda in_features, dim: in_features,
-    "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: V,
-    "run_linear": lambda in_features, **rest: in_features,
-    "run_rope": lambda in_query_or_key, **rest: in_query_or_key,
-    "run_multihead_self_attention": lambda in_features, **rest: in_features,
-    "run_multihead_self_attention_with_rope": lambda in_features, **rest: in_features,
-    "run_multihead_attention": lambda query, **rest: query,
-    "run_blockwise_attention": lambda Q, K, V, mask, block_size: V,
-}
-TRIVIAL: dict[str, Program] = {
-    "zeros": always(0.0),
-    "ones": always(1.0),
-    "NaN": always(torch.nan),
-    "the input itself": IDENTITY,
-    "attention with uniform weights, and nothing but attention": in_attention("", "", uniform).adapters,
-    "the mean of V": in_attention("", "", lambda Q, K, V, mask: uniform(Q, K, V, None)).adapters,
-    "softmax, and nothing else": {"run_softmax": RIGHT["run_softmax"]},
-}
 
 
 def earned(suite: Suite, program: Program, bonus: bool = False) -> dict[str, float]:
@@ -166,17 +37,75 @@ def earned(suite: Suite, program: Program, bonus: bool = False) -> dict[str, flo
     return points
 
 
-def tables(suite: Suite) -> Iterator[str]:
-    """Write two tables, line by line: what each fault costs, and what each trivial program earns, by problem."""
+def tables(suite: Suite) -> Iterator[list[str]]:
+    """Write two tables: what each fault costs, and what each trivial program earns, by problem."""
     titles = [*(problem.title for problem in suite.problems.values() if not problem.bonus), "Total"]
-    for programs, full in ((FAULTY, earned(suite, RIGHT)), (TRIVIAL, {})):
-        yield row("Loses" if full else "Earns", titles)
-        yield row("---", ["---:"] * len(titles))
+    priced = import_module("cs336_staff.problems.faults")
+    for programs, full in ((priced.FAULTY, earned(suite, RIGHT)), (priced.TRIVIAL, {})):
+        table = [row("Loses" if full else "Earns", titles), row("---", ["---:"] * len(titles))]
         for what, program in programs.items():
             points = [abs(full.get(problem, 0.0) - points) for problem, points in earned(suite, program).items()]
-            yield row(what, map(in_points, [*points, sum(points)]))
+            table.append(row(what, map(in_points, [*points, sum(points)])))
+        yield table
+
+
+def price_list(suite: Suite) -> list[str]:
+    """Write the table of what each thing that the handout asks for is worth, in the required problems."""
+    problems = [problem for problem in suite.problems.values() if not problem.bonus]
+    looks_at = import_module("cs336_staff.problems.faults").LOOKS_AT
+    prices = {what: dict.fromkeys((problem.id for problem in problems), 0.0) for what in looks_at}
+    for test in suite.tests:
+        if not test.bonus:
+            what = next(what for what, pattern in looks_at.items() if re.search(pattern, test.name))
+            prices[what][test.problem] += test.points
+    rows = [row(what, map(in_points, of_problems.values())) for what, of_problems in reversed(prices.items())]
+    return [row("", (problem.title for problem in problems)), row("---", ["---:"] * len(problems)), *rows]
+
+
+def in_points(points: float) -> str:
+    """To two places; nothing for nothing."""
+    return f"{points:.2f}" if points > 1e-9 else ""
+
+
+def row(first: str, others: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join([first, *others])} |"
+
+
+def with_points(text: str, suite: Suite) -> str:
+    """The handout's text with the points of the suite's problems, wherever a line names one, and its price list."""
+    lines = [_with_points(line, suite.problems) for line in text.splitlines(keepends=True)]
+    return with_table("".join(lines), price_list(suite)) if (FOLDER / "faults.py").exists() else "".join(lines)
+
+
+def _with_points(line: str, problems: Mapping[str, Problem]) -> str:
+    named = PROBLEM.search(line)
+    stated = [problems[id] for id in (named[1] or named[2]).split(", ") if id in problems] if named else []
+    if not stated:
+        return line
+    points, bonus = " + ".join(f"{problem.points:g}" for problem in stated), any(problem.bonus for problem in stated)
+    in_brackets = f"({'bonus, ' * bonus}{points} point{'s' * (points != '1')})"
+    in_table = f"| {points}{' (bonus)' * bonus} |"
+    return re.sub(IN_TABLE, in_table, re.sub(IN_BRACKETS, in_brackets, line))
+
+
+def with_table(text: str, table: Sequence[str]) -> str:
+    """The text with `table` in the place of the one whose first cell is the same."""
+    first = re.escape(table[0].split("|")[1])
+    old = re.compile(rf"^\|{first}\|.*\n\| --- \|.*\n(\|.*\n)+", re.MULTILINE)
+    return old.sub(lambda _: "\n".join([*table, ""]), text)
+
+
+def pages(root: Path) -> Iterator[tuple[Path, str]]:
+    """Each page that states points, and its text as it should be."""
+    suite = both_suites(root)
+    yield root / TEXT, with_points((root / TEXT).read_text(encoding="utf-8"), suite)
+    text = (root / POINTS).read_text(encoding="utf-8")
+    for table in tables(suite):
+        text = with_table(text, table)
+    yield root / POINTS, text
 
 
 if __name__ == "__main__":
-    for line in tables(both_suites(find_root(Path(__file__).parent))):
-        print(line, flush=True)
+    for path, text in pages(find_root(Path.cwd())):
+        path.write_text(text, encoding="utf-8")

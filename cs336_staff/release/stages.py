@@ -1,18 +1,21 @@
 """The stages of `cs336 staff verify`: each says what it does and how far it is, and an error stops none of them."""
 
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 T = TypeVar("T")
+R = TypeVar("R")
 
-LINES = 4  # of a stage, where there is no terminal
 REDRAWN = 0.1  # seconds between two drawings of the bar
 
 
@@ -31,14 +34,28 @@ class Stage:
     total: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def track(self, items: Sequence[T]) -> Iterator[T]:
-        """Yield the items, each a unit of work."""
+    def map(self, work: Callable[[T], R], items: Sequence[T], chunk: int = 1) -> Iterator[R]:
+        """Do the work for each item, in a fork for each processor, and yield what it gives, in the order of the items.
+
+        Args:
+            work: it and the items are not pickled, but what it gives is.
+            items: each is a unit of work.
+            chunk: as many in a row are done in the same fork.
+        """
         self.total = len(items)
-        for self.done, item in enumerate(items):
-            self.show(self)
-            yield item
-        self.done = self.total
         self.show(self)
+        processors = len(os.sched_getaffinity(0))
+        with ProcessPoolExecutor(processors, get_context("fork"), _share, (work, items)) as forks:
+            for given in forks.map(_do, range(len(items)), chunksize=chunk):
+                yield given
+                self.done += 1
+                self.show(self)
+
+    def check(self, work: Callable[[T], Iterable[str]], items: Sequence[T], chunk: int = 1) -> None:
+        """Do the work for each item in the same way, and record what it says is wrong."""
+        for errors in self.map(lambda item: list(work(item)), items, chunk):
+            for error in errors:
+                self.error(error)
 
     def error(self, text: str) -> None:
         """Record what is wrong."""
@@ -47,6 +64,19 @@ class Stage:
 
     def __str__(self) -> str:
         return f"{self.done} of {self.total}, {count(self.errors)}" if self.total else count(self.errors)
+
+
+_shared: tuple[Callable[[Any], Any], Sequence[Any]]  # of a fork: its work, and the items
+
+
+def _share(work: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    global _shared
+    _shared = work, items
+
+
+def _do(number: int) -> Any:
+    work, items = _shared
+    return work(items[number])
 
 
 class Stages:
@@ -69,7 +99,7 @@ class Stages:
         self._stages.append(stage)
         self._console.print(Text(f"{len(self._stages)}. {title}"))
         start, given = time.monotonic(), None
-        with _bar(self._console) if self._console.is_terminal else _lines(self._console) as draw:
+        with _bar(self._console) as draw:
             told = bool(self.errors)
 
             def show(stage: Stage) -> None:
@@ -95,26 +125,18 @@ def count(errors: Sequence[str]) -> str:
 
 
 @contextmanager
-def _lines(console: Console) -> Iterator[Callable[[Stage], None]]:
-    told = 0
-
-    def draw(stage: Stage) -> None:
-        nonlocal told
-        part = stage.done * LINES // max(1, stage.total)
-        if told < part < LINES:  # the last line comes when the stage has ended
-            told = part
-            console.print(Text(f"   {stage}"))
-
-    yield draw
-
-
-@contextmanager
 def _bar(console: Console) -> Iterator[Callable[[Stage], None]]:
     # Drawn when something changes: a thread that draws must not be there when a process is forked.
     columns = (TextColumn("  "), BarColumn(), TextColumn("{task.description}"))
     drawn = 0.0
     with Progress(
-        *columns, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        *columns,
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task("", total=None)
 

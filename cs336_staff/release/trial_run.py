@@ -1,22 +1,40 @@
-"""Trying a handout before it ships: as a student would, in an environment of its own."""
+"""Trying a handout before it ships: as a student would, in an environment of its own.
+
+Each problem is solved by itself and in its turn, so that a file which needs what a later problem writes, or what went
+with the solution, is found.
+"""
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import pexpect
 
-from cs336_kit.engine.assignment import STUDENT_FILES, load_problems
-from cs336_staff.release.walk import walk
+from cs336_kit.checking.runner import Forks, Run
+from cs336_kit.engine.assignment import STUDENT_FILES, Problem, load_problems
+from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.result import Check, Result
+from cs336_staff.release.handout import stub
 
-UNWRITTEN = "def run_softmax(in_features, dim):\n    raise NotImplementedError\n"
+IMPORT_ALL = """
+import pkgutil
+from importlib import import_module
+import adapters, cs336_basics
+for module in pkgutil.walk_packages(cs336_basics.__path__, "cs336_basics."):
+    import_module(module.name)
+"""
 
 
-class TrialError(Exception):
+class TrialError(CourseworkError):
     """A handout does not work; the message says what was tried and what came."""
 
 
@@ -28,12 +46,12 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         out: what `write_handout` wrote.
 
     Raises:
-        TrialError, WalkError: a step fails.
+        TrialError: a step fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "assignment"
-        _run(Path(folder), 0, "git", "clone", "--quiet", str(out.resolve() / "tree"), str(clone))
-        _run(clone, 0, "uv", "sync", "--quiet", "--locked")
+        _run(Path(folder), "git", "clone", "--quiet", str(out.resolve() / "tree"), str(clone))
+        _run(clone, "uv", "sync", "--quiet", "--locked")
         yield "a clone of the handout installs from its own lock file"
 
         written = walk(root, clone)
@@ -44,29 +62,81 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
             shutil.rmtree(target) if target.is_dir() else target.unlink()
             copy = shutil.copytree if (root / name).is_dir() else shutil.copy
             copy(root / name, target)
-        _run(clone, 0, "uv", "run", "pytest", "--quiet")
+        _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
 
         problem = next(iter(load_problems(root)))
-        _run(clone, 0, "uv", "run", "cs336", "check")
-        _run(clone, 0, "uv", "run", "cs336", "hint", problem)
-        _run(clone, 0, "uv", "run", "cs336", "submit")
-        _run(clone, 0, "uv", "run", "cs336", "submit", "--check", "submission.zip")
+        _run(clone, "uv", "run", "cs336", "check")
+        _run(clone, "uv", "run", "cs336", "hint", problem)
+        _run(clone, "uv", "run", "cs336", "submit")
+        _run(clone, "uv", "run", "cs336", "submit", "--check", "submission.zip")
         yield "check, hint and submit work there, and its submission.zip reads back"
 
         _watch(clone, problem)
         yield "check --watch shows the board, and another one after a save"
 
         results = Path(folder) / "results"
-        _run(root, 0, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
+        _run(root, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
         report = json.loads((results / "submission" / "results.json").read_text())
         if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
             raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
         yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
 
 
+def walk(root: Path, tree: Path) -> int:
+    """Solve the handout in `tree`, a function at a time, with the solution in `root`.
+
+    Returns:
+        The number of functions that a student was asked for.
+
+    Raises:
+        TrialError: a file cannot be imported beside the stubs, a test fails for another reason than that something is
+            not written yet, or a problem asks for what is not in its files.
+    """
+    imported = subprocess.run([sys.executable, "-c", IMPORT_ALL], cwd=tree, capture_output=True, text=True, check=False)
+    if imported.returncode != 0:
+        raise TrialError(f"as handed out, a file cannot be imported: {imported.stderr.strip().splitlines()[-1]}")
+    problems = list(load_problems(tree).values())
+    lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    forks = Forks(tree, lines.put)
+    written: defaultdict[str, set[str]] = defaultdict(set)
+    runs = 0
+
+    def results(chosen: list[Problem]) -> list[Result]:
+        nonlocal runs
+        runs += 1
+        run = Run(runs)
+        forks.start(runs, [problem.id for problem in chosen])
+        while run.status is None:
+            run.hear(lines.get())
+        return run.results_or_error()
+
+    try:
+        for number, problem in enumerate(problems):
+            came = results(problems[number:])
+            if odd := [result for result in came if result.check is not Check.NOT_WRITTEN]:
+                what = odd[0].headline or "passes"
+                raise TrialError(
+                    f"before {problem.id} is written, {odd[0].test} should ask for what is missing: {what}"
+                )
+            came = [result for result in came if result.problem == problem.id]
+            while missing := next((result for result in came if not result.passed), None):
+                asked = re.fullmatch(r"not implemented yet: write (\S+) in (\S+), line \d+", missing.headline)
+                if missing.check is not Check.NOT_WRITTEN or not asked or asked[1] in written[asked[2]]:
+                    raise TrialError(f"while {problem.id} is written, {missing.test} says: {missing.headline}")
+                function, file = asked.groups()
+                if file not in ("adapters.py", *problem.files):
+                    raise TrialError(f"{problem.id} asks for {function} in {file}, which is not one of its files")
+                written[file].add(function)
+                (tree / file).write_text(stub(file, (root / file).read_text(), written[file]))
+                came = results([problem])
+    finally:
+        forks.close()
+    return sum(map(len, written.values()))
+
+
 def _watch(tree: Path, problem: str) -> None:
-    """Unwrite a problem while the board is watched on a terminal, and put it back."""
+    """Unwrite what calls the solution while the board is watched on a terminal, and put it back."""
     adapters = tree / "adapters.py"
     written = adapters.read_text()
     command = ["run", "cs336", "check", "--watch", problem]
@@ -74,7 +144,8 @@ def _watch(tree: Path, problem: str) -> None:
         "uv", command, cwd=tree, env=os.environ | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
     )
     try:
-        for text, state in ((written, "passed"), (f"{written}\n\n{UNWRITTEN}", "not implemented"), (written, "passed")):
+        unwritten = stub(adapters.name, written)
+        for text, state in ((written, "passed"), (unwritten, "not implemented"), (written, "passed")):
             adapters.write_text(text)
             terminal.expect(rf"{problem} +{state}.*q quit")
         terminal.send("q")
@@ -87,9 +158,8 @@ def _watch(tree: Path, problem: str) -> None:
         raise TrialError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
 
 
-def _run(folder: Path, expected: int | None, *command: str) -> None:
-    """Run a command that should end with the status `expected`, or with any if that is None."""
+def _run(folder: Path, *command: str) -> None:
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if expected is not None and process.returncode != expected:
+    if process.returncode != 0:
         output = (process.stdout + process.stderr).strip()
         raise TrialError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

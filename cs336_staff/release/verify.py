@@ -1,52 +1,23 @@
 """Prove that the suites are good enough to ship: right styles pass, and every known misconception is caught."""
 
-import tomllib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 
-from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Result
-from cs336_kit.engine.suite import Suite, load_suite
-from cs336_kit.examination.problems import EXAMINATIONS
-from cs336_staff import authoring
-from cs336_staff.authoring.cases.hidden import HIDDEN
-from cs336_staff.authoring.cases.public import PUBLIC
-from cs336_staff.authoring.cases.spec import CaseSpec
-from cs336_staff.authoring.misconceptions import CATALOGUE, check_catalogue
-from cs336_staff.authoring.parts import Adapter
-from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_kit.engine.room import load_room
+from cs336_kit.engine.suite import Suite
+from cs336_staff.authoring.cases import CaseSpec
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT_STYLES, expected_findings, wrong_submission
+from cs336_staff.authoring.room import Adapter, load_rooms
 from cs336_staff.authoring.stored_cases import check_fixtures, public_seed
-from cs336_staff.hidden.release import FOLDER, left_out_tests, load_graded_problems, load_release
+from cs336_staff.grading.suite import load_both_suites
+from cs336_staff.hidden.release import load_release
 from cs336_staff.release.stages import Stage
-
-EXPECTED = Path(authoring.__file__).with_name("expected_findings.toml")
-
-
-@dataclass(frozen=True)
-class Caught:
-    """The verdict of the suites on one misconception.
-
-    Args:
-        id: the misconception.
-        failed: how many cases of each public test failed.
-        hidden: whether the hidden suite catches it too.
-    """
-
-    id: str
-    failed: Mapping[str, int]
-    hidden: bool
-
-    @property
-    def complaint(self) -> str:
-        """Say what is wrong with that, or ""."""
-        if not self.failed:
-            return "is not caught by the public suite"
-        return "" if self.hidden else "is not caught by the hidden suite"
 
 
 @dataclass(frozen=True)
@@ -58,23 +29,27 @@ class StoredCases:
     specs: Sequence[CaseSpec]
     seed_of: Callable[[str], int]
 
-    def check(self) -> list[str]:
+    def check(self, only: Collection[str] = ()) -> list[str]:
         """Recompute them; say what is not what the references give, one line each."""
-        return list(check_fixtures(self.folder, self.specs, self.seed_of))
+        return list(check_fixtures(self.folder, self.specs, self.seed_of, only))
 
 
 def stored_cases(root: Path) -> tuple[StoredCases, StoredCases]:
     """The public and the hidden ones."""
+    release, rooms = load_release(), load_rooms().values()
     return (
-        StoredCases("public", root / "fixtures", PUBLIC, public_seed),
-        StoredCases("hidden", FOLDER / "fixtures", HIDDEN, load_release().seed),
+        StoredCases("public", root / "fixtures", [spec for room in rooms for spec in room.public], public_seed),
+        StoredCases("hidden", release.cases, [spec for room in rooms for spec in room.hidden], release.seed),
     )
 
 
-def both_suites(root: Path) -> Suite:
-    """The public and the hidden suite, to be run in this process on adapters that staff wrote."""
-    check_catalogue(load_problems(root) | load_problems(root, left_out=True))
-    return load_suite(root, [root / "tests", FOLDER], load_graded_problems(root), left_out=left_out_tests(root))
+def both_suites(root: Path, problem: str | None = None) -> Suite:
+    """The public and the hidden suite, or a problem of them, to be run in this process on adapters that staff wrote."""
+    suite = replace(load_both_suites(root), remote=False)
+    if problem is None:
+        return suite
+    tests = [test for test in suite.tests if test.problem == problem]
+    return replace(suite, problems={problem: suite.problems[problem]}, tests=tests)
 
 
 def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure: bool = False) -> list[Result]:
@@ -97,49 +72,49 @@ def run_suite(suite: Suite, adapters: Mapping[str, Adapter], until_first_failure
 
 def verify_right_styles(suite: Suite, stage: Stage) -> None:
     """Each style of right implementation must pass every test."""
-    for style, adapters in stage.track([*RIGHT_STYLES.items()]):
-        for result in run_suite(suite, adapters):
-            if not result.passed:
-                stage.error(f"{style} is right and fails {result.test}: {result.headline}")
+    stage.check(partial(check_right_style, suite), [*RIGHT_STYLES])
 
 
-def verify_misconceptions(suite: Suite, stage: Stage) -> list[Caught]:
+def check_right_style(suite: Suite, style: str) -> Iterator[str]:
+    """A style of right implementation must pass every test."""
+    for result in run_suite(suite, RIGHT_STYLES[style]):
+        if not result.passed:
+            yield f"{style} is right and fails {result.test}: {result.headline}"
+
+
+def verify_misconceptions(suite: Suite, stage: Stage) -> None:
     """Each misconception in the suite's problems must fail some test of its own problem, in either suite."""
-    found = []
-    entries = [(id, entry) for id, entry in CATALOGUE.items() if entry.problem in suite.problems]  # some are left out
-    for id, entry in stage.track(entries):
-        tests = [test for test in suite.tests if test.problem == entry.problem]
-        public, hidden = ([test for test in tests if test.hidden == is_hidden] for is_hidden in (False, True))
-        failed = Counter(r.function for r in run_suite(replace(suite, tests=public), submission(id)) if not r.passed)
-        stopped = run_suite(replace(suite, tests=hidden), submission(id), until_first_failure=True)
-        found.append(Caught(id, failed, hidden=not stopped[-1].passed))
-        if complaint := found[-1].complaint:
-            stage.error(f"{id} {complaint}")
-    return found
+    ids = [id for id, entry in CATALOGUE.items() if entry.problem in suite.problems]
+    stage.check(partial(check_caught, suite), ids, chunk=4)
 
 
-def expected_findings() -> dict[str, dict[str, list[str]]]:
-    """For each adapter that is examined, the ids of the findings of each misconception in it, in their order."""
-    return tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+def check_caught(suite: Suite, id: str) -> Iterator[str]:
+    """A misconception must fail a public test of its own problem, and a hidden one."""
+    for name, hidden in (("public", False), ("hidden", True)):
+        tests = [test for test in suite.tests if (test.problem, test.hidden) == (CATALOGUE[id].problem, hidden)]
+        if run_suite(replace(suite, tests=tests), wrong_submission(id), until_first_failure=True)[-1].passed:
+            yield f"{id} is not caught by the {name} suite"
 
 
-def verify_examination(stage: Stage) -> None:
-    """Examine misconceptions: each must give what `expected_findings.toml` says, and a right style nothing."""
-    expected = expected_findings()
-    examinations = {adapter: examine for each in EXAMINATIONS.values() for adapter, examine in each.items()}
-    for adapter, examine in stage.track([*examinations.items()]):
-        for style, adapters in RIGHT_STYLES.items():
-            for finding in examine(adapters[adapter]):
-                stage.error(f"{style} is right, but is told {finding.id}")
-        for id, ids in expected[adapter].items():
-            if id not in CATALOGUE or adapter not in CATALOGUE[id].adapters:
-                stage.error(f"{EXPECTED.name}: {adapter} has no misconception {id}")
-                continue
-            found = [finding.id for finding in examine(submission(id)[adapter])]
-            if found != ids:
-                stage.error(f"{id}, examined by {adapter}, gives {found}, expected {ids}")
+def verify_examination(problems: Collection[str], stage: Stage) -> None:
+    """Examine programs: a misconception must give what `findings.toml` says, and a right style nothing."""
+    right, expected = dict[str, list[str]].fromkeys(RIGHT_STYLES, []), expected_findings()
+    programs = [
+        (problem, adapter, *program)
+        for problem in problems
+        for adapter in load_room(problem).examinations
+        for program in (right | expected.get(adapter, {})).items()
+    ]
+    stage.check(check_findings, programs, chunk=8)
 
 
-def submission(id: str) -> Mapping[str, Adapter]:
-    """Adapters that have this misconception and are right otherwise."""
-    return {**RIGHT_STYLES["einsum"], **CATALOGUE[id].adapters}
+def check_findings(program: tuple[str, str, str, list[str]]) -> Iterator[str]:
+    """Examine an adapter of a misconception or of a right style, in which these findings are expected."""
+    problem, adapter, id, expected = program
+    if id not in RIGHT_STYLES and (id not in CATALOGUE or adapter not in CATALOGUE[id].adapters):
+        yield f"findings.toml of {problem}: {adapter} has no misconception {id}"
+        return
+    adapters = RIGHT_STYLES.get(id) or wrong_submission(id)
+    examine = load_room(problem).examinations[adapter]
+    if (found := [finding.id for finding in examine(adapters[adapter])]) != expected:
+        yield f"{id}, examined by {adapter}, gives {found}, expected {expected}"

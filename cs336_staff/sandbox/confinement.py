@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cs336_kit.engine.assignment import FILE_NAME
+from cs336_kit.engine.errors import CourseworkError
 from cs336_staff.sandbox.inside.lock_in import hide_memory
 
 Layer = Literal["bubblewrap", "process", "none"]
@@ -60,7 +62,7 @@ MAIN = (
 )
 
 
-class SandboxError(RuntimeError):
+class SandboxError(CourseworkError):
     """The sandbox does not work here, or has stopped working: never the submission's fault."""
 
 
@@ -326,6 +328,7 @@ def _copy_worker(folder: Path) -> None:
         copy.mkdir(parents=True)
         for source in package.glob("*.py"):
             shutil.copyfile(source, copy / source.name)
+    shutil.copyfile(STAFF.with_name(FILE_NAME), folder / FILE_NAME)  # says what the rules forbid
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755)
 

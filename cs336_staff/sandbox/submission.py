@@ -14,12 +14,14 @@ import stat
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NoReturn
 
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.handing_in.archive import ArchiveError, read_entry
 
 MIB = 1 << 20
@@ -34,7 +36,8 @@ MAX_ADAPTERS_BYTES = MIB // 16  # of adapters that are read where there are seve
 MAX_SHOWN = 3  # paths in a message
 MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
-IMPORTED = re.compile(rb"^\s*(?:from|import)\s+(cs336_basics(?:\.\w+)*)\.(\w+)", re.MULTILINE)
+# Not \s, which would be looked for from each of many empty lines to the last. What is found fits in `MAX_PATH`.
+IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(cs336_basics(?:\.\w{1,50}){0,3})\.(\w{1,50})\b", re.MULTILINE)
 GIVEN = Path(__file__).parents[2] / "cs336_basics" / "given"
 COURSES = ("cs336_basics/given/", "cs336_kit/", "cs336_staff/")
 COURSES_ADAPTERS = Path(__file__).parents[2] / "adapters.py"
@@ -55,8 +58,14 @@ INSTEAD = (
 )
 
 
-class Refused(Exception):
-    """The submission cannot be graded; the text says why and what to hand in instead."""
+class Refused(CourseworkError):
+    """The submission cannot be graded; the text says why and what to hand in instead.
+
+    Attributes:
+        content: sha256 of what was handed in, if it was read by a `Reader`.
+    """
+
+    content = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class Submission:
     adapters: str
     remarks: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The same for the same files, wherever they came from."""
         digest = hashlib.sha256()
@@ -116,6 +125,8 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     Raises:
         Refused: it is hostile, broken or too large, or has no adapters.
     """
+    if files and "adapters.py" not in files:
+        raise Refused(f"expected one archive, or adapters.py and other Python files, got {_some(files)}; {INSTEAD}")
     if files:
         taken = _Collected((PurePosixPath(name), partial(_read_file, files[name])) for name in sorted(files))
     elif path.is_dir():
@@ -135,8 +146,6 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     below = {file.removeprefix(root): source for file, source in taken.files.items() if file.startswith(root)}
     if file == "src/adapters.py":
         below.pop("adapters.py", None)  # it would be imported in its place
-    if files:
-        remarks += (f"taken together as one submission: {', '.join(_shown(each.name) for each in files.values())}",)
     return Submission(path.resolve().name, _in_place(below), LAYOUTS[file], (*remarks, *taken.remarks))
 
 
@@ -147,11 +156,26 @@ def _in_place(files: dict[str, bytes]) -> dict[str, bytes]:
     """
     if any(path.startswith("cs336_basics/") for path in files):
         return files
-    wanted = {match for source in files.values() for match in IMPORTED.findall(source)}
+    wanted = sorted({match for source in files.values() for match in IMPORTED.findall(source)})
     names = {name: f"{package.decode().replace('.', '/')}/{name.decode()}.py" for package, name in wanted}
     placed = {path: files[f"{name.decode()}.py"] for name, path in names.items() if f"{name.decode()}.py" in files}
     given = {f"cs336_basics/given/{path.name}": path.read_bytes() for path in GIVEN.glob("*.py")} if placed else {}
     return {**given, **files, **placed}
+
+
+def content_of_refused(paths: Iterable[Path]) -> str:
+    """sha256 of files, or of the names in a folder: what was refused must be looked at again once it has changed."""
+    digest = hashlib.sha256()
+    for path in paths:
+        if path.is_file():
+            with path.open("rb") as file:
+                digest.update(b"%d\n" % path.stat().st_size + file.read(MAX_UNPACKED_BYTES))
+        elif path.is_dir():
+            with suppress(Refused):
+                for inside, _ in _in_folder(path):
+                    size = (path / inside).lstat().st_size
+                    digest.update(f"{inside} {size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 # Its path, and what reads it, with the most bytes that are wanted; None for a link or a device.
@@ -183,7 +207,7 @@ class _Collected:
                 self.kinds |= {NO_CODE[path.suffix]} if path.suffix in NO_CODE else set()
                 continue
             if len(name) > MAX_PATH or not name.isprintable():
-                raise Refused(f"expected printable paths of at most {MAX_PATH} characters, got {_shown(name)}")
+                raise _odd_path(name)
             if name in self.files:
                 raise Refused(f"expected each file once, but the archive has {_shown(name)} several times")
             room_for_paths -= len(json.dumps(name))
@@ -201,8 +225,7 @@ class _Collected:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        shown = ", ".join(map(_shown, self.links[:MAX_SHOWN])) + ", ..." * (len(self.links) > MAX_SHOWN)
-        return (f"left out, since they are links or devices and no files: {shown}",) if self.links else ()
+        return (f"left out, since they are links or devices and no files: {_some(self.links)}",) if self.links else ()
 
 
 def _is_left_out(path: PurePosixPath) -> bool:
@@ -212,6 +235,8 @@ def _is_left_out(path: PurePosixPath) -> bool:
 def _in_folder(root: Path) -> Iterator[Entry]:
     for entries, (folder, folders, names) in enumerate(os.walk(root, onerror=_raise)):
         below = PurePosixPath(Path(folder).relative_to(root).as_posix())
+        if len(str(below)) > MAX_PATH:  # os.walk calls itself for each folder in a folder
+            raise _odd_path(str(below))
         folders[:] = sorted(name for name in folders if not _is_left_out(below / name / "_"))
         if entries > MAX_ENTRIES:
             raise Refused(f"expected at most {MAX_ENTRIES} folders; hand in only your own code")
@@ -236,7 +261,7 @@ def _in_archive(path: Path) -> _Collected:
     is_tar = path.name.endswith(TAR)
     try:
         return _Collected(_in_tar(path) if is_tar else _in_zip(path))
-    except Refused:
+    except (Refused, MemoryError):
         raise
     except Exception as error:  # both libraries raise a dozen kinds on a crafted file
         expected = f"expected a {'tar' if is_tar else 'zip'} archive that can be read"
@@ -298,8 +323,16 @@ def _checked(name: str) -> PurePosixPath:
     return PurePosixPath(path.as_posix())
 
 
+def _odd_path(path: str) -> Refused:
+    return Refused(f"expected printable paths of at most {MAX_PATH} characters, got {_shown(path)}")
+
+
 def _shown(name: str) -> str:
     return ascii(name[:80])
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(map(_shown, [*names][:MAX_SHOWN])) + ", ..." * (len(names) > MAX_SHOWN)
 
 
 def _find_adapters(taken: _Collected) -> tuple[str, str, tuple[str, ...]]:

@@ -30,6 +30,7 @@ SAMPLE_SECONDS = 0.01
 AHEAD = 16  # requests that a worker has before it is asked for their replies
 DROPPED_SECONDS = 1.0  # that a worker may take for a reply that nobody needs
 TIMEOUTS = 2  # calls without an answer, after which a submission gets less time for each
+LAST_WORDS = b"Fatal Python error: "  # on stderr
 COMPUTING = "RD"  # the states of a thread that runs or waits for a processor or a disk
 # Of the time between two looks counts as sleep: more than that, and this side came late, and may have had to answer.
 MOST_ASLEEP = 2 * SAMPLE_SECONDS
@@ -84,8 +85,9 @@ class _Sent:
 class _Conversation:
     """A process, and what it has been asked and not been heard on."""
 
-    def __init__(self, process: Process, reply_bytes: int) -> None:
+    def __init__(self, process: Process, reply_bytes: int, printed: int) -> None:
         self.process = process
+        self.printed = printed  # bytes on stderr by the processes before
         self.channel = Channel(process.channel, reply_bytes)
         self.sent: deque[_Sent] = deque()
         self.computed = self.sampled = 0.0  # its processor time, and when that was last looked at from outside
@@ -206,7 +208,7 @@ class Worker:
             raise self._import_failure.with_traceback(None)
         cpu_seconds, modules = math.ceil(2 * self.limits.seconds), self.submission.slow_imports
         process = self._sandbox.fork(cpu_seconds, self._data_bytes, modules)
-        self._conversation = conversation = _Conversation(process, self.limits.reply_bytes)
+        self._conversation = conversation = _Conversation(process, self.limits.reply_bytes, len(self._output["stderr"]))
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         header = {"files": sizes, "adapters": self.submission.adapters}
         self._send(conversation, Request(header, [], b"".join(self.submission.files.values())))
@@ -340,9 +342,19 @@ class Worker:
                     message = f"no answer within {now - started:.0f} s on the clock, {own}"
                     raise Starved(f"{what}: {message}; the machine is too busy to grade")
         except EOFError:
-            raise WorkerDied(f"{what}: the process ended or closed its channel") from None
+            raise WorkerDied(f"{what}: {self._say_how_it_ended(conversation)}") from None
         except TooLongError as error:
             raise LimitExceeded(f"{what}: {error}") from None
+
+    def _say_how_it_ended(self, conversation: _Conversation) -> str:
+        """Tell all that is known of it. Python's last words name files of this machine, and are not kept."""
+        self._listen(conversation)
+        stderr = self._output["stderr"]
+        if (place := stderr.find(LAST_WORDS, conversation.printed)) < 0:
+            return "the process ended or closed its channel"
+        fault = stderr.startswith(b"Segmentation fault", place + len(LAST_WORDS))
+        del stderr[place:]
+        return "the process ended with a segmentation fault" if fault else "the process ended or closed its channel"
 
     def _exchange(self, conversation: _Conversation, seconds: float) -> None:
         """Read and write what can be read and written, if there is a reply to wait for."""

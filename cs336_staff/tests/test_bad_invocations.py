@@ -23,7 +23,7 @@ nothing
 check lineal
 check softmax lineal
 check --al
-check --poll=yes
+check --spare=yes
 hint lineal
 hint softmax --step x
 submit --check
@@ -106,8 +106,15 @@ staff diff FOLDER/graded FOLDER/graded
 staff reproduce FOLDER
 staff reproduce FOLDER/none test_softmax
 staff reproduce FOLDER test_softmax --sandbox docker
-staff fixtures --check --new-secret
-staff fixtures more
+staff fixtures --new-secret
+staff fixtures softmax/1e
+staff fixtures --check softmax/1d softmax/1e
+staff new-course
+staff new-course .
+staff new-course cs336_staff/course --force
+staff new-course FOLDER/text.zip
+staff new-course FOLDER/text.zip/course
+staff new-course FOLDER/new --secret x
 staff gradescope -o FOLDER
 staff gradescope -o FOLDER/none/autograder.zip
 staff handout

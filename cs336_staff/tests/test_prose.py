@@ -12,7 +12,7 @@ from cs336_kit.engine.assignment import find_root
 ROOT = find_root(Path(__file__).parent)
 
 # Everything that people read; the programs in the first folder are kept as they were written.
-KEPT = ROOT / "cs336_staff/authoring/right_programs"
+KEPT = ROOT / "cs336_staff/problems/right_programs"
 WRITTEN = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",

@@ -1,31 +1,39 @@
 """Submissions that resemble each other: copies are found; honest programs, given code and hostile sources are not."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from cs336_kit.engine.assignment import find_root
 from cs336_staff.cli import staff
 from cs336_staff.release.handout import cut_solution
+from cs336_staff.similarity import commands, fingerprints
+from cs336_staff.tests.grading.shadow_class import write_tree
 
 ROOT = find_root(Path(__file__).parent)
-HONEST = sorted((ROOT / "cs336_staff" / "authoring" / "right_programs").glob("*.py"))
+HONEST = sorted((ROOT / "cs336_staff" / "problems" / "right_programs").glob("*.py"))
 
 # What has ended programs that read Python: deep nesting, long chains, huge numbers, and bytes that are not text.
 HOSTILE = {
-    "parentheses": b"(" * (1 << 18),
+    "parentheses": b"(" * (1 << 17),
     "brackets": b"x = " + b"[" * 150 + b"]" * 150,
-    "minus": b"x = " + b"-" * 100_000 + b"1",
-    "chain": b"x" + b".a" * 100_000,
-    "sum": b"x = 1" + b" + 1" * 60_000,
+    "minus": b"x = " + b"-" * 20_000 + b"1",
+    "chain": b"x" + b".a" * 60_000,
+    "sum": b"x = 1" + b" + 1" * 10_000,
     "digits": b"x = " + b"9" * 10_000,
     "null": b"x = 1\0",
     "surrogate": b"x = '\xed\xa0\x80'",
     "latin": "é = 1".encode("latin-1"),
     "coding": b"# coding: no-such-coding\nx = 1",
-    "markup": b"x = '</td><script>alert(1)</script>'\n" * 30,
+    "markup": b"".join(b"x = '</td><script>alert(1)</script>' + %d\n" % n for n in range(30)),
 }
 
 
@@ -54,6 +62,14 @@ def copied(source: str) -> str:
     return ast.unparse(Renamed(tree).visit(tree))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _given_once() -> Iterator[None]:
+    """What every student has is the same for every test here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "_given", cache(commands._given))
+        yield
+
+
 def compare(folder: Path, *handed_in: Path) -> tuple[list[tuple[int, str, str]], str]:
     """Compare these and the honest programs, and return the pairs of the page, and all that was said."""
     result = CliRunner().invoke(staff, ["similar", *map(str, [*HONEST, *handed_in]), "--out", str(folder / "results")])
@@ -75,29 +91,43 @@ def test_a_copy_with_other_names_in_another_order_is_the_most_alike(tmp_path):
         tmp_path, written(tmp_path / "copy.py", copied(original.read_text()))
     )
     assert sorted(names) == ["copy.py", original.name]
-    assert first > 90
-    assert second < 10
-    lines = original.read_text().splitlines()
-    number = next(n for n, line in enumerate(lines, start=1) if "masked_fill(m == -math.inf" in line)
-    marked = rf'<tr class="rare"><td>{number}<td>[^<]*<td>{re.escape(lines[number - 1])}\n'
-    assert re.search(marked, said)
-    assert re.search(r"<td>→ adapters\.py:\d+<td>", said)
+    assert first > 80
+    assert second < 50
+    assert re.search(r"<mark>[^<]*masked_fill\(m == -math.inf", said)
     assert f"│ {first}% │ {names[0]} " in said
     assert "Resemblance is not proof" in said
 
 
+def test_the_same_files_are_as_similar_in_every_process(tmp_path):
+    command = [Path(sys.executable).with_name("cs336"), "staff", "similar", *HONEST, "--out", tmp_path / "other"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    compare(tmp_path)
+    pages = [tmp_path / folder / "similar.html" for folder in ("other", "results")]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_what_many_copied_is_identical_and_only_that(tmp_path):
+    shadow = sorted((ROOT / "cs336_staff" / "tests" / "shadow_class").glob("0*"))
+    copies = [written(tmp_path / f"copy{n}.py", f"# {n}\n" + HONEST[1].read_text()) for n in range(12)]
+    pairs, said = compare(tmp_path, *shadow, *copies)
+    assert f"Identical: {HONEST[1].name}, copy0.py, copy1.py" in said
+    assert said.count("Identical: ") == 1
+    assert len([names for _, *names in pairs if {*names} & {path.name for path in copies}]) == 0
+
+
 def test_some_functions_that_were_copied_are_found(tmp_path):
     """Two programs of the class, one of which has most of its functions from the other."""
-    shadow = ROOT / "cs336_staff" / "tests" / "shadow_class"
-    pairs, _ = compare(tmp_path, shadow / "49_f_linear_in_linear", shadow / "53_blind_to_itself")
-    assert pairs[0][0] > 40
+    both = [write_tree(name, tmp_path) for name in ("49_f_linear_in_linear", "53_blind_to_itself")]
+    pairs, _ = compare(tmp_path, *both)
+    assert pairs[0][0] > 80
     assert sorted(pairs[0][1:]) == ["49_f_linear_in_linear", "53_blind_to_itself"]
 
 
 def test_independent_programs_are_not_alike(tmp_path):
     pairs, said = compare(tmp_path)
-    assert max(similar for similar, *_ in pairs) < 10
-    assert re.search(r"resemble no other by more than \d%\.", said)
+    assert max(similar for similar, *_ in pairs) < 50
+    assert re.search(r"resemble no other by more than [1-4]\d%\.", said)
 
 
 def test_the_code_that_everybody_was_given_counts_nothing(tmp_path):
@@ -106,23 +136,23 @@ def test_the_code_that_everybody_was_given_counts_nothing(tmp_path):
         for name in names:
             written(tmp_path / student / name, cut_solution(name, (ROOT / name).read_text())[0])
         written(tmp_path / student / "cs336_kit/cli.py", (ROOT / "cs336_kit/cli.py").read_text())
-        written(
-            tmp_path / student / "cs336_basics/online.py", (ROOT / "cs336_kit/lab/blockwise/forward.py").read_text()
-        )
-    pairs, _ = compare(tmp_path, tmp_path / "ada", tmp_path / "alan")
+        written(tmp_path / student / "cs336_basics/chunks.py", (ROOT / "cs336_kit/lab/contenders.py").read_text())
+    pairs, said = compare(tmp_path, tmp_path / "ada", tmp_path / "alan")
     assert not [names for _, *names in pairs if {"ada", "alan"} & {*names}]
+    assert "Not compared: ada: next to nothing that is not given" in said
+    assert "Identical" not in said.partition("<!doctype")[0]
 
 
 def test_attempts_of_a_student_and_members_of_a_group_are_no_pair(tmp_path):
     source = HONEST[0].read_text()
-    attempts = [written(tmp_path / f"{n}" / f"ada_1234_{n}_hw-{n}.py", source.replace("x", "y")) for n in (1, 2)]
+    attempts = [written(tmp_path / f"{n}" / f"ada_1234_{n}_hw-{n}.py", f"{source}\nATTEMPT = {n}\n") for n in (1, 2)]
     submitters = {"submission_11": ["007", "008"], "submission_12": ["008"]}
     metadata = [
         f"{name}:\n  :submitters:\n" + "".join(f"  - {{':sid': '{student}'}}\n" for student in students)
         for name, students in submitters.items()
     ]
     written(tmp_path / "submission_metadata.yml", "".join(metadata))
-    group = [written(tmp_path / name / "adapters.py", source).parent for name in submitters]
+    group = [written(tmp_path / name / "adapters.py", f"{source}\n{name} = 0\n").parent for name in submitters]
     pairs, _ = compare(tmp_path, *attempts, *group)
     named = [{*names} for _, *names in pairs]
     assert {attempts[0].name, HONEST[0].name} in named
@@ -131,14 +161,15 @@ def test_attempts_of_a_student_and_members_of_a_group_are_no_pair(tmp_path):
     assert {*submitters} not in named
 
 
-def test_a_hostile_source_is_shown_as_text_and_ends_nothing(tmp_path):
+def test_a_hostile_source_is_shown_as_text_and_ends_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(fingerprints, "CPU_SECONDS", 1)
     files = [written(tmp_path / "in" / f"{name}.py", source) for name, source in HOSTILE.items()]
-    files += [written(tmp_path / "in" / f"{name}2.py", HOSTILE["markup"]) for name in ("one", "two")]
+    files += [written(tmp_path / "in" / f"{n}.py", HOSTILE["markup"] + b"y = 1\n" * n) for n in (1, 2)]
     copy = written(tmp_path / "copy.py", copied(HONEST[1].read_text()))
     pairs, said = compare(tmp_path, *files, copy, written(tmp_path / "no.zip", b"PK"))
     assert ["copy.py", HONEST[1].name] in [sorted(names) for _, *names in pairs]
-    for name in HOSTILE.keys() - {"brackets", "markup"}:
-        assert f"Not compared: {name}.py: adapters.py, not Python or too large" in said
+    assert "Not compared: parentheses.py: too large to be compared" in said
+    assert "Not compared: chain.py: cannot be compared: reading it takes too much time or memory" in said
     assert "Not compared: no: expected a zip archive" in said
     assert "&lt;script&gt;alert(1)" in said
     assert "<script" not in said

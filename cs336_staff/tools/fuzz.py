@@ -1,10 +1,10 @@
 """Feed what reads hostile bytes with bytes that are nearly right: replies of a worker, zip and tar archives.
 
-    uv run python -m cs336_staff.tools.fuzz --cases 1000000
-
 Each case is a real frame or archive in which a few things were changed: a field of the header, a length, some bytes. It
 may only be read or refused with a documented error, within a second, and memory must not grow. The cases follow from
-the seed, so one that fails can be made again. (hypothesis would shrink it, at some thirty times the cost of a case.)
+their numbers, so one that fails can be made again. (hypothesis would shrink it, at thirty times the cost of a case.)
+
+What a pattern or a parser reads is also made of a few pieces, over and over: twice as many may take twice as long.
 """
 
 import copy
@@ -19,23 +19,28 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from bdb import BdbQuit
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import click
 import torch
 
-from cs336_kit.handing_in.archive import ArchiveError
-from cs336_kit.handing_in.submit import read_submission, write_submission
+from cs336_kit.engine.python_errors import RULES, in_plain_words
+from cs336_kit.engine.type_errors import expected_and_got
+from cs336_kit.handing_in.archive import ArchiveError, check_names
+from cs336_kit.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
+from cs336_staff.grading.feedback import sentence
 from cs336_staff.sandbox.channel import Channel, TooLongError
 from cs336_staff.sandbox.inside import frames
-from cs336_staff.sandbox.replies import check
+from cs336_staff.sandbox.replies import MAX_TEXT, check
 from cs336_staff.sandbox.submission import Refused, take_in
 
+SEED = 0  # from which all that is tried follows
 SECONDS = 1.0  # of the processor, for one case
+SLOW = 0.3  # of the processor, for a text that grows
 GROWTH = 32 << 20  # bytes of resident memory, after the first tenth of the cases
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  (a file on a disk takes longer than to read it)
 Target = Callable[[random.Random, Path], str]
@@ -50,14 +55,13 @@ ODD: list[Any] = [
 ]
 
 
-def fuzz(target: Target, cases: int, seed: int = 0) -> tuple[Counter[str], float]:
-    """Try `cases` cases: how often each outcome came, and the most seconds that one took.
+def fuzz(target: Target, cases: int) -> Counter[str]:
+    """Try `cases` cases: how often each outcome came.
 
     Raises:
         AssertionError: a case ended in an error that is not documented, took too long, or memory grew.
     """
     outcomes: Counter[str] = Counter()
-    slowest = 0.0
     before = 0
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         for number in range(cases):
@@ -65,16 +69,15 @@ def fuzz(target: Target, cases: int, seed: int = 0) -> tuple[Counter[str], float
                 before = _resident()
             started = time.process_time()
             try:
-                outcome = target(random.Random(f"{seed} {number}"), Path(folder))  # noqa: S311  (no secret)
+                outcome = target(random.Random(f"{SEED} {number}"), Path(folder))  # noqa: S311  (no secret)
             except Exception as error:
-                raise AssertionError(f"case {number} of seed {seed} ends in {type(error).__name__}") from error
+                raise AssertionError(f"case {number} ends in {type(error).__name__}") from error
             outcomes[outcome] += 1
             seconds = time.process_time() - started
-            assert seconds < SECONDS, f"case {number} of seed {seed} takes {seconds:.1f} s"
-            slowest = max(slowest, seconds)
+            assert seconds < SECONDS, f"case {number} takes {seconds:.1f} s"
     grown = _resident() - before
-    assert grown < GROWTH, f"{cases} cases of seed {seed} leave {grown >> 20} MiB behind"
-    return outcomes, slowest
+    assert grown < GROWTH, f"{cases} cases leave {grown >> 20} MiB behind"
+    return outcomes
 
 
 def reply(rng: random.Random, folder: Path) -> str:
@@ -124,6 +127,125 @@ def tar_archive(rng: random.Random, folder: Path) -> str:
 
 
 TARGETS: tuple[Target, ...] = (reply, zip_archive, tar_archive)
+
+
+def grow(read: Callable[[str, Path], object]) -> float:
+    """Have texts read that grow from 1 KiB to 1 MiB, or until that is slow; the most seconds that any took.
+
+    Each repeats one of `PIECES`.
+
+    Args:
+        read: reads a text, and may write files into a folder.
+
+    Raises:
+        AssertionError: four times the text takes more than eight times as long.
+    """
+    slowest = 0.0
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        for number, piece in enumerate(PIECES):
+            rng = random.Random(f"{SEED} {number}")  # noqa: S311  (no secret)
+            start, end = rng.choice(("", *PIECES)), rng.choice(PIECES)
+            before = 0.0
+            for size in (4**power << 10 for power in range(6)):
+                text = start + piece * (size // len(piece)) + end
+                started = time.process_time()
+                read(text, Path(folder))
+                seconds = time.process_time() - started
+                slowest = max(slowest, seconds)
+                if seconds > SLOW:
+                    much = f"{before:.3f} s for {size // 4} characters and {seconds:.3f} s for {size}"
+                    assert seconds < 8 * before, f"texts of {piece!r}: {much}"
+                    break
+                before = seconds
+    return slowest
+
+
+def source(text: str, folder: Path) -> None:
+    """Source code, in adapters that are parsed and in a file beside them."""
+    for name in ("adapters.py", "tests/adapters.py", "model.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8", errors="replace")
+    with suppress(Refused):
+        taken = take_in(folder)
+        _ = taken.sha256, taken.slow_imports, taken.line("adapters.py", 1)
+    with suppress(SubmissionError):
+        list(_imports("model.py", text.encode(errors="replace")))
+
+
+def message(text: str, folder: Path) -> None:
+    """The message of an exception."""
+    for kind in {kind for kind, *_ in RULES} - {BdbQuit}:
+        in_plain_words(kind(text))
+        expected_and_got(kind(text))
+    sentence(text[:MAX_TEXT])  # a reply has no longer ones
+
+
+def names(text: str, folder: Path) -> None:
+    """A name in an archive, and many of them."""
+    for each in ([text], [f"{number}.py" for number in range(len(text) // 64)]):
+        with suppress(ArchiveError):
+            check_names(each)
+
+
+GROWING: tuple[Callable[[str, Path], object], ...] = (source, message, names)
+PIECES = [
+    *(
+        "\n",
+        "\r",
+        " ",
+        "\t",
+        "\f",
+        "\0",
+        "\\\n",
+        "a",
+        "1",
+        ".a",
+        "é",
+        "_",
+        "#",
+        "'",
+        '"',
+        "'''",
+        "-",
+        "not ",
+        "a=",
+        "@",
+        ",",
+    ),
+    *(
+        "(",
+        "[",
+        "{",
+        "f(",
+        "lambda:",
+        "f'{",
+        "if x:\n ",
+        "else:\n",
+        "from ",
+        "import ",
+        "from cs336_basics",
+        ".a import a\n",
+    ),
+    *(
+        "import cs336_basics.a.adapters\n",
+        "def run_softmax(): return 1\n",
+        "torch.",
+        "func ",
+        "checkpoint",
+        "\nfunc as ",
+    ),
+    *(
+        "Expected type: ",
+        "Actual value: ",
+        "Tensor[Tensor, '",
+        "f() takes ",
+        "f() missing 1 required ",
+        "f() got an ",
+        " is ",
+    ),
+    *("batch2 tensor to be: [", "tensor a (1) must match ", "size mismatch for a: torch.Size(", "Missing key(s) in "),
+    *("Error(s) in loading state_dict for A:", "shape '", "the answer has shape ", "the a is ", " of the weights are "),
+]
 
 
 class _Wire:
@@ -253,20 +375,3 @@ def _taken_in(path: Path) -> str:
 def _resident() -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@click.command()
-@click.option("--cases", default=10_000, show_default=True, help="Of each kind.")
-@click.option("--seed", default=0, show_default=True, help="From which the cases follow.")
-def main(cases: int, seed: int) -> None:
-    """Try CASES replies, zip archives and tar archives."""
-    for target in TARGETS:
-        started = time.monotonic()
-        outcomes, slowest = fuzz(target, cases, seed)
-        rate = cases / (time.monotonic() - started)
-        how = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
-        click.echo(f"{target.__name__}: {how}; {rate:,.0f} a second, the slowest took {slowest * 1000:.0f} ms")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,6 +3,7 @@
 It never reads a byte that student code wrote. Run as `main(control, settings)` by `sandbox/confinement.py`.
 """
 
+import faulthandler
 import gc
 import importlib
 import io
@@ -104,6 +105,7 @@ def _become_worker(
             io.TextIOWrapper(os.fdopen(number, "wb", buffering=0), errors="backslashreplace", write_through=True)
             for number in (1, 2)
         )
+        faulthandler.enable(2, all_threads=False)  # a segmentation fault is told on stderr
         with socket.socket(fileno=os.dup(CHANNEL)) as channel:
             pidfd = os.pidfd_open(os.getpid())
             socket.send_fds(channel, [b"."], [pidfd])

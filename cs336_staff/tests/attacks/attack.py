@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_staff.grading.report import safe_name
+from cs336_staff.grading.feedback import safe_name
 from cs336_staff.tests.attacks import made
 
 ROOT = Path(__file__).parents[3]

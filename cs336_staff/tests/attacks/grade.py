@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cs336_staff.grading import batch, one_submission
+from cs336_staff.grading.course import Course
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.sandbox.worker import Limits
@@ -26,10 +27,10 @@ TESTS = {
     "test_hidden_softmax_gradients[first-dim]",
     "test_softmax_sums_to_one[two-dimensions]",
 }
-# Few seconds, since the attacks that hang use all of them, and memory for torch and a little more. Time on the clock is
+# Little time, since the attacks that hang use all of it, and memory for torch and a little more. Time on the clock is
 # much longer than the processor's: other runs go on beside this one.
-LIMITS = Limits(call_seconds=1, seconds=5, patience=60, memory_bytes=768 << 20)
-EXAMINATION = Limits(call_seconds=0.5, seconds=1.5, patience=60)
+LIMITS = Limits(call_seconds=1, seconds=5, patience=60, memory_bytes=512 << 20)
+EXAMINATION = Limits(call_seconds=0.5, seconds=1, patience=60)
 
 
 def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:
@@ -48,10 +49,10 @@ def main(layer: sandbox.Layer, folder: Path) -> None:
         paths += [attack.path, folder / attack.neighbour]
 
     one_submission.EXAMINATION = EXAMINATION
-    suite = only(load_graded_suite(ROOT), TESTS)
+    suite = replace(only(load_graded_suite(ROOT), TESTS), course=Course(limits=LIMITS))
     try:
         with sandbox.start(layer) as box:
-            done = batch.grade(suite, box, paths, folder / "results", jobs=2, limits=LIMITS)
+            done = batch.grade(suite, box, paths, folder / "results", jobs=2)
         assert not done.faults, f"not graded, though nothing of ours is broken: {done.faults}"
     except sandbox.SandboxError as error:
         print(error, file=sys.stderr)

@@ -7,14 +7,14 @@ import pytest
 
 from cs336_staff.hidden.drawn import EXAMPLES, DrawnCases, Spread
 from cs336_staff.hidden.release import load_release
-from cs336_staff.hidden.strategies import softmaxes
+from cs336_staff.problems.softmax.cases import kinds
 
 DRAW = """
 import sys
 from cs336_staff.hidden.drawn import DrawnCases
 from cs336_staff.hidden.release import load_release
-from cs336_staff.hidden.strategies import softmaxes
-for kind, draw in softmaxes().items():
+from cs336_staff.problems.softmax.cases import kinds
+for kind, draw in kinds().items():
     print([(tuple(case.inputs["in_features"].shape), case.inputs["dim"], float(case.inputs["in_features"].sum()))
            for case in DrawnCases(draw, load_release(), kind).examples()])
 """
@@ -28,7 +28,7 @@ def test_of_few_choices_each_is_some_cases(length: int) -> None:
 
 
 def test_every_kind_has_a_case_of_each_scale() -> None:
-    for kind, draw in softmaxes().items():
+    for kind, draw in kinds().items():
         cases = DrawnCases(draw, load_release(), kind).examples()
         largest = sorted(float(case.inputs["in_features"].abs().max()) for case in cases)
         assert largest[0] < 10 < largest[-1], kind

@@ -6,10 +6,14 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import WrongAnswer
-from cs336_staff.authoring.cases.draws import attention, blockwise, linear, rope, softmax
-from cs336_staff.authoring.cases.spec import CaseSpec
-from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_staff.authoring.cases import CaseSpec
+from cs336_staff.authoring.programs import RIGHT_STYLES
 from cs336_staff.authoring.stored_cases import make_case
+from cs336_staff.problems.blockwise_attention.cases import inputs as blockwise
+from cs336_staff.problems.linear.cases import inputs as linear
+from cs336_staff.problems.rope.cases import inputs as rope
+from cs336_staff.problems.scaled_dot_product_attention.cases import inputs as attention
+from cs336_staff.problems.softmax.cases import inputs as softmax
 
 ATTENTION = "run_scaled_dot_product_attention"
 EPS = torch.finfo(torch.float32).eps

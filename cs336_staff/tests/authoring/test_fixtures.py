@@ -2,7 +2,11 @@
 
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +16,13 @@ from safetensors.torch import save_file
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import CaseError, load_case
-from cs336_staff.authoring import references
-from cs336_staff.authoring.cases.draws import attention
-from cs336_staff.authoring.cases.public import PUBLIC
-from cs336_staff.authoring.cases.spec import CaseSpec
+from cs336_staff.authoring.cases import CaseSpec
+from cs336_staff.authoring.room import load_rooms, reference_of
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
+from cs336_staff.problems.scaled_dot_product_attention.cases import inputs as attention
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+PUBLIC = [spec for room in load_rooms().values() for spec in room.public]
 SPECS = [
     CaseSpec("attention/one", "run_scaled_dot_product_attention", attention(2, mask="random"), gradients=("Q",)),
     CaseSpec("attention/two", "run_scaled_dot_product_attention", attention(2)),
@@ -62,6 +66,58 @@ def test_a_stray_case_is_named_and_removed(folder: Path) -> None:
     assert list(check_fixtures(folder, SPECS)) == ["attention/three: no case of this name is known"]
     write_fixtures(folder, SPECS)
     assert list(check_fixtures(folder, SPECS)) == []
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {spec.name: (folder / f"{spec.name}.safetensors").read_bytes() for spec in SPECS}
+
+
+def test_what_another_processor_rounds_otherwise_stays_and_what_is_wrong_is_written(folder: Path) -> None:
+    right = bytes_of(folder)
+    answer = load_case(folder, "attention/one").expected["answer"]
+    change(folder / "attention/one.safetensors", {"expected/answer": answer.nextafter(answer + 1)})
+    near = bytes_of(folder)
+    assert near != right
+    change(folder / "attention/two.safetensors", {"expected/answer": answer.nextafter(answer + 1) * 2})
+    assert write_fixtures(folder, SPECS) == 1
+    assert bytes_of(folder) == {"attention/one": near["attention/one"], "attention/two": right["attention/two"]}
+
+
+def test_the_cases_that_are_named_are_looked_at_and_no_others(folder: Path) -> None:
+    right = bytes_of(folder)
+    for spec in SPECS:
+        (folder / f"{spec.name}.safetensors").write_bytes(b"")
+    stray = folder / "attention/three.safetensors"
+    stray.touch()
+    only = ["attention/two"]
+    assert [line.partition(":")[0] for line in check_fixtures(folder, SPECS, only=only)] == only
+    assert write_fixtures(folder, SPECS, only=only) == 1
+    assert bytes_of(folder) == {"attention/one": b"", "attention/two": right["attention/two"]}
+    assert stray.exists()
+
+
+@pytest.mark.parametrize("recipe", [{"mask": "causal"}, {"keys": 11}, {"scale": 1.001}, {"dtype": torch.float64}])
+def test_a_case_with_another_recipe_is_found_and_written(folder: Path, recipe: dict) -> None:
+    specs = [SPECS[0], replace(SPECS[1], draw=attention(2, **recipe))]
+    assert list(check_fixtures(folder, specs)) == ["attention/two: the inputs are not those that were drawn"]
+    assert write_fixtures(folder, specs) == 1
+    assert list(check_fixtures(folder, specs)) == []
+
+
+@pytest.mark.slow
+def test_another_processor_leaves_every_case_as_it_is(tmp_path: Path) -> None:
+    """One without vector instructions, as far as torch knows: it draws and rounds most cases otherwise."""
+    shutil.copytree(FIXTURES, tmp_path / "fixtures")
+    lines = (
+        "import sys, torch; from pathlib import Path; from cs336_staff.authoring.room import load_rooms;"
+        "from cs336_staff.authoring.stored_cases import write_fixtures;"
+        "specs = [spec for room in load_rooms().values() for spec in room.public];"
+        "torch.set_num_threads(1); print(write_fixtures(Path(sys.argv[1]), specs))"
+    )
+    command = [sys.executable, "-c", lines, tmp_path / "fixtures"]
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert finished.stdout == "0\n"
 
 
 def test_a_wrong_answer_is_found(folder: Path) -> None:
@@ -112,7 +168,7 @@ def test_the_example_worked_by_hand() -> None:
         [0.4935, 0.8137, 0.1863, 0.5065],
         [0.7259, 0.7259, 0.2741, 0.2741],
     ]
-    answer = references.run_scaled_dot_product_attention(X, X, X)
+    answer = reference_of("run_scaled_dot_product_attention")(X, X, X)
     torch.testing.assert_close(answer, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=5e-5)
 
 
@@ -136,6 +192,6 @@ def test_the_reference_is_pytorchs_attention() -> None:
     case = load_case(FIXTURES, "attention/4d-random-mask")
     Q, K, V = (x.double() for x in (case.Q, case.K, case.V))
     torch.testing.assert_close(
-        references.run_scaled_dot_product_attention(Q, K, V, case.mask),
+        reference_of("run_scaled_dot_product_attention")(Q, K, V, case.mask),
         torch.nn.functional.scaled_dot_product_attention(Q, K, V, case.mask),
     )

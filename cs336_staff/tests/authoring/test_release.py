@@ -1,22 +1,26 @@
 """Hidden inputs come from a secret: nobody without it knows them, and a suite of two releases is refused."""
 
+import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cs336_kit.engine.assignment import SuiteError, find_root
-from cs336_staff.cli import staff
-from cs336_staff.grading.suite import load_graded_suite
+from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.suite import Calls, Suite
+from cs336_kit.engine.toml_file import AssignmentError
+from cs336_staff.grading.course import Course
+from cs336_staff.grading.suite import GradedSuite, check_hidden_cases
 from cs336_staff.hidden import release
-from cs336_staff.hidden.release import Release, load_release
-from cs336_staff.release import commands
+from cs336_staff.hidden.release import FOLDER, Release, load_release, rehearsal
+from cs336_staff.problems.softmax.cases import HIDDEN
+from cs336_staff.sandbox.proxy import Adapters
 
 ROOT = find_root(Path(__file__).parent)
 
 
 def test_a_seed_says_nothing_about_another() -> None:
-    one, other = Release("one", False, {}), Release("other", False, {})
+    one, other = Release(b"one"), Release(b"other")
     names = ["softmax/1d", "softmax/2d", "linear/1d", "linear/2d"]
     seeds = [each.seed(name) for each in (one, other) for name in names]
     assert len({*seeds}) == len(seeds)
@@ -24,33 +28,88 @@ def test_a_seed_says_nothing_about_another() -> None:
     assert max(seeds) < 2**63  # a database takes it
 
 
-def test_without_a_secret_it_is_a_rehearsal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(release, "SECRET", tmp_path / "secret.txt")
-    assert load_release().rehearsal
-    (tmp_path / "secret.txt").write_text("abc\n")
-    assert (load_release().secret, load_release().rehearsal) == ("abc", False)
+@pytest.fixture
+def course(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a course, and a course.toml that names it."""
+    folder = tmp_path / "course"
+    folder.mkdir()
+    (folder / "secret.txt").write_text("abc\n")
+    monkeypatch.setattr(release, "OLD_SECRET", tmp_path / "secret.txt")
+    monkeypatch.setattr(release, "COURSE", tmp_path / "course.toml")
+    release.COURSE.write_text(f'folder = "{folder}"\nsecret_sha256 = "{hashlib.sha256(b"abc").hexdigest()}"\n')
+    return folder
 
 
-def test_a_new_secret_is_long_and_for_staff_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tmp_path / "secret.txt"
-    monkeypatch.setattr(release, "SECRET", path)
-    monkeypatch.setattr(commands, "SECRET", path)
-    written = []
-    monkeypatch.setattr(commands, "write_fixtures", lambda *arguments: written.append(arguments))
-    told = [CliRunner().invoke(staff, ["fixtures", "--new-secret"]).output for _ in range(2)]
-    assert "REHEARSAL" not in told[0]
-    assert len(bytes.fromhex(path.read_text())) == 32
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [folder for folder, *_ in written] == [release.FOLDER / "fixtures"] * 2, "the public cases stay"
-    assert written[0][2]("softmax/1d") != written[1][2]("softmax/1d")
-    both = CliRunner().invoke(staff, ["fixtures", "--new-secret", "--check"])
-    assert "expected --check or --new-secret, got both" in both.output
+def test_without_a_course_it_is_a_rehearsal(course: Path) -> None:
+    release.COURSE.write_text('column = "Attention"\n')
+    assert load_release() == rehearsal() == Release(b"anyone can read this")
+    assert load_release().cases == FOLDER / "fixtures"
 
 
-@pytest.mark.slow
-def test_hidden_cases_of_another_release_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tmp_path / "secret.txt"
-    path.write_text("abc\n")
-    monkeypatch.setattr(release, "SECRET", path)
-    with pytest.raises(SuiteError, match=r"is not drawn from this release's secret; run `cs336 staff fixtures`"):
-        load_graded_suite(ROOT)
+def test_a_course_has_its_own_secret_and_cases(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_release() == Release(b"abc", course)
+    assert load_release().cases == course / "hidden"
+    for folder in ("~/course", "course"):  # beside course.toml
+        monkeypatch.setenv("HOME", str(course.parent))
+        release.COURSE.write_text(release.COURSE.read_text().replace(str(course), folder))
+        assert load_release() == Release(b"abc", course)
+        release.COURSE.write_text(release.COURSE.read_text().replace(folder, str(course)))
+
+
+def test_no_other_secret_is_taken_for_the_one_of_the_course(course: Path) -> None:
+    secret = course / "secret.txt"
+    for content, said in (("abd", "is another secret than that of course.toml"), (None, "is missing")):
+        secret.unlink() if content is None else secret.write_text(content)
+        with pytest.raises(AssignmentError, match=f"^{secret} {said}; restore it from your backup$"):
+            load_release()
+
+
+def test_a_secret_at_the_old_place_is_refused(course: Path) -> None:
+    release.OLD_SECRET.write_text("abc")
+    with pytest.raises(AssignmentError, match=f"^{release.OLD_SECRET} is not where .*; move it to {course} or away$"):
+        load_release()
+    release.COURSE.write_text("")
+    with pytest.raises(AssignmentError, match=r"; `cs336 staff new-course FOLDER` takes it along$"):
+        load_release()
+
+
+@pytest.mark.parametrize("key", ["folder", "secret_sha256"])
+def test_the_folder_and_the_hash_of_its_secret_go_together(course: Path, key: str) -> None:
+    release.COURSE.write_text(f'column = "A"\n{key} = "x"\n')
+    with pytest.raises(AssignmentError, match=f"course.toml:2: {key} is there alone; folder and secret_sha256 go tog"):
+        load_release()
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    """The hidden cases of the rehearsal, to be damaged."""
+    return shutil.copytree(FOLDER / "fixtures", tmp_path / "hidden")
+
+
+def test_hidden_cases_of_another_release_are_refused(cases: Path) -> None:
+    check_hidden_cases(Release(rehearsal().secret, cases.parent))
+    with pytest.raises(
+        AssignmentError, match=r"not drawn from this release's secret; run `cs336 staff fixtures --hidden`"
+    ):
+        check_hidden_cases(Release(b"abc", cases.parent))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * 100)])
+def test_a_hidden_case_that_is_missing_or_damaged_is_named(cases: Path, damage) -> None:
+    damage(cases / f"{HIDDEN[5].name}.safetensors")
+    with pytest.raises(
+        AssignmentError, match=f"the hidden case {HIDDEN[5].name} is missing from {cases} or damaged; run"
+    ):
+        check_hidden_cases(Release(rehearsal().secret, cases.parent))
+
+
+def test_hosts_with_other_hidden_cases_do_not_agree(cases: Path) -> None:
+    def key() -> str:
+        suite = Suite(ROOT, {}, [], Calls())
+        return GradedSuite(suite, Adapters(ROOT / "adapters.py"), {}, Release(b"", cases.parent), Course()).sha256
+
+    before = key()
+    assert key() == before
+    with (cases / f"{HIDDEN[5].name}.safetensors").open("ab") as file:
+        file.write(b" ")
+    assert key() != before

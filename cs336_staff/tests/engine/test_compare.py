@@ -25,6 +25,7 @@ def test_a_missing_return() -> None:
 
 def test_something_else_than_a_tensor() -> None:
     assert complaint([1.0]) == "the answer is a list, expected a tensor"
+    assert complaint(EXPECTED.numpy()) == "the answer is an ndarray, expected a tensor"
 
 
 def test_a_wrong_shape() -> None:

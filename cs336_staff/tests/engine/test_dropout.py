@@ -9,8 +9,8 @@ from torch import Tensor
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import Case, load_case
 from cs336_kit.engine.compare import WrongAnswer
-from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.authoring.right_styles import RIGHT_STYLES
+from cs336_kit.problems.attention_module.judge import check_dropout
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT_STYLES
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"
 MODULE = "run_scaled_dot_product_attention_module"
@@ -25,14 +25,14 @@ def case() -> Case:
 @pytest.mark.parametrize("style", RIGHT_STYLES)
 def test_every_right_way_of_dropping_passes_with_any_seed(case: Case, style: str) -> None:
     for seed in range(100):
-        case.check(RIGHT_STYLES[style][MODULE](**case.inputs | {"seed": seed}))
+        check_dropout(case, RIGHT_STYLES[style][MODULE](**case.inputs | {"seed": seed}))
 
 
 def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
     output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
     case.V.zero_()
     with pytest.raises(WrongAnswer, match="the output is not the sum of the values"):
-        case.check((torch.zeros_like(output), weights))
+        check_dropout(case, (torch.zeros_like(output), weights))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
 )
 def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> None:
     with pytest.raises(WrongAnswer) as caught:
-        case.check(CATALOGUE[misconception].adapters[MODULE](**case.inputs))
+        check_dropout(case, CATALOGUE[misconception].adapters[MODULE](**case.inputs))
     assert message in str(caught.value)
 
 
@@ -75,14 +75,17 @@ def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> 
             "the matrix of weights has shape (4, 37, 31), expected (4, 31, 37)",
         ),
         (lambda output, weights: (output, None), "the matrix of weights is None, expected a tensor: is a `return`"),
-        (lambda output, weights: output, "the answer is a Tensor, expected a pair: the output and the weights"),
-        (lambda output, weights: None, "the answer is None, expected a pair: the output and the weights"),
+        (
+            lambda output, weights: output,
+            "the answer is a Tensor, expected a tuple: the answer and the matrix of weights",
+        ),
+        (lambda output, weights: None, "the answer is None, expected a tuple: the answer and the matrix of weights"),
     ],
 )
 def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
     output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
     with pytest.raises(WrongAnswer) as caught:
-        case.check(change(output, weights))
+        check_dropout(case, change(output, weights))
     assert message in str(caught.value)
 
 
@@ -93,10 +96,10 @@ def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> N
         weights.view(-1)[torch.randperm(weights.numel(), generator=torch.Generator().manual_seed(0))[:count]] = 0.0
         return weights @ case.V, weights
 
-    case.check(dropped(0.24))
+    check_dropout(case, dropped(0.24))
     for share in (0.21, 0.29):
         with pytest.raises(WrongAnswer, match="of the weights are dropped, expected 25%"):
-            case.check(dropped(share))
+            check_dropout(case, dropped(share))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None
     axes = torch.meshgrid(*map(torch.arange, weights.shape), indexing="ij")
     weights = weights.masked_fill(pattern(*axes), 0.0)
     with pytest.raises(WrongAnswer) as caught:
-        case.check((weights @ case.V, weights))
+        check_dropout(case, (weights @ case.V, weights))
     assert (
         str(caught.value) == "weights are dropped together, or in a pattern: is there a random number for each of them?"
     )
@@ -125,10 +128,10 @@ def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None
 def test_masked_keys_keep_no_weight(added: float) -> None:
     case = load_case(FIXTURES, "attention_module-dropout/4d-padding").copy()
     output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
-    case.check((output, weights))
+    check_dropout(case, (output, weights))
     weights = weights + added * ~case.mask
     with pytest.raises(WrongAnswer) as caught:
-        case.check((weights @ case.V, weights))
+        check_dropout(case, (weights @ case.V, weights))
     assert str(caught.value) == "keys that a query may not attend to have weights other than 0"
 
 
@@ -138,4 +141,4 @@ def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
     assert small.any()
     weights = weights.where(~small, 0.02)
     with pytest.raises(WrongAnswer, match="the weights that are kept are multiplied by various numbers"):
-        case.check((weights @ case.V, weights))
+        check_dropout(case, (weights @ case.V, weights))

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cs336_kit.engine.assignment import Problem, SuiteError, find_root, load_problems
+from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import Stopped, StudentRaised
 from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
 from cs336_kit.engine.suite import Suite, Test, load_suite, run
@@ -179,3 +180,37 @@ def test_a_failure_keeps_no_tensor(folder):
         gc.enable()
     assert result.outcome is Outcome.FAILED
     assert kept[0]() is None
+
+
+NUMBERS = torch.ones(2, 2)
+
+
+def wrong_answer_to(problem: str, inputs: dict[str, object], bound: dict[str, torch.Tensor]) -> Result:
+    case = Case("odd/case", "run_odd", inputs, None, {"answer": NUMBERS.double()}, bound)
+    test = Test("test_odd", lambda case: case.check(2 * NUMBERS), ("x.py", 1), stored=lambda: case, problem=problem)
+    return run(test, ROOT)
+
+
+@pytest.mark.parametrize("problem", ["linear", "multihead_self_attention", "scaled_dot_product_attention", "rope"])
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"V": NUMBERS},
+        {"x": NUMBERS, "dim": 1},
+        {"x": NUMBERS, "training": True},
+        {"x": NUMBERS.long()},
+        {},
+    ],
+    ids=["no mask", "dim", "training", "integers", "nothing"],
+)
+def test_no_name_among_the_inputs_means_anything_to_the_engine(problem, inputs):
+    result = wrong_answer_to(problem, inputs, {"answer": 1e-6 * NUMBERS.double()})
+    assert (result.outcome, result.check) == (Outcome.FAILED, Check.ANSWER)
+    assert result.headline == "the answer is wrong in 4 of 4 places"
+    assert result.on_paper == ()
+
+
+def test_what_the_engine_raises_is_not_the_students():
+    result = wrong_answer_to("linear", {"x": NUMBERS}, bound={})
+    assert result.outcome is Outcome.ERROR
+    assert result.headline == "this test cannot judge your answer: KeyError: 'answer'; tell the staff of your course"

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import case_names, load_case
-from cs336_kit.examination.cross_attention import examine_cross_attention
-from cs336_kit.examination.linear import examine_linear
-from cs336_kit.examination.multihead import examine_multihead, examine_multihead_with_rope
-from cs336_kit.examination.rope import examine_rope
-from cs336_kit.examination.softmax import examine_softmax
-from cs336_staff.authoring.misconceptions import CATALOGUE
-from cs336_staff.release.verify import submission
+from cs336_kit.problems.linear.examination import examine_linear
+from cs336_kit.problems.multihead_attention.examination import examine_cross_attention
+from cs336_kit.problems.multihead_self_attention.examination import examine_multihead, examine_multihead_with_rope
+from cs336_kit.problems.rope.examination import examine_rope
+from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
+from cs336_kit.problems.softmax.examination import examine_softmax
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT, wrong_submission
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"
 EXAMINATIONS = {
@@ -82,9 +83,87 @@ def test_every_entry_of_the_catalogue_can_be_examined(adapter):
     before = torch.random.get_rng_state()
     for id, entry in CATALOGUE.items():
         if adapter in entry.adapters:
-            findings = EXAMINATIONS[adapter](submission(id)[adapter])
+            findings = EXAMINATIONS[adapter](wrong_submission(id)[adapter])
             assert len({finding.id for finding in findings}) == len(findings), id
             touched = [[finding.touches(case) for case in cases] for finding in findings]
             if adapter.startswith(f"run_{entry.problem}") and findings:
                 assert any(map(any, touched)), f"{id} is found and can make no test fail"
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+class Adding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Parameter(torch.zeros(1))
+
+
+def imports_what_is_missing(in_features, dim):
+    import no_such_package  # noqa: F401  # pyright: ignore[reportMissingImports]
+
+
+def needs_more(in_features, dim, temperature):
+    return in_features
+
+
+def loads_other_names(in_features, dim):
+    Adding().load_state_dict({"bias": torch.zeros(1)})
+
+
+def meets_another_shape(in_features, dim):
+    return in_features + torch.zeros(97)
+
+
+def cannot_be_compiled(in_features, dim):
+    compile("softmax = =", "functional.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("run", "question"),
+    [
+        (imports_what_is_missing, "how is it spelt there"),
+        (needs_more, "Which arguments does the `def` name"),
+        (loads_other_names, "your module's parameters"),
+        (meets_another_shape, "which shapes meet there"),
+        (lambda in_features, dim: None, "What does your function return"),
+        (lambda in_features, dim: {}["x"], "take for granted"),
+    ],
+)
+def test_the_question_fits_the_error(run, question):
+    [found] = examine_softmax(run)
+    assert question in found.question
+
+
+def test_nothing_is_asked_about_what_python_says_itself():
+    assert examine_softmax(cannot_be_compiled)[0].question == ""
+
+
+def test_a_mask_in_brackets_that_does_not_broadcast_has_its_own_sentence():
+    def run(Q, K, V, mask=None):
+        scores = Q @ K.mT / Q.shape[-1] ** 0.5
+        if mask is not None:
+            scores[~mask] = -torch.inf
+        return torch.softmax(scores, -1) @ V
+
+    first, *_ = examine_attention(run)
+    assert "The shape of the mask" in first.measured
+    assert first.means == "A mask in brackets is not broadcast: `x[mask]` takes a mask that has the shape of x."
+
+
+def test_each_error_is_quoted_from_its_own_call():
+    def run(in_features, dim):
+        raise ValueError("long" if in_features.ndim > 2 else "short")
+
+    assert examine_softmax(run)[0].measured == (
+        "Your function fails for shape (3, 4) and dim=-1: `ValueError: short`. Every other call that was tried fails, "
+        "too, but differently for shape (2, 3, 4) and dim=-1: `ValueError: long`."
+    )
+
+
+def test_a_gradient_that_no_test_asks_for_makes_none_fail():
+    def copies_the_weights(o_proj_weight, **inputs):
+        return RIGHT["run_multihead_self_attention"](o_proj_weight=o_proj_weight.detach(), **inputs)
+
+    [found] = examine_multihead(copies_the_weights)
+    assert found.id == "multihead-gradient-cut"
+    cases = [load_case(FIXTURES, name) for name in case_names(FIXTURES, "multihead*/*")]
+    assert not any(map(found.touches, (case for case in cases if case.call == "run_multihead_self_attention")))

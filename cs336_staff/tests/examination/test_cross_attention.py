@@ -3,10 +3,12 @@
 import pytest
 import torch
 
-from cs336_kit.examination.cross_attention import examine_cross_attention
-from cs336_staff.authoring.misconceptions.cross_attention import averaged_over_heads
-from cs336_staff.authoring.parts import attention, for_heads, linear, multihead_of_two
-from cs336_staff.release.verify import submission
+from cs336_kit.problems.multihead_attention.examination import examine_cross_attention
+from cs336_staff.authoring.programs import wrong_submission
+from cs336_staff.problems.linear.programs import linear
+from cs336_staff.problems.multihead_attention.mistakes import averaged_over_heads
+from cs336_staff.problems.multihead_attention.programs import for_heads, multihead_of_two
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 
 ADAPTER = "run_multihead_attention"
 
@@ -46,10 +48,6 @@ def equal_weights_for_nothing(Q, K, V, mask):
     return (scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1) @ V
 
 
-def inverted(mask, query):
-    return for_heads(~mask, query)
-
-
 def ignored(mask, query):
     return None
 
@@ -61,19 +59,17 @@ def first_sequence(mask, query):
 @pytest.mark.parametrize(
     ("parts", "ids"),
     [
-        ({"attention": nan_for_nothing}, ["cross-nothing"]),
-        ({"attention": equal_weights_for_nothing}, ["cross-nothing"]),
+        ({"attention": nan_for_nothing}, ["cross-nothing-nan"]),
+        ({"attention": equal_weights_for_nothing}, ["cross-nothing-mean"]),
         ({"weights": lambda q, k, v: (k, q, v)}, ["cross-queries-keys-swapped"]),
         ({"sequences": lambda q, k, v: (q, v, v)}, ["cross-keys-from-value"]),
         ({"mask": first_sequence}, ["cross-masks-of-first-sequence"]),
         # Two mistakes.
-        ({"attention": scaled_by_d_model, "mask": inverted}, ["cross-scale", "cross-masks-inverted"]),
+        ({"attention": averaged_over_heads, "mask": ignored}, ["cross-heads-averaged", "cross-masks-ignored"]),
         (
-            {"attention": scaled_by_d_model, "sequences": lambda q, k, v: (q, k, k)},
-            ["cross-values-from-key", "cross-scale"],
+            {"attention": nan_for_nothing, "weights": lambda q, k, v: (q, v, k)},
+            ["cross-keys-values-swapped", "cross-nothing-nan"],
         ),
-        ({"attention": averaged_over_heads, "mask": ignored}, ["cross-heads-averaged", "cross-padding-ignored"]),
-        ({"attention": nan_for_nothing, "weights": lambda q, k, v: (q, v, k)}, ["cross-values-by-k", "cross-nothing"]),
         (
             {"weights": lambda q, k, v: (q.T, k, v), "mask": ignored},
             ["cross-queries-transposed", "cross-masks-ignored"],
@@ -89,17 +85,13 @@ def test_a_batch_that_is_required_hides_no_other_mistake():
         batch, queries, d_model = query.shape
         return wrong(attention=scaled_by_d_model)(query=query.reshape(batch, queries, d_model), **rest)
 
-    assert found(run) == ["cross-fails-2d", "cross-scale"]
+    assert found(run) == ["cross-fails-2d", "cross-scale-by-root-d_model"]
 
 
 def test_what_a_student_reads():
-    (finding,) = examine_cross_attention(submission("cross-values-from-keys")[ADAPTER])
-    assert finding.measured == (
-        "The answer follows `query` as the queries, `key` as the keys and `key` as the values; they should be `query`, "
-        "`key` and `value`."
-    )
-    (finding,) = examine_cross_attention(submission("cross-mask-of-first-head")[ADAPTER])
-    assert finding.measured == (
-        "With a mask (batch, heads, queries, keys) that is False for sequence 0, query 0 and key 1, head 1 gives this "
-        "key the weight 0.5; it should be 0."
+    (finding,) = examine_cross_attention(wrong_submission("cross-mask-of-first-head")[ADAPTER])
+    assert finding.measured == "With a mask for each head, your answer at [0, 3, 0] is -8.949; it should be -0.1504."
+    assert finding.means == (
+        "A mask (batch, heads, queries, keys) is read for the first head, and used for all of them. A right program "
+        "with this mistake gives your numbers in all 15 calls that your function could answer."
     )

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from cs336_kit.examination.module import examine_attention_module
-from cs336_staff.authoring import parts
-from cs336_staff.authoring.misconceptions import module as wrong
-from cs336_staff.release.verify import submission
+from cs336_kit.problems.attention_module.examination import examine_attention_module
+from cs336_staff.authoring.programs import wrong_submission
+from cs336_staff.problems.attention_module.mistakes import renormalised
+from cs336_staff.problems.scaled_dot_product_attention import programs
 
 ADAPTER = "run_scaled_dot_product_attention_module"
 
@@ -19,25 +19,19 @@ def ids(run) -> list[str]:
 
 
 def test_the_numbers_are_those_of_this_function():
-    (found,) = examine_attention_module(submission("module-dropout-keeps-p")[ADAPTER])
+    (found,) = examine_attention_module(wrong_submission("module-dropout-keeps-p")[ADAPTER])
     assert found.measured == (
-        "In training, with a dropout of 0.25, 75% of the weights are 0 and the others 1.33 times what they were; it "
+        "In training, with a dropout of 0.25, 75% of the weights are 0 and the others 1.333 times what they were; it "
         "should be 25%, and 1.33 times."
     )
     assert found.means == "Weights are kept with probability p."
 
 
-def module(Q, K, V, mask, dropout, training, seed, *, attention=parts.attention, drop=F.dropout):
+def module(Q, K, V, mask, dropout, training, seed, *, attention=programs.attention, drop=F.dropout):
     weights = attention(Q, K, torch.eye(K.shape[-2], dtype=K.dtype), mask)
     if training and dropout:
         torch.manual_seed(seed)
         weights = drop(weights, dropout)
-    return weights @ V, weights
-
-
-def without_a_seed(Q, K, V, mask, dropout, training, seed):
-    weights = parts.attention(Q, K, torch.eye(K.shape[-2], dtype=K.dtype), mask)
-    weights = F.dropout(weights, dropout, training)
     return weights @ V, weights
 
 
@@ -47,6 +41,10 @@ def with_a_fixed_seed(Q, K, V, mask, dropout, training, seed):
 
 def same_for_all_queries(weights, p):
     return weights * (torch.rand(weights.shape[-1]) >= p) / (1 - p)
+
+
+def with_a_dropout_of_its_own(Q, K, V, mask, dropout, training, seed):
+    return module(Q, K, V, mask, 0.5, True, seed)
 
 
 def output_alone(*arguments):
@@ -61,12 +59,11 @@ def weights_first(*arguments):
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
-        (module, []),
-        (without_a_seed, ["module-seed-ignored"]),
         (with_a_fixed_seed, ["module-seed-fixed"]),
         (partial(module, drop=same_for_all_queries), ["module-dropout-shared"]),
+        (with_a_dropout_of_its_own, ["module-dropout-in-evaluation"]),
         (output_alone, ["module-no-pair"]),
-        (weights_first, ["module-shapes"]),
+        (weights_first, ["module-no-pair"]),
     ],
 )
 def test_other_mistakes(run, expected):
@@ -74,11 +71,11 @@ def test_other_mistakes(run, expected):
 
 
 def no_scale(Q, K, V, mask):
-    return parts.attention(Q, K, V, mask, score=lambda Q, K: Q @ K.mT)
+    return programs.attention(Q, K, V, mask, score=lambda Q, K: Q @ K.mT)
 
 
 def inverted(Q, K, V, mask):
-    return parts.attention(Q, K, V, None if mask is None else ~mask)
+    return programs.attention(Q, K, V, None if mask is None else ~mask)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,7 @@ def inverted(Q, K, V, mask):
 @pytest.mark.parametrize(
     ("drop", "second"),
     [
-        (wrong.renormalised, "module-dropout-renormalised"),
+        (renormalised, "module-dropout-renormalised"),
         (lambda weights, p: F.dropout(weights, 1 - p), "module-dropout-divides-by-p"),
         (lambda weights, p: weights, "module-no-dropout"),
     ],

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from cs336_kit.examination.rope import examine_rope
-from cs336_staff.release.verify import submission
+from cs336_kit.problems.rope.examination import examine_rope
+from cs336_staff.authoring.programs import wrong_submission
 
 
 def found(run) -> list[str]:
@@ -14,19 +14,17 @@ def found(run) -> list[str]:
 
 
 def rope(
-    pairs=lambda x: x.unflatten(-1, (-1, 2)).unbind(-1),
     frequencies=lambda theta, i, d_k: theta ** (-2 * i / d_k),
-    angles=lambda positions, f: positions.unsqueeze(-1) * f,
     turn=lambda a, b, cos, sin: (a * cos - b * sin, a * sin + b * cos),
-    join=lambda a, b: torch.stack((a, b), -1).flatten(-2),
     positions=lambda positions, x: positions,
 ):
     """RoPE of given parts."""
 
     def run(d_k, theta, max_seq_len, in_query_or_key, token_positions):
-        f = frequencies(theta, torch.arange(d_k // 2), d_k)
-        angle = angles(positions(token_positions, in_query_or_key), f)
-        return join(*turn(*pairs(in_query_or_key), angle.cos(), angle.sin()))
+        at = positions(token_positions, in_query_or_key)
+        angle = at.unsqueeze(-1) * frequencies(theta, torch.arange(d_k // 2), d_k)
+        a, b = in_query_or_key.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack(turn(a, b, angle.cos(), angle.sin()), -1).flatten(-2)
 
     return run
 
@@ -39,88 +37,63 @@ def table(d_k, theta, max_seq_len, in_query_or_key, token_positions, rows=0, dty
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
 
-# A wrong part, by what is found when it is the only one.
-WRONG = {
-    "rope-pairs-halves": {"pairs": lambda x: x.chunk(2, -1), "join": lambda a, b: torch.cat((a, b), -1)},
-    "rope-concatenated": {"join": lambda a, b: torch.cat((a, b), -1)},
-    "rope-swapped": {"join": lambda a, b: torch.stack((b, a), -1).flatten(-2)},
-    "rope-no-minus": {"turn": lambda a, b, cos, sin: (a * cos + b * sin, a * sin + b * cos)},
-    "rope-reflection": {"turn": lambda a, b, cos, sin: (a * cos + b * sin, a * sin - b * cos)},
-    "rope-sines-for-cosines": {"turn": lambda a, b, cos, sin: (a * sin - b * cos, a * cos + b * sin)},
-    "rope-direction": {"turn": lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin)},
-    "rope-from-one": {"angles": lambda positions, f: (positions.unsqueeze(-1) + 1) * f},
-    "rope-degrees": {"frequencies": lambda theta, i, d_k: theta ** (-2 * i / d_k) * math.pi / 180},
-    "rope-exponent-half": {"frequencies": lambda theta, i, d_k: theta ** (-i / d_k)},
-    "rope-theta-ignored": {"frequencies": lambda theta, i, d_k: 10000.0 ** (-2 * i / d_k)},
-    "rope-frequency": {"frequencies": lambda theta, i, d_k: theta ** (-2 * i // d_k).float()},
-    "rope-row-number": {"positions": lambda positions, x: torch.arange(x.shape[-2])},
-    "rope-last-position": {"positions": lambda positions, x: positions[..., -1:].expand(positions.shape)},
-    "rope-first-sequence": {"positions": lambda positions, x: positions[:1] if positions.ndim > 1 else positions},
-}
-PAIRS_OF_MISTAKES = [
-    ("rope-pairs-halves", "rope-exponent-half"),
-    ("rope-pairs-halves", "rope-row-number"),
-    ("rope-concatenated", "rope-from-one"),
-    ("rope-no-minus", "rope-theta-ignored"),
-    ("rope-swapped", "rope-row-number"),
-    ("rope-direction", "rope-degrees"),
-    ("rope-direction", "rope-last-position"),
-    ("rope-from-one", "rope-exponent-half"),
-    ("rope-frequency", "rope-first-sequence"),
-    ("rope-sines-for-cosines", "rope-theta-ignored"),
-]
+# What is wrong in neither the catalogue nor a specimen, alone and beside another mistake.
+REVERSED = {"turn": lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin)}
+SINES = {"turn": lambda a, b, cos, sin: (a * sin - b * cos, a * cos + b * sin)}
+DEGREES = {"frequencies": lambda theta, i, d_k: theta ** (-2 * i / d_k) * math.pi / 180}
+LAST = {"positions": lambda positions, x: positions[..., -1:].expand(positions.shape)}
+
+
+@pytest.mark.parametrize(
+    ("parts", "ids"),
+    [
+        ({"turn": lambda a, b, cos, sin: (a * cos + b * sin, a * sin - b * cos)}, ["rope-reflection"]),
+        ({"turn": lambda a, b, cos, sin: (a * cos - b * sin, -a * sin - b * cos)}, ["rope-signs"]),
+        ({"frequencies": lambda theta, i, d_k: 3 * theta ** (-2 * i / d_k)}, ["rope-angle-factor"]),
+        ({"positions": lambda positions, x: positions - 1}, ["rope-start"]),
+        ({"frequencies": lambda theta, i, d_k: 500.0 ** (-2 * i / d_k)}, ["rope-theta-ignored"]),
+        ({"positions": lambda positions, x: positions % 3}, ["rope-positions"]),
+        (SINES, ["rope-sines-for-cosines"]),
+        (DEGREES, ["rope-degrees"]),
+        (LAST, ["rope-last-position"]),
+        (REVERSED | DEGREES, ["rope-direction", "rope-degrees"]),
+        (REVERSED | LAST, ["rope-direction", "rope-last-position"]),
+        (
+            SINES | {"frequencies": lambda theta, i, d_k: 10000.0 ** (-2 * i / d_k)},
+            ["rope-sines-for-cosines", "rope-theta-ignored"],
+        ),
+    ],
+)
+def test_what_nobody_stored(parts, ids):
+    assert found(rope(**parts)) == ids
 
 
 def test_a_table_of_the_right_length_is_right():
     assert found(table) == []
 
 
-@pytest.mark.parametrize("id", WRONG)
-def test_what_nobody_stored(id):
-    assert found(rope(**WRONG[id])) == [id]
-
-
-@pytest.mark.parametrize(("first", "second"), PAIRS_OF_MISTAKES)
-def test_two_mistakes_are_two_findings(first, second):
-    assert found(rope(**{**WRONG[first], **WRONG[second]})) == [first, second]
-
-
 def test_a_short_table():
     (finding,) = examine_rope(lambda **arguments: table(**arguments, rows=-1))
-    assert finding.id == "rope-table-length"
-    assert finding.measured.startswith("With max_seq_len = 4, a vector at position 3 fails: IndexError:")
+    assert finding.id == "rope-fails-last-position"
+    assert "fails where a position is max_seq_len - 1: `IndexError: index 3 is out of bounds" in finding.measured
 
 
-def test_angles_in_half_precision():
-    assert found(lambda **arguments: table(**arguments, dtype=torch.bfloat16)) == ["rope-precision", "rope-far"]
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_angles_in_half_precision(dtype):
+    assert found(lambda **arguments: table(**arguments, dtype=dtype)) == ["rope-angles-rounded", "rope-precision"]
 
 
-def test_a_part_of_the_vector():
+def test_cosines_in_float16_lose_digits():
     def run(d_k, theta, max_seq_len, in_query_or_key, token_positions):
-        half, rest = in_query_or_key.chunk(2, -1)
-        return torch.cat((rope()(d_k // 2, theta, max_seq_len, half, token_positions), rest), -1)
+        return rope(turn=lambda a, b, cos, sin: (a * half(cos) - b * half(sin), a * half(sin) + b * half(cos)))(
+            d_k, theta, max_seq_len, in_query_or_key, token_positions
+        )
 
-    assert found(run)[0] == "rope-part"
+    def half(x):
+        return x.half().float()
 
-
-def test_views_that_are_overwritten():
-    def run(d_k, theta, max_seq_len, in_query_or_key, token_positions):
-        angle = token_positions.unsqueeze(-1) * theta ** (-torch.arange(0, d_k, 2) / d_k)
-        out = in_query_or_key
-        even, odd = out[..., 0::2], out[..., 1::2]
-        out[..., 0::2] = even * angle.cos() - odd * angle.sin()
-        out[..., 1::2] = even * angle.sin() + odd * angle.cos()
-        return out
-
-    assert found(run) == ["rope-overwritten", "rope-in-place"]
-
-
-def test_positions_that_pick_the_rows():
-    def run(d_k, theta, max_seq_len, in_query_or_key, token_positions):
-        rows = token_positions.clamp(max=in_query_or_key.shape[-2] - 1)
-        return rope()(d_k, theta, max_seq_len, in_query_or_key[..., rows, :], token_positions)
-
-    assert "rope-rows-moved" in found(run)
+    (finding,) = examine_rope(run)
+    assert finding.means == "The cosines and sines are rounded to float16."
 
 
 def test_positions_that_meet_the_heads():
@@ -130,20 +103,56 @@ def test_positions_that_meet_the_heads():
     assert "rope-fails" in found(run)
 
 
-def test_what_a_student_reads():
-    (finding,) = examine_rope(submission("rope-half-split")["run_rope"])
-    assert (
-        finding.measured == "In a vector of length 8, component 0 is mixed with 4; it should be mixed with component 1."
+def test_a_second_row_that_is_a_reflection_is_told_as_it_is():
+    (finding,) = examine_rope(rope(turn=lambda a, b, cos, sin: (a * cos - b * sin, -a * sin - b * cos)))
+    assert finding.means.startswith(
+        "The rows of the matrix that you apply are (cos, -sin) and (-sin, -cos); they should be (cos, -sin) and "
+        "(sin, cos)."
     )
-    (finding,) = examine_rope(submission("rope-exponent-i")["run_rope"])
+
+
+def test_rows_that_are_picked_by_the_positions():
+    def run(in_query_or_key, token_positions, **arguments):
+        return rope()(
+            in_query_or_key=in_query_or_key[..., token_positions, :], token_positions=token_positions, **arguments
+        )
+
+    assert found(run) == ["rope-fails-one-vector", "rope-shape-own-positions", "rope-rows-moved"]
+
+
+def test_half_of_a_vector_has_one_mistake():
+    def run(in_query_or_key, d_k, **arguments):
+        half, rest = in_query_or_key.chunk(2, -1)
+        return torch.cat((rope()(in_query_or_key=half, d_k=half.shape[-1], **arguments), rest), -1)
+
+    assert found(run) == ["rope-part"]
+
+
+def test_an_answer_that_is_not_written_is_examined_no_further():
+    def run(in_query_or_key, **arguments):
+        return torch.full_like(in_query_or_key, float(next(memory)))
+
+    memory = iter(range(1000))
+    (finding,) = examine_rope(run)
+    assert finding.id == "rope-remembers"
+    assert "never written" in finding.means
+
+
+def test_what_a_student_reads():
+    (finding,) = examine_rope(wrong_submission("rope-exponent-i")["run_rope"])
     assert finding.measured == (
-        "With theta = 4 and d_k = 8 the pairs turn by (1, 0.8409, 0.7071, 0.5946) from one position to the next; they "
-        "should turn by (1, 0.7071, 0.5, 0.3536)."
+        "For the vector (1, 0, 1, 0, …) at positions 0 to 5, your answer at [5, 6] is -0.5122; it should be 0.6301."
     )
     assert finding.means == (
-        "Pair i turns by theta^(-0.125 i); it should be theta^(-0.25 i). Your exponent is i/d_k, not 2i/d_k."
+        "Your exponent is i/d_k, not 2i/d_k. A right program with this mistake gives your numbers in all 11 calls that "
+        "your function could answer."
     )
-    (finding,) = examine_rope(submission("rope-positions-of-first-batch")["run_rope"])
-    assert "the vectors of x[1] have the positions 2, 3, 0 and 4, and are turned as at positions 4, 0, 5 and 1" in (
-        finding.measured
+
+
+def test_angles_that_no_mistake_explains_are_measured():
+    (finding,) = examine_rope(rope(frequencies=lambda theta, i, d_k: 1 / (1 + i)))
+    assert finding.measured == (
+        "With theta = 4 and d_k = 8 the pairs at position 1 are rotated by (1, 0.5, 0.3333, 0.25) radians; they should "
+        "be rotated by (1, 0.7071, 0.5, 0.3536)."
     )
+    assert not finding.means

@@ -6,22 +6,21 @@ It prints a line for each disk: its size, how the batch ended, and how many subm
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 from cs336_staff.grading.batch import grade
-from cs336_staff.grading.gradebook import Gradebook, GradebookError
+from cs336_staff.grading.gradebook import GradebookError
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.tests.attacks.attack import ROOT
 from cs336_staff.tests.attacks.grade import TESTS, only
+from cs336_staff.tests.grading.test_interruptions import read_gradings
 
 HONEST = ROOT / "cs336_staff" / "tests" / "attacks" / "honest.py"
 SUBMISSIONS = 6
-SIZES = range(40, 281, 40)  # KiB: from no room for the gradebook to room for nearly everything
+SIZES = range(80, 201, 40)  # KiB: from no room for the gradebook to room for everything
 
 
 def mount(disk: Path, *options: str) -> None:
@@ -37,11 +36,11 @@ def try_disk(suite: GradedSuite, box: sandbox.Sandbox, paths: list[Path], disk: 
             ended = "complete"
         except (OSError, GradebookError) as error:
             ended = type(error).__name__
-        before = look_at(disk)
+        before = read_gradings(disk)
         mount(disk, "remount", "size=64m")
         done = grade(suite, box, paths, disk, jobs=2)
         assert (done.done, done.already, done.faults) == (SUBMISSIONS, len(before), [])
-        after = look_at(disk)
+        after = read_gradings(disk)
         assert before.items() <= after.items()
         assert len(after) == SUBMISSIONS
         for name in after:
@@ -50,18 +49,6 @@ def try_disk(suite: GradedSuite, box: sandbox.Sandbox, paths: list[Path], disk: 
         print(size, ended, len(before))
     finally:
         subprocess.run(["umount", disk], check=True)
-
-
-def look_at(disk: Path) -> dict[str, tuple[str, int]]:
-    """When each submission was graded, and how many results it has."""
-    if not (disk / "gradebook.sqlite").exists():
-        return {}
-    with closing(sqlite3.connect(disk / "gradebook.sqlite")) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            return {}
-    with Gradebook(disk / "gradebook.sqlite") as gradebook:
-        return {each.submission: (each.started.isoformat(), len(each.results)) for each in gradebook.latest()}
 
 
 def main(folder: Path) -> None:

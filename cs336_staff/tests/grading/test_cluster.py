@@ -13,7 +13,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +26,9 @@ from distributed import Client
 from cs336_staff.cli import staff
 from cs336_staff.grading import batch
 from cs336_staff.grading.cluster import Cluster, Needs, connect
-from cs336_staff.grading.forks import identity, layer_of
 from cs336_staff.grading.gradebook import Gradebook, Grading
-from cs336_staff.grading.host import Host, HostError
-from cs336_staff.grading.suite import GradedSuite, load_graded_suite
+from cs336_staff.grading.graders import Host, HostError, identity, layer_of
+from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import start
 from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade
 from cs336_staff.tests.grading.test_grade import ROOT, write_submission
@@ -87,25 +86,25 @@ class Class:
     recorded: dict[str, Grading]
 
     @property
-    def slow(self) -> list[Path]:
-        return [path for path in self.paths if path.name.startswith("slow")]
+    def slow(self) -> Path:
+        return self.paths[-1]
 
 
 @pytest.fixture(scope="module")
-def graded_here(tmp_path_factory: pytest.TempPathFactory) -> Class:
+def graded_here(tmp_path_factory: pytest.TempPathFactory, graded_suite: GradedSuite) -> Class:
     folder = tmp_path_factory.mktemp("class")
     paths = [write_submission(folder / "right", ""), folder / "half.py", folder / "refused.zip"]
     paths[1].write_text(f"print('half', chr(0xd800), flush=True)\n{HONEST.read_text()}", encoding="utf-8")
     with zipfile.ZipFile(paths[2], "w") as archive:
         archive.writestr("../adapters.py", "")
-    for i in range(2):
-        paths.append(folder / f"slow-{i}.py")
-        paths[-1].write_text(f"{SLEEPER}# {i}\n{HONEST.read_text()}")
-    suite = load_graded_suite(ROOT)
+    paths.append(folder / "slow.py")
+    paths[-1].write_text(f"{SLEEPER}{HONEST.read_text()}")
     with start() as sandbox:
-        done = batch.grade(suite, sandbox, paths, folder / "results", jobs=2)
+        done = batch.grade(graded_suite, sandbox, paths, folder / "results", jobs=2)
         assert (done.done, done.faults) == (len(paths), [])
-        return Class(suite, Needs(identity(suite), layer_of(sandbox)), paths, recorded(folder / "results"))
+        return Class(
+            graded_suite, Needs(identity(graded_suite), layer_of(sandbox)), paths, recorded(folder / "results")
+        )
 
 
 @pytest.fixture(scope="module")
@@ -190,30 +189,28 @@ def is_grading(worker: subprocess.Popen[bytes]) -> bool:
     return any(process.name() == "sleeper" for process in with_children if process.is_running())
 
 
-@contextmanager
-def another_course(folder: Path) -> Iterator[Path]:
+def copy_course(folder: Path) -> Path:
     """A checkout with other limits, which belong to the suite."""
     left_out = shutil.ignore_patterns(".*", "__pycache__", "docs", "mutants", "results")
     root = Path(shutil.copytree(ROOT, folder / "other", ignore=left_out))
     (root / "cs336_staff" / "course.toml").write_text("[limits]\ncall_seconds = 11\n")
-    yield root
+    return root
 
 
 @pytest.mark.slow
 def test_the_records_are_those_of_one_machine_and_a_host_of_another_suite_is_refused(
     graded_here, machines, client, tmp_path
 ):
-    seen = Seen()
-    with another_course(machines.folder) as other:
+    seen, other = Seen(), copy_course(machines.folder)
 
-        def start_workers() -> None:
-            """When the command has said that there are none: they may join at any time."""
-            if len(machines.started) == 1 and any("has none" in line for line in seen.waits):
-                machines.start_worker(root=other)
-                machines.have_worker()
+    def start_workers() -> None:
+        """When the command has said that there are none: they may join at any time."""
+        if len(machines.started) == 1 and any("has none" in line for line in seen.waits):
+            machines.start_worker(root=other)
+            machines.have_worker()
 
-        done = grade(graded_here, client, graded_here.paths, tmp_path, seen, start_workers)
-        wait_until(lambda: seen.told_of("is refused"))
+    done = grade(graded_here, client, graded_here.paths, tmp_path, seen, start_workers)
+    wait_until(lambda: seen.told_of("is refused"))
     assert (done.done, done.faults) == (len(graded_here.paths), [])
     found = recorded(tmp_path)
     assert found == graded_here.recorded
@@ -228,49 +225,35 @@ def test_the_records_are_those_of_one_machine_and_a_host_of_another_suite_is_ref
 
 
 @pytest.mark.slow
-def test_what_a_killed_worker_had_is_graded_once(graded_here, machines, client, tmp_path):
+def test_what_a_killed_and_a_frozen_worker_had_is_graded_once(graded_here, machines, client, tmp_path):
     machines.have_worker()
-    worker = machines.start_worker()
-    begun: list[psutil.Process] = []
+    blows = {machines.start_worker(): signal.SIGKILL, (frozen := machines.start_worker()): signal.SIGSTOP}
+    seen, begun = Seen(), dict[subprocess.Popen[bytes], list[psutil.Process]]()
 
-    def kill() -> None:
-        if not begun and is_grading(worker):
-            begun.extend(psutil.Process(worker.pid).children(recursive=True))
-            worker.kill()
+    def strike() -> None:
+        for worker in blows.keys() - begun.keys():
+            if is_grading(worker):
+                begun[worker] = psutil.Process(worker.pid).children(recursive=True)
+                worker.send_signal(blows[worker])
 
-    done = grade(graded_here, client, slow_ones(graded_here, tmp_path), tmp_path / "results", Seen(), kill, 2)
-    assert begun, "it was not killed while it graded"
+    done = grade(graded_here, client, slow_ones(graded_here, tmp_path), tmp_path / "results", seen, strike, 3)
+    assert begun.keys() == blows.keys(), "one was not struck while it graded"
     assert (done.done, done.faults) == (done.total, [])
     assert len(recorded(tmp_path / "results")) == done.total
-    worker.wait()
-    wait_until(lambda: not any(process.is_running() for process in begun))  # nothing grades on
-
-
-@pytest.mark.slow
-def test_what_a_frozen_worker_had_is_graded_once(graded_here, machines, client, tmp_path):
-    machines.have_worker()
-    worker = machines.start_worker()
-    seen, frozen = Seen(), []
-
-    def freeze() -> None:
-        if not frozen and is_grading(worker):
-            worker.send_signal(signal.SIGSTOP)
-            frozen.append(worker)
-
-    done = grade(graded_here, client, slow_ones(graded_here, tmp_path), tmp_path / "results", seen, freeze, 2)
-    assert frozen, "it was not frozen while it graded"
-    worker.send_signal(signal.SIGCONT)
-    assert (done.done, done.faults) == (done.total, [])
     assert any("which does not answer" in line for line in seen.waits)
-    worker.wait(PATIENCE)  # it finds out that it has been given up
-    assert len(recorded(tmp_path / "results")) == done.total
+    frozen.send_signal(signal.SIGCONT)
+    for worker, processes in begun.items():
+        worker.wait(PATIENCE)  # the frozen one finds out that it has been given up
+        wait_until(
+            lambda processes=processes: not any(process.is_running() for process in processes)
+        )  # nothing goes on
 
 
 def slow_ones(graded: Class, folder: Path) -> list[Path]:
     """Enough of them that every worker has one."""
-    paths = [folder / f"slow-{i}.py" for i in range(4)]
+    paths = [folder / f"slow-{i}.py" for i in range(5)]
     for i, path in enumerate(paths):
-        path.write_text(f"{graded.slow[0].read_text()}\n# {folder.name} {i}\n")
+        path.write_text(f"{graded.slow.read_text()}\n# {folder.name} {i}\n")
     return paths
 
 
@@ -322,7 +305,7 @@ def test_a_host_must_have_the_same_suite_python_and_torch_and_no_weaker_sandbox(
     same = {"Python": "3.11.7", "torch": "2.15.0", "suite": "a" * 64}
     control, theirs = socket.socketpair()
     refused = pytest.raises(HostError, match=why) if why else nullcontext()
-    with theirs, Host(control, bool, layer, same | identity) as host, refused:
+    with theirs, closing(Host(control, bool, layer, same | identity)) as host, refused:
         Needs(same, "user+landlock").check(host)
 
 

@@ -1,4 +1,4 @@
-"""What staff state in assignment.toml, release.toml and course.toml is checked whole by every command."""
+"""What staff state in assignment.toml and course.toml is checked whole by every command."""
 
 import csv
 import os
@@ -14,21 +14,23 @@ from rich.console import Console
 
 from cs336_kit.cli import cs336
 from cs336_kit.engine.assignment import find_root, load_problems
-from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course
+from cs336_kit.engine.result import Explanation
+from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import write_course
+from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.hidden import release
 from cs336_staff.tests.grading.test_gradebook import GRADING
-from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded
 
 ROOT = find_root(Path(__file__).parent)
-ASSIGNMENT, RELEASE, COURSE = "assignment.toml", "release.toml", "course.toml"
+ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
 HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree of these three files, and empty ones where students write."""
-    for path in (ROOT / ASSIGNMENT, release.FILE, ROOT / FILE):
+    """A tree of these two files, and empty ones where students write."""
+    for path in (ROOT / ASSIGNMENT, ROOT / FILE):
         target = tmp_path / (FILE if path.name == COURSE else path.name)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)
@@ -36,7 +38,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for file in problem.files:
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file).touch()
-    monkeypatch.setattr(release, "FILE", tmp_path / RELEASE)
+    monkeypatch.setattr(release, "COURSE", tmp_path / FILE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -77,16 +79,22 @@ EDITS = [
     (ASSIGNMENT, 'id = "rope"', 'id = "my rope"', "problem.id is 'my rope', expected lower-case letters"),
     (ASSIGNMENT, 'title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
     (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
-    (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line 7, column 10\)"),
-    (RELEASE, "test_hidden_softmax = 11", "test_softmax = 11", "weights.softmax.test_softmax already has a weight"),
-    (RELEASE, "test_hidden_linear = 8", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
+    (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
+    (ASSIGNMENT, "test_hidden_softmax = 11", "test_softmax = 11", "problem.hidden.test_softmax is there twice"),
+    (ASSIGNMENT, "test_hidden_linear = 8", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
     (
-        RELEASE,
-        "[weights.linear]",
-        "[weights.lineal]",
-        "weights.lineal is not a problem of the|linear is miss",
+        ASSIGNMENT,
+        "\n[problem.hidden]\n",
+        "\n[problem.hiden]\n",
+        "problem.hiden is not a known key; did you mean hidden?",
     ),
-    (RELEASE, 'example_secret = "', 'secret = "', "secret is not a known key; did you mean"),
+    (
+        ASSIGNMENT,
+        "[problem.hidden]\ntest_hidden_linear = 8\ntest_hidden_linear_to_the_last_digit = 1\n"
+        "test_linear_of_any_shape = 6",
+        "",
+        "problem.hidden of linear is missing: it needs hidden tests",
+    ),
     (
         COURSE,
         '# attempt = "best"',
@@ -101,10 +109,19 @@ EDITS = [
     ),
     (COURSE, "# [extensions] ", "[extensions]\n1 = 2026-10-01T23:59:00Z", "extensions are there, and no key due"),
     (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
+    (COURSE, "# folder = ", "folder = ", "folder is there alone; folder and secret_sha256 go together"),
+    (COURSE, "# folder = ", "folder = 3 #", "folder is 3, expected a text"),
     (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
     (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
     (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is not a known key; did you mean memory_bytes?"),
     (COURSE, "# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
+    (COURSE, "# muted = ", "muted = 'rope-halves' #", "muted is 'rope-halves', expected a list"),
+    (
+        COURSE,
+        "# muted = ",
+        "muted = ['Halves of RoPE'] #",
+        "muted has 'Halves of RoPE', expected ids of findings, as in",
+    ),
 ]
 
 
@@ -115,7 +132,7 @@ def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: st
     result = CliRunner().invoke(cs336, ["staff", "rescore", "--out", "cs336_staff"])
     assert isinstance(result.exception, SystemExit), result.output
     (said,) = result.output.splitlines()
-    assert re.search(message, said), said
+    assert re.search(message.replace("LINE", str(line)), said), said
     if not re.search("missing|twice|no test|not TOML|already", said):  # else it is the line of something else
         assert said.startswith(f"Error: {tree / (FILE if file == COURSE else file)}:{line}: "), said
 
@@ -123,24 +140,30 @@ def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: st
 def test_as_they_are_they_are_right(tree: Path) -> None:
     assert find_checked_root() == tree
     assert load_course(tree) == Course()
+    assert results_folder() == Path("results")
 
 
-def test_the_examples_in_the_file_can_be_taken(tree: Path) -> None:
+def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every commented line that has a key, without its `#`."""
     path = tree / FILE
     lines = [
         line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in path.read_text().splitlines()
     ]
     path.write_text("\n".join(lines))
+    folder = tree / "courses" / "attention-2027"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tree))
     for name in ("roster.csv", "groups.csv"):
-        (path.parent / name).touch()
+        (folder / name).touch()
     find_checked_root()
     course = load_course(tree)
     west = timezone(timedelta(hours=-7))
     assert course.due == datetime(2026, 10, 1, 23, 59, tzinfo=west)
     assert course.extensions == {"1234": datetime(2026, 10, 5, 23, 59, tzinfo=west)}
-    assert (course.attempt, course.late, course.column) == ("best", Late(3, 10.0), "Attention (55)")
-    assert course.roster == str(path.parent / "roster.csv")
+    assert (course.attempt, course.platform) == ("best", "canvas")
+    assert (course.late, course.column) == (Late(3, 10.0), "Attention (55)")
+    assert (course.roster, course.groups) == (str(folder / "roster.csv"), str(folder / "groups.csv"))
+    assert results_folder() == folder / "results"
     assert course.limits == Course().limits
 
 
@@ -187,3 +210,40 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     printed = run("diff", "old", "results")
     assert "other work counts" in printed
     assert "test_softmax[2], test_softmax[3] and 2 more" in printed
+
+
+def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path) -> None:
+    untrue, true = (Explanation("softmax", f"softmax-{kind}", (f"It is {kind}.",)) for kind in ("untrue", "true"))
+    out = tree / "results"
+    out.mkdir()
+    with gradebook_with(out, replace(graded("ada", 1.0), notes=Notes(explanations=(untrue, true)))) as gradebook:
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, out, Course())
+
+    def told() -> set[str]:
+        """The files that tell the finding, once all of them are written again."""
+        for command in ("rescore", "report", "findings"):
+            run(command)
+        texts = {path: path.read_text() for path in out.rglob("*") if path.is_file() and "sqlite" not in path.name}
+        assert all("It is true" in text for path, text in texts.items() if path.name != "grades.csv")
+        return {path.name for path, text in texts.items() if "untrue" in text}
+
+    everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html", "ada.md"}
+    assert told() == everywhere
+    (tree / FILE).write_text('muted = ["softmax-untrue"]\n')
+    assert told() == set()
+    assert '<td class="number">1</td>' in (out / "index.html").read_text()  # findings of ada
+    (tree / FILE).write_text("")
+    assert told() == everywhere
+
+
+def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) -> None:
+    untrue = Explanation("softmax", "softmax-untrue", ("It is untrue.",))
+    course = Course(muted=(untrue.id,))
+    for name in ("ada_1_2_x.py", "ada_1_3_x-1.py"):  # the same content as another attempt
+        (tmp_path / name).write_text("def run_softmax(x, dim):\n    return x\n")
+        notes = Notes(explanations=(untrue,))
+        with grade_in_batch(tmp_path, tmp_path / name, notes=notes, course=course, platform="canvas") as gradebook:
+            assert not any(grading.notes.explanations for grading in gradebook.attempts())
+    assert "untrue" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*/*"))
+    with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
+        assert [each.notes.explanations for each in gradebook.attempts()] == [(untrue,)] * 2

@@ -1,18 +1,17 @@
 """From what was handed in to grades: names, attempts, groups, late days, and the csv that Canvas imports."""
 
 import csv
-import sqlite3
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Calls, Suite, Test
 from cs336_staff.grading import batch
 from cs336_staff.grading.course import Course, Late
@@ -26,15 +25,18 @@ from cs336_staff.grading.exports import (
     write_course,
     write_grades,
 )
+from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
-from cs336_staff.grading.identity import METADATA, HandedIn, Student, check_claims, handed_in, together
-from cs336_staff.grading.report import safe_name
+from cs336_staff.grading.graders import Graders, Record
+from cs336_staff.grading.identity import METADATA, HandedIn, Student, check_claims, handed_in, platforms_of, together
 from cs336_staff.grading.suite import GradedSuite
-from cs336_staff.sandbox.limits import Limits
+from cs336_staff.hidden.release import Release
+from cs336_staff.sandbox.submission import MAX_PATH, Submission
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
 SOFTMAX = Problem("softmax", "Softmax", 3.0, (), {"test_softmax": 1.0}, ())
-NONE: Any = None  # the suite and the sandbox of a batch that ends before it needs one
+NONE: Any = None  # what a batch does not need when nothing is run
+NOTES, COURSE = Notes(), Course()
 DUE = datetime(2026, 10, 1, 23, 59, tzinfo=UTC)
 
 GRADESCOPE = """\
@@ -69,7 +71,7 @@ def results(points: float) -> list[Result]:
 def graded(name: str, points: float, content: str = "", at: datetime | None = None) -> Grading:
     """A grading of /in/NAME.zip."""
     path = f"/in/{name}.zip"
-    handed = replace(handed_in(Path(path), name), at=at)
+    handed = replace(handed_in(Path(path), name, "canvas"), at=at)
     content = content or GRADING.content
     return replace(
         GRADING, submission=name, path=path, content=content, handed_in=handed, results=results(points), notes=Notes()
@@ -90,24 +92,41 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
-def test_a_name_of_canvas_gives_student_attempt_and_lateness():
-    handed = handed_in(Path("lovelaceada_LATE_1234_99887_my_home-work-2.zip"), "x")
-    assert handed.students == (Student("1234", "lovelaceada"),)
-    assert handed.attempt == 2
-    assert handed.late
-    assert handed_in(Path("lovelaceada_1234_99887_hw.zip"), "x").attempt == 0
+@pytest.mark.parametrize(
+    ("name", "platform", "student", "more"),
+    [
+        (
+            "lovelaceada_LATE_1234_9_my_home-work-2.zip",
+            "canvas",
+            Student("1234", "lovelaceada"),
+            {"attempt": 2, "late": True},
+        ),
+        ("lovelaceada_1234_99887_hw.zip", "canvas", Student("1234", "lovelaceada"), {}),
+        ("Ada Lovelace_4711_assignsubmission_file_", "moodle", Student("4711", "Ada Lovelace"), {}),
+        ("Ada Lovelace_4711_assignsubmission_file_home_work.zip", "moodle", Student("4711", "Ada Lovelace"), {}),
+        ("Homework 1_ada_attempt_2026-10-01-23-58-01_home_work.zip", "blackboard", Student("ada", "ada"), {}),
+        ("\x1b[2Ja\n_1234_1_hw.zip", "canvas", Student("1234", "\N{REPLACEMENT CHARACTER}[2Ja"), {}),
+    ],
+)
+def test_the_name_of_a_file_gives_the_student(name, platform, student, more):
+    path = Path("/in", name)
+    assert platforms_of([path]) == {Path("/in"): platform}
+    assert handed_in(path, "x-0123456789ab", platform) == HandedIn((student,), **more)
 
 
-def test_any_other_name_is_the_student():
-    assert handed_in(Path("ada.zip"), "ada").students == (Student("ada", "ada"),)
-    assert handed_in(Path("b/j.smith"), "j.smith-0123456789ab").students == (
-        Student("j.smith-0123456789ab", "j.smith"),
-    )
+@pytest.mark.parametrize("platform", ["canvas", "moodle", "none"])
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("ada.zip", "ada"), ("b/j.smith", "j.smith"), ("\x1b[2Ja.zip", "\N{REPLACEMENT CHARACTER}[2Ja")],
+)
+def test_any_other_name_is_the_student(name, shown, platform):
+    (student,) = handed_in(Path("/in", name), "x-0123456789ab", platform).students
+    assert student == Student("x-0123456789ab", shown)
 
 
 def test_the_metadata_of_gradescope_gives_students_and_time(tmp_path):
     (tmp_path / "submission_metadata.yml").write_text(GRADESCOPE)
-    handed = handed_in(tmp_path / "submission_11", "submission_11")
+    handed = handed_in(tmp_path / "submission_11", "submission_11", "gradescope")
     assert handed.students[0] == Student("007", "Ada Lovelace", "ada@example.edu")
     assert handed.attempt == 1
     assert handed.at == datetime(2026, 10, 3, 0, 58, 43, 512990, UTC)
@@ -170,20 +189,6 @@ def test_recorded_results_are_scored_with_the_present_weights(tmp_path):
         assert [grade.grading.maximum for grade in grades(gradebook, Course())] == [0, 0]
 
 
-def test_the_view_of_points_agrees_with_the_grades(tmp_path):
-    broken = [replace(each, outcome=Outcome.VIOLATION, check=Check.RULES) for each in results(3.0)]
-    overruled = replace(graded("kurt", 0.0), results=broken)
-    with gradebook_with(tmp_path, overruled, ada=2.0, alan=3.0, emmy=0.0) as gradebook:
-        gradebook.overrule(overruled, "softmax", "agreed")
-        gradebook.score_with({"softmax": replace(SOFTMAX, tests={"test_softmax": 2.0, "test_new": 1.0})})
-        expected = {g.submission: (g.points, g.maximum) for g in gradebook.latest()}
-    query = "SELECT submission, points, maximum FROM points JOIN latest ON latest.id = grading AND problem = 'softmax'"
-    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
-        found = connection.execute(query.replace("submission", "latest.submission")).fetchall()
-    assert {name: (pytest.approx(points), maximum) for name, points, maximum in found} == expected
-    assert expected["kurt"] == (2.0, 3.0)
-
-
 def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     later = replace(graded("alan", 3.0), suite="e" * 64, started=GRADING.started + timedelta(days=1))
     with gradebook_with(tmp_path, graded("ada", 3.0), later) as gradebook:
@@ -195,13 +200,27 @@ def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     ]
 
 
-def batch_of(folder: Path, *paths: Path) -> list[Grade]:
-    """Grade files that are refused, so that nothing runs."""
+def grade_in_batch(
+    folder: Path, *paths: Path, notes: Notes = NOTES, course: Course = COURSE, **stated: Any
+) -> Gradebook:
+    """Grade them in a batch where whatever is run passes, with these notes; its gradebook."""
     test = Test("test_softmax", print, ("test.py", 1), problem="softmax", points=3.0)
-    suite = Suite(folder, {"softmax": SOFTMAX}, [test], Calls(), remote=True)
-    box: Any = SimpleNamespace(achieved=SimpleNamespace(layer="none", parts=()))
-    batch.grade(GradedSuite(suite, NONE, {}, 1, False, Limits()), box, paths, folder / "results")
-    with Gradebook(folder / "results" / "gradebook.sqlite") as gradebook:
+    tests = Suite(folder, {"softmax": SOFTMAX}, [test], Calls(), remote=True)
+
+    def submit(submission: Submission) -> Future[Record]:
+        assert all(len(path) <= MAX_PATH for path in submission.files)
+        future: Future[Record] = Future()
+        future.set_result(Record([Result("test_softmax", "softmax", False, False, 3.0, Outcome.PASSED)], notes))
+        return future
+
+    suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
+    done = batch.grade_by(Graders(submit, lambda: 1), suite, paths, folder / "results", **stated)
+    assert not done.faults
+    return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)
+
+
+def batch_of(folder: Path, *paths: Path) -> list[Grade]:
+    with grade_in_batch(folder, *paths) as gradebook:
         return grades(gradebook, Course(due=DUE))
 
 
@@ -212,18 +231,9 @@ def test_a_copy_without_metadata_is_still_its_students(tmp_path):
     (tmp_path / "export" / METADATA).write_text(GRADESCOPE)
     paths = [tmp_path / "export" / "submission_11", tmp_path / "export" / "submission_12"]
     paths[1].mkdir()
-    before = batch_of(tmp_path, *paths)
-    assert [(grade.student.key, grade.days_late) for grade in before] == [
-        ("007", 2),
-        ("008", 2),
-        ("submission_12", None),
-    ]
-    after = batch_of(tmp_path, tmp_path / "copy" / "submission_11")
-    assert [(grade.student.key, grade.days_late) for grade in after] == [
-        ("007", 2),
-        ("008", 2),
-        ("submission_12", None),
-    ]
+    for graded_now in (paths, [tmp_path / "copy" / "submission_11"]):
+        found = {grade.student.key: grade.days_late for grade in batch_of(tmp_path, *graded_now)}
+        assert found == {"007": 2, "008": 2, "submission_12": None}
     (tmp_path / "second" / "submission_11" / "other.txt").touch()
     after = batch_of(tmp_path, tmp_path / "second" / "submission_11")
     assert [(grade.student.key, grade.days_late, grade.attempts) for grade in after][:2] == [
@@ -236,13 +246,17 @@ def test_a_student_of_two_downloads_is_one(tmp_path):
     for week in ("1", "2"):
         (tmp_path / week / "ada").mkdir(parents=True)
         (tmp_path / week / "ada" / f"notes-{week}.txt").touch()
-    for week in ("1", "2", "1"):
-        (grade,) = batch_of(tmp_path, tmp_path / week / "ada")
+    (tmp_path / "1" / "kurt").mkdir()
+    _, kurt = batch_of(tmp_path, tmp_path / "1" / "ada", tmp_path / "1" / "kurt")
+    for week in ("2", "1"):
+        grade, same = batch_of(tmp_path, tmp_path / week / "ada")
+        assert same == kurt
+        assert len(list((tmp_path / "results").glob("*/results.json"))) == 2
     assert (grade.student.key, grade.attempts) == ("ada", 2)
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
         write_grades(tmp_path / "grades.csv", grades(gradebook, Course()), ["softmax"])
         assert rows(tmp_path / "grades.csv")["ada"]["notes"].startswith("not run: ")
-        assert [each.path for each in gradebook.latest()] == [str(tmp_path / "1" / "ada")]
+        assert [each.path for each in gradebook.latest()] == [str(tmp_path / "1" / name) for name in ("ada", "kurt")]
 
 
 def test_everybody_in_a_group_gets_the_grade(tmp_path):
@@ -256,7 +270,9 @@ def test_everybody_in_a_group_gets_the_grade(tmp_path):
 
 def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
     (tmp_path / METADATA).write_text(GRADESCOPE)
-    grading = replace(graded("submission_11", 2.0), handed_in=handed_in(tmp_path / "submission_11", "submission_11"))
+    grading = replace(
+        graded("submission_11", 2.0), handed_in=handed_in(tmp_path / "submission_11", "submission_11", "gradescope")
+    )
     with gradebook_with(tmp_path, grading) as gradebook:
         write_grades(tmp_path / "grades.csv", grades(gradebook, Course(due=DUE)), ["softmax"])
     ada, alan = rows(tmp_path / "grades.csv").values()
@@ -284,16 +300,9 @@ def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path, start):
         assert cell[0] in "'\N{REPLACEMENT CHARACTER}"
 
 
-def test_a_name_commands_no_terminal(tmp_path):
-    for name in ("\x1b[2Ja.zip", "\x1b[2Ja\n_1234_1_hw.zip"):
-        (student,) = handed_in(Path(name), "x").students
-        assert student.name == "\N{REPLACEMENT CHARACTER}[2Ja"
-
-
 CLAIMS = {
-    "honestann_111_5_x.py": "honestann_111_9999_x-50.py",
+    "honestann_111_5_x.py": "honestann_LATE_111_9999_x-50.py",
     "honestann_111_6_x.py": "111.py",
-    "dumasdi_222_7_adapters.py": "dumasdi_222_8_functional.zip",
 }
 
 
@@ -302,27 +311,15 @@ def test_two_claims_to_one_row_are_an_error(name):
     paths = {each.removesuffix(".py"): Path("/in", each) for each in ("lovelaceada_1_2_x.py", name, CLAIMS[name])}
     message = f"two submissions by student .*: /in/{name} and /in/{CLAIMS[name]}; keep the right one, put files of one"
     with pytest.raises(RosterError, match=message):
-        check_claims(paths)
-    check_claims(dict(list(paths.items())[:2]))
+        check_claims(paths, {Path("/in"): "canvas"})
+    check_claims(dict(list(paths.items())[:2]), {Path("/in"): "canvas"})
 
 
 def test_two_claims_end_a_batch_before_it_begins(tmp_path):
-    for name in ("honestann_111_5_x.py", "honestann_111_9999_x-50.py"):
+    for name in ("honestann_111_5_x.py", "honestann_LATE_111_9999_x-50.py"):
         (tmp_path / name).touch()
     with pytest.raises(RosterError, match="two submissions by student 111: "):
-        batch.grade_by(NONE, NONE, sorted(tmp_path.glob("*.py")), tmp_path / "results")
-
-
-@pytest.mark.parametrize(
-    ("name", "student", "attempt"),
-    [
-        ("Ada Lovelace_4711_assignsubmission_file_", Student("4711", "Ada Lovelace"), 0),
-        ("Ada Lovelace_4711_assignsubmission_file_home_work.zip", Student("4711", "Ada Lovelace"), 0),
-        ("Homework 1_alovelace_attempt_2026-10-01-23-58-01_home_work.zip", Student("alovelace", "alovelace"), 0),
-    ],
-)
-def test_names_of_moodle_and_blackboard_give_the_student(name, student, attempt):
-    assert handed_in(Path("/in", name), "x").students == (student,)
+        batch_of(tmp_path, *tmp_path.glob("*.py"))
 
 
 LOOSE = {
@@ -338,8 +335,10 @@ LOOSE = {
 @pytest.mark.parametrize("platform", LOOSE)
 def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform):
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
-    other = Path("/in/lovelaceada_1_2_adapters.py")
-    assert together([functional, other, adapters]) == {
+    other = Path("/in/adapters.py")
+    paths = [functional, other, adapters]
+    assert (platforms := platforms_of(paths)) == {Path("/in"): platform}
+    assert together(paths, platforms) == {
         adapters: {"adapters.py": adapters, "functional.py": functional},
         other: {},
     }
@@ -347,15 +346,11 @@ def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform
 
 def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     attempt = "HW_ada_attempt_2026-10-01-23-58-01"
-    typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
     names = [METADATA, f"{attempt}.txt", f"{attempt}_hw.zip", "HW_alan_attempt_2026-10-01-23-58-01.txt", "notes.txt"]
-    found = together([*(Path("/in", name) for name in names), typed, files])
-    assert list(found) == [*(Path("/in", name) for name in names[2:]), files]
-    assert set(map(str, found.values())) == {"{}"}
-
-
-def test_metadata_is_no_submission(tmp_path):
-    assert batch_of(tmp_path, tmp_path / METADATA) == []
+    paths = [Path("/in", name) for name in names]
+    assert together(paths, {Path("/in"): "blackboard"}) == {path: {} for path in paths[2:]}
+    typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
+    assert together([typed, files], {Path("/in"): "moodle"}) == {files: {}}
 
 
 @pytest.mark.parametrize(
@@ -411,21 +406,23 @@ def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
     ]
 
 
-def test_a_roster_in_another_encoding_is_refused(tmp_path):
-    (tmp_path / "roster.csv").write_bytes("Student,ID\nMüller,1\n".encode("latin-1"))
-    for read in (read_roster, read_groups):
-        with pytest.raises(RosterError, match=r"roster.csv is not a CSV file in UTF-8 .*; save it as one"):
-            read(tmp_path / "roster.csv")
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (read_roster, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
+        (read_groups, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
+        (read_roster, "name,points\n", "has no columns Student and ID; export the gradebook from Canvas"),
+        (read_groups, "group_name,name\nA,Ada\n", "has no column 'canvas_user_id'; export the groups from Canvas"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused(tmp_path, read, text, message):
+    (tmp_path / "roster.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(RosterError, match=message):
+        read(tmp_path / "roster.csv")
 
 
 @pytest.mark.parametrize("metadata", ["a: [", "- submission_11", "submission_11: text", b"\xff"])
 def test_metadata_that_cannot_be_read_is_refused(tmp_path, metadata):
     (tmp_path / METADATA).write_bytes(metadata if isinstance(metadata, bytes) else metadata.encode())
     with pytest.raises(RosterError, match=r"submission_metadata.yml .*; take it from Gradescope's export again"):
-        handed_in(tmp_path / "submission_11", "submission_11")
-
-
-def test_a_file_that_is_no_roster_is_refused(tmp_path):
-    (tmp_path / "roster.csv").write_text("name,points\n")
-    with pytest.raises(RosterError, match="has no columns Student and ID; export the gradebook from Canvas"):
-        write_canvas(tmp_path / "canvas.csv", tmp_path / "roster.csv", [], "Attention")
+        handed_in(tmp_path / "submission_11", "submission_11", "gradescope")

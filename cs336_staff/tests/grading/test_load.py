@@ -1,19 +1,21 @@
 """A verdict depends on the submission alone: not on the load of the machine, and not on the submission beside it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cs336_staff.grading import batch, one_submission
-from cs336_staff.grading.suite import load_graded_suite
+from cs336_staff.grading.course import Course
+from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.worker import Limits
 from cs336_staff.tests.attacks.grade import only
 from cs336_staff.tests.sandbox.conftest import ROOT, start
+from cs336_staff.tests.specimens.specimen import SPECIMENS
 from cs336_staff.tools.under_load import busy, verdicts
 
 pytestmark = pytest.mark.slow
 
-BLIND = ROOT / "cs336_staff" / "tests" / "blind"
 TESTS = {
     "test_softmax[1d]",
     "test_softmax[3d-last-dim]",
@@ -37,26 +39,30 @@ SLOW = {
 
 
 @pytest.mark.soak
-def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path) -> None:
-    paths = [path for kind in ("softmax", "linear", "rope") for path in sorted(BLIND.glob(f"*/*{kind}-*.py"))[::5]]
-    for name, statement in SLOW.items():
-        paths.append(tmp_path / f"{name}.py")
-        paths[-1].write_text(SOFTMAX.format(statement))
-    assert len(paths) >= 18
-    suite = only(load_graded_suite(ROOT), TESTS)
+def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path, graded_suite: GradedSuite) -> None:
+    kinds = [[each for each in SPECIMENS if kind in each.name] for kind in ("softmax-", "linear-", "rope-")]
+    programs = {each.name: each.code for specimens in kinds for each in specimens[::5]}
+    programs |= {name: SOFTMAX.format(statement) for name, statement in SLOW.items()}
+    assert len(programs) >= 18
+    paths = [tmp_path / f"{name}.py" for name in programs]
+    for path in paths:
+        path.write_text(programs[path.stem])
+    suite = replace(only(graded_suite, TESTS), course=Course(limits=Limits(call_seconds=1)))
     with start("process") as sandbox:
-        quiet = verdicts(suite, sandbox, paths, limits=Limits(call_seconds=1))
+        quiet = verdicts(suite, sandbox, paths)
         with busy(8):
-            assert verdicts(suite, sandbox, paths, limits=Limits(call_seconds=1)) == quiet
+            assert verdicts(suite, sandbox, paths) == quiet
     assert "no answer within 1 s" in quiet["loops.py"]
     assert "no answer within 1 s" in quiet["waits.py"]
     assert "no answer within" not in quiet["computes.py"] + quiet["sleeps.py"]
 
 
-def test_what_this_side_may_use_for_a_submission_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_this_side_may_use_for_a_submission_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graded_suite: GradedSuite
+) -> None:
     monkeypatch.setattr(one_submission, "TRUSTED_SECONDS", 2)
     monkeypatch.setattr(one_submission, "judge", lambda *_: any(iter(int, 1)))
-    suite = only(load_graded_suite(ROOT), {"test_softmax[1d]"})
+    suite = only(graded_suite, {"test_softmax[1d]"})
     with start("process") as sandbox:
         done = batch.grade(suite, sandbox, [ROOT / "cs336_staff/tests/attacks/honest.py"], tmp_path)
     assert [fault.reason for fault in done.faults] == ["the grading process ended with exit status -9"]

@@ -6,10 +6,14 @@ import math
 import pytest
 import torch
 
-from cs336_staff.authoring.references import run_scaled_dot_product_attention
 from cs336_staff.grading.gradebook import Notes, notes_from_json
-from cs336_staff.grading.pages.weights_figure import WeightsFigure
-from cs336_staff.grading.weights import allowed, measure_weights, right_weights
+from cs336_staff.problems.scaled_dot_product_attention.figure import (
+    allowed_keys,
+    compare_weights,
+    measure_weights,
+    right_weights,
+)
+from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 
 
 def without_scale(Q, K, V, mask):
@@ -23,12 +27,12 @@ def raises(Q, K, V, mask):
 def test_right_attention_has_the_right_weights():
     measured = measure_weights(run_scaled_dot_product_attention)
     assert [pytest.approx(row, abs=1e-5) for row in right_weights()] == list(measured)
-    assert all(weight == 0 for row, mask in zip(measured, allowed(), strict=True) for weight in row[sum(mask) :])
-    assert "agree with the right ones to three decimals" in WeightsFigure.of(measured).said
+    assert all(weight == 0 for row, mask in zip(measured, allowed_keys(), strict=True) for weight in row[sum(mask) :])
+    assert "agree with the right ones to three decimals" in compare_weights(measured)
 
 
 def test_where_wrong_attention_differs_most_is_said():
-    said = WeightsFigure.of(measure_weights(without_scale)).said
+    said = compare_weights(measure_weights(without_scale))
     assert said == (
         "They differ most for query 5 and key 2, counted from 0: your weight there is 0.965, and it should be 0.501."
     )
@@ -48,13 +52,13 @@ def test_where_wrong_attention_differs_most_is_said():
 )
 def test_of_what_is_no_matrix_of_weights_nothing_is_kept(answer):
     assert measure_weights(answer) == ()
-    assert "no usable answer" in WeightsFigure.of(()).said
+    assert "no usable answer" in compare_weights(())
 
 
 def test_what_is_not_finite_is_kept_as_such():
     measured = measure_weights(lambda Q, K, V, mask: V * math.inf)  # 0 times infinity is NaN
     assert measured == ((None,) * 7,) * 7
-    assert WeightsFigure.of(measured).said == "49 of your 49 weights are NaN or infinite."
+    assert compare_weights(measured) == "49 of your 49 weights are NaN or infinite."
     json.loads(Notes(weights=measured).as_json(), parse_constant=pytest.fail)
 
 

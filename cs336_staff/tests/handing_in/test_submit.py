@@ -86,6 +86,12 @@ def test_a_file_that_does_not_parse(student: Student) -> None:
     assert refusal(student) == f"Error: nothing was written: {ROPE}, line {line}: invalid syntax\n"
 
 
+def test_a_file_that_is_nested_too_deep(student: Student) -> None:
+    (student.folder / ROPE).write_text("x = " + "-" * 60_000 + "1")
+    too_deep = f"{ROPE} has an expression nested too deep for Python; split it into several"
+    assert refusal(student) == f"Error: nothing was written: {too_deep}\n"
+
+
 def test_a_file_that_is_no_text(student: Student) -> None:
     (student.folder / ROPE).write_bytes(b"\0\xff")
     assert refusal(student).startswith(f"Error: nothing was written: {ROPE}")

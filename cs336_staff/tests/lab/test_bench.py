@@ -13,12 +13,10 @@ import torch
 from matplotlib.image import imread
 from rich.console import Console
 
-from cs336_kit.lab.bench import bench_text
-from cs336_kit.lab.bench_figure import draw_rows
-from cs336_kit.lab.contenders import LINEAR, pytorchs, reference
-from cs336_kit.lab.figure import save_figure
-from cs336_kit.lab.measurement import Cost, Row, forward, inputs, times, training
-from cs336_kit.lab.measurement import cost as measured_cost
+from cs336_kit.lab.bench import describe_rows, draw_rows
+from cs336_kit.lab.contenders import LINEAR, PYTORCH, attend_exactly
+from cs336_kit.lab.measurement import Cost, Row, make_inputs, prepare_call, summarise, time_calls
+from cs336_kit.lab.view import View
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tools.student import ROOT, Student
 
@@ -32,7 +30,7 @@ from cs336_kit.lab import measurement
 measurement.SECONDS = 0.3
 for folder, *arguments in (
     ["unwritten", "--length", "16"],
-    ["written", "--length", "256", "--length", "512", "-o", "bench.csv", "-o", "bench.svg"],
+    ["written", "--length", "16", "--length", "256", "-o", "bench.csv", "-o", "bench.svg"],
 ):
     os.chdir(os.path.join(sys.argv[1], folder))
     result = CliRunner().invoke(cs336, ["bench", *arguments], env={"COLUMNS": "80"})
@@ -63,21 +61,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_short_run(runs: Path) -> None:
     output = (runs / "written" / "output.txt").read_text(encoding="utf-8")
     assert output.startswith("0\n"), output
-    assert "PyTorch's own attention has these back ends here: math, " in output
+    words = " ".join(output.split())
+    assert "PyTorch with mask gets the mask as a matrix" in words
+    assert "PyTorch is_causal is told is_causal=True instead" in words
     assert "blockwise is left out: not implemented yet: write blockwise_attention in" in output
     assert "torch.compile is left out: --compile adds it" in output
-    assert max(len(line) for line in output.splitlines() if " left out" not in line and "back ends" not in line) <= 80
+    assert max(len(line) for line in output.splitlines() if " left out" not in line) <= 80
     with (runs / "written" / "bench.csv").open(newline="") as file:
         rows = {(row["implementation"], int(row["length"])): row for row in csv.DictReader(file)}
-    assert {name for name, _ in rows} >= {"einsum", "query chunks", "checkpointed", "blockwise, lab", "PyTorch, math"}
+    assert {name for name, _ in rows} == {"einsum", "query chunks", "checkpointed", *PYTORCH, LINEAR}
     assert all(float(row["largest_difference"]) < 1e-5 for (name, _), row in rows.items() if name != LINEAR)
     assert all(float(row["forward_seconds"]) > 0 for row in rows.values())
     assert all(float(row["forward_ratio_low"]) <= float(row["forward_ratio_high"]) for row in rows.values())
-    assert float(rows["einsum", 512]["training_ratio"]) == 1.0
+    assert float(rows["einsum", 256]["training_ratio"]) == 1.0
     # Four layers keep their matrices at once, or one at a time. Below 256, what counts is what else there is.
-    plain, checkpointed = (int(rows[name, 512]["training_bytes"]) for name in ("einsum", "checkpointed"))
+    plain, checkpointed = (int(rows[name, 256]["training_bytes"]) for name in ("einsum", "checkpointed"))
     assert checkpointed < 0.7 * plain
-    matrix = 4 * 512**2 * 4
+    matrix = 4 * 256**2 * 4
     assert 8 * matrix < plain < 20 * matrix
     assert b"time of training" in (runs / "written" / "bench.svg").read_bytes()
 
@@ -87,7 +87,7 @@ def test_nothing_of_the_students_is_written(runs: Path) -> None:
     output = (runs / "unwritten" / "output.txt").read_text(encoding="utf-8")
     assert output.startswith("0\n"), output
     assert "einsum is left out: not implemented yet: write " in output
-    assert "PyTorch, math" in output
+    assert "PyTorch is_causal" in output
 
 
 def cost(ratio: float, scatter: float = 0.01) -> Cost:
@@ -96,13 +96,13 @@ def cost(ratio: float, scatter: float = 0.01) -> Cost:
 
 def said(*rows: Row) -> str:
     console = Console(width=80, file=io.StringIO(), highlight=False)
-    console.print(*bench_text(rows), sep="\n")
+    console.print(*describe_rows(rows), sep="\n")
     return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
 def test_which_is_quickest_and_from_which_length_in_words() -> None:
     ratios = {128: (1.0, 1.2, 0.5), 256: (1.0, 1.0, 0.5), 512: (1.0, 0.8, 0.78)}
-    names = ("einsum", "query chunks", "PyTorch, math")
+    names = ("einsum", "query chunks", "PyTorch with mask")
     text = said(
         *(
             Row(length, name, cost(ratio), cost(1.0), 1e-7)
@@ -110,10 +110,10 @@ def test_which_is_quickest_and_from_which_length_in_words() -> None:
             for name, ratio in zip(names, of_length, strict=True)
         )
     )
-    forward = "Quickest in a forward pass: PyTorch, math at 128, 256, 2.0 times as quick as einsum; "
-    assert forward + "PyTorch, math and query chunks at 512, 1.3 times as quick as einsum." in text
+    forward = "Quickest in a forward pass: PyTorch with mask at 128, 256, 2.0 times as quick as einsum; "
+    assert forward + "PyTorch with mask and query chunks at 512, 1.3 times as quick as einsum." in text
     assert "In at least three rounds of four quicker than einsum: query chunks from 512 on." in text
-    assert "Quickest in training: einsum and query chunks and PyTorch, math at 128, 256, 512." in text
+    assert "Quickest in training: einsum and query chunks and PyTorch with mask at 128, 256, 512." in text
     assert "nothing is quicker than einsum at the greatest length." in text
     assert "0.78±0.04" in text
     assert "→" not in text
@@ -125,21 +125,12 @@ def test_a_busy_machine_ranks_nothing() -> None:
     assert "run it again when it is quiet" in text
 
 
-def test_a_device_that_is_not_there(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    result = lab("bench", "--device", "cuda")
-    assert (result.output, result.exit_code) == (
-        "Error: PyTorch finds no GPU here (torch.cuda.is_available() is False): leave --device out\n",
-        2,
-    )
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu(lab: Lab) -> None:
     result = lab("bench", "--device", "cuda", "--length", "256")
     assert result.exit_code == 0, result.output
     assert torch.cuda.get_device_name() in result.output
-    assert "efficient" in result.output
+    assert "PyTorch is_causal" in result.output
 
 
 def test_training_goes_through_four_layers() -> None:
@@ -147,9 +138,9 @@ def test_training_goes_through_four_layers() -> None:
 
     def attention(Q, K, V, mask):
         calls.append((Q, mask))
-        return reference(Q, K, V, mask).float()
+        return attend_exactly(Q, K, V, mask).float()
 
-    training(attention, 5)()
+    prepare_call("training", attention, 5)()
     assert [Q.shape for Q, _ in calls] == [(1, 4, 5, 64)] * 4
     assert not torch.equal(calls[0][0], calls[1][0])
     assert torch.equal(calls[0][1], torch.ones(5, 5, dtype=torch.bool).tril())
@@ -157,34 +148,36 @@ def test_training_goes_through_four_layers() -> None:
 
 def test_calls_take_turns_and_ratios_are_those_of_a_round() -> None:
     order = []
-    seconds = times({"a": lambda: order.append("a"), "b": lambda: order.append("b")})
+    seconds = time_calls({"a": lambda: order.append("a"), "b": lambda: order.append("b")})
     assert order[:6] == ["a", "b"] * 3
     assert all(0 < value < 0.1 for values in seconds.values() for value in values)
-    found = measured_cost([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0], None)
+    found = summarise([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0], None)
     assert (found.seconds, found.ratio) == (5.0, (2.0, 2.0, 2.0))
 
 
-def test_the_math_back_end_runs_everywhere() -> None:
-    Q, K, V, mask = inputs(8)
-    difference = pytorchs()["PyTorch, math"](Q, K, V, mask) - reference(Q, K, V, mask)
-    assert difference.abs().max() < 1e-6
-    forward(pytorchs()["PyTorch, math"], 8)()
+@pytest.mark.parametrize("name", PYTORCH)
+def test_pytorchs_own_computes_the_same_with_a_mask_and_with_is_causal(name: str) -> None:
+    Q, K, V, mask = make_inputs(8)
+    assert (PYTORCH[name](Q, K, V, mask) - attend_exactly(Q, K, V, mask)).abs().max() < 1e-6
 
 
 def test_a_plot_without_memory(tmp_path: Path) -> None:
     """As on machines where memory is not known."""
     cost = Cost(1e-3, 0.0, (1.0, 1.0, 1.0), None)
-    save_figure(draw_rows([Row(length, "einsum", cost, cost, 1e-7) for length in (64, 128)]), tmp_path / "bench.png")
+    rows = [Row(length, "einsum", cost, cost, 1e-7) for length in (64, 128)]
+    View([], lambda: draw_rows(rows)).save(tmp_path / "bench.png")
     assert imread(tmp_path / "bench.png").std() > 0.02
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-o", "bench.txt"), "Error: expected a file that ends in .csv or .png or .svg, got bench.txt\n"),
-        (("-o", "no/a.csv"), "Error: there is no folder no; make it, or name another file than no/a.csv\n"),
+        (("-o", "bench.txt"), "expected a file that ends in .csv or .png or .svg, got bench.txt"),
+        (("-o", "no/a.csv"), "there is no folder no; make it, or name another file than no/a.csv"),
+        (("--device", "cuda"), "PyTorch finds no GPU here (torch.cuda.is_available() is False): leave --device out"),
     ],
 )
-def test_bad_input(lab: Lab, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input(lab: Lab, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     result = lab("bench", *arguments)
-    assert (result.output, result.exit_code) == (message, 2)
+    assert (result.output, result.exit_code) == (f"Error: {message}\n", 2)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,55 +18,30 @@ TEXT = "The bank of the rivers was steep!"
 TOKENS = ["[CLS]", "The", "bank", "of", "the", "river", "s", "was", "steep", "!", "[SEP]"]
 
 
-def bert() -> Any:
-    from transformers import BertConfig, BertModel
-
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
-    return BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes))
-
-
-def gpt2() -> Any:
-    from transformers import GPT2Config, GPT2Model
-
+MODELS = {
+    "bert": {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32}
+    | {"max_position_embeddings": 32},
     # Scores divided by √d_k and by the number of the layer.
-    sizes: dict[str, Any] = {"n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2}
-    return GPT2Model(GPT2Config(vocab_size=len(WORDS), scale_attn_by_inverse_layer_idx=True, **sizes))
-
-
-def llama() -> Any:
-    from transformers import LlamaConfig, LlamaModel
-
+    "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2}
+    | {"scale_attn_by_inverse_layer_idx": True},
     # Four heads of queries share two of keys.
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-    }
-    return LlamaModel(LlamaConfig(vocab_size=len(WORDS), num_key_value_heads=2, **sizes))
+    "llama": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    | {"num_key_value_heads": 2},
+    "t5": {"d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 1, "num_heads": 4},
+}
+CAUSAL = torch.ones(len(TOKENS), len(TOKENS), dtype=torch.bool).tril()
 
 
-def t5() -> Any:
-    from transformers import T5Config, T5Model
-
-    return T5Model(T5Config(vocab_size=len(WORDS), d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=4))
-
-
-def save(make: Callable[[], Any], folder: Path) -> None:
+def save(name: str, folder: Path) -> None:
     """A small model with large random weights, so that its patterns differ, and a tokenizer of a few words."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
+    from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
     torch.manual_seed(0)
-    model = make()
+    model = AutoModel.from_config(AutoConfig.for_model(name, vocab_size=len(WORDS), **MODELS[name]))
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.ndim > 1 and "embed" not in name:
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.ndim > 1 and "embed" not in parameter_name:
                 parameter.mul_(30)
     model.save_pretrained(folder)
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106
@@ -79,13 +53,11 @@ def save(make: Callable[[], Any], folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(folder)  # noqa: S106
 
 
-@pytest.mark.parametrize(("make", "causal"), [(bert, False), (gpt2, True), (llama, True)])
-def test_the_weights_are_the_models_own_when_attention_is_right(
-    make: Callable[[], Any], causal: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "causal"), [("bert", False), ("gpt2", True), ("llama", True)])
+def test_the_weights_are_the_models_own_when_attention_is_right(name: str, causal: bool, tmp_path: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    save(make, tmp_path)
+    save(name, tmp_path)
     model = Model(tmp_path, Student(ROOT))
     assert model.causal == causal
     assert model.tokens(TEXT) == TOKENS
@@ -93,18 +65,18 @@ def test_the_weights_are_the_models_own_when_attention_is_right(
     own = AutoModel.from_pretrained(tmp_path, attn_implementation="eager")(ids, output_attentions=True).attentions
     expected = torch.cat(own)
     assert expected.std() > 0.05
-    torch.testing.assert_close(model.weights(TEXT, causal), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(model.weights(TEXT, CAUSAL if causal else None), expected, atol=1e-5, rtol=0)
 
 
 def test_a_causal_mask_on_a_model_that_has_none(tmp_path: Path) -> None:
-    save(bert, tmp_path)
+    save("bert", tmp_path)
     model = Model(tmp_path, Student(ROOT))
-    assert model.weights(TEXT, causal=True).triu(1).abs().max() == 0.0
+    assert model.weights(TEXT, CAUSAL).triu(1).abs().max() == 0.0
     assert (model.layers, model.heads) == (3, ["0", "1", "2", "3"])
 
 
 def test_the_command(lab: Lab, tmp_path: Path) -> None:
-    save(gpt2, tmp_path / "gpt2")
+    save("gpt2", tmp_path / "gpt2")
     result = lab("show", "--model", "gpt2", "--layer", "1", "--head", "0", TEXT)
     rows = [" ".join(line.split()) for line in result.output.splitlines()]
     assert rows[0] == "layer 1, head 0, causal"
@@ -117,12 +89,12 @@ def broken(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"no weights")
 
 
-def other_shape(folder: Path) -> None:
+def resized(folder: Path) -> None:
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text(config.replace('"hidden_size": 16', '"hidden_size": 32'))
 
 
-def more_layers(folder: Path) -> None:
+def deepened(folder: Path) -> None:
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text(config.replace('"num_hidden_layers": 3', '"num_hidden_layers": 4'))
 
@@ -138,36 +110,26 @@ def no_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "harm", "arguments", "message"),
+    ("name", "harm", "arguments", "message"),
     [
-        (bert, None, ["--head", "4"], "there is no head 4: choose one of 0, 1, 2, 3"),
-        (bert, None, ["--layer", "3"], "there is no layer 3: choose one from 0 to 2"),
-        (bert, None, ["river"] * 40, "the text has 42 tokens, the model reads 32: shorten it"),
-        (bert, broken, [], "bert cannot be used as a model: "),
-        (bert, other_shape, [], "bert cannot be used as a model: "),
-        (bert, pickled, [], "bert cannot be used as a model: "),
-        (
-            bert,
-            no_tokenizer,
-            [],
-            "bert does not have a tokenizer: save the model's own beside it, with save_pretrained()",
-        ),
-        (bert, more_layers, [], "bert lacks the weights encoder.layer.3."),
-        (t5, None, [], "t5 has an encoder and a decoder: give a model with one of them, as BERT or GPT-2 is"),
+        ("bert", None, ["--head", "4"], "there is no head 4: choose one of 0, 1, 2, 3"),
+        ("bert", None, ["--layer", "3"], "there is no layer 3: choose one from 0 to 2"),
+        ("bert", None, ["river"] * 40, "the text has 42 tokens, the model reads 32: shorten it"),
+        ("bert", broken, [], "bert cannot be used as a model: "),
+        ("bert", resized, [], "bert cannot be used as a model: "),
+        ("bert", pickled, [], "bert cannot be used as a model: "),
+        ("bert", no_tokenizer, [], "bert does not have a tokenizer: save the model's own beside it, with save_"),
+        ("bert", deepened, [], "bert lacks the weights encoder.layer.3."),
+        ("t5", None, [], "t5 has an encoder and a decoder: give a model with one of them, as BERT or GPT-2 is"),
     ],
 )
 def test_a_model_that_cannot_be_used(
-    lab: Lab,
-    tmp_path: Path,
-    make: Callable[[], Any],
-    harm: Callable[[Path], None] | None,
-    arguments: list[str],
-    message: str,
+    lab: Lab, tmp_path: Path, name: str, harm: Callable[[Path], None] | None, arguments: list[str], message: str
 ) -> None:
-    save(make, tmp_path / make.__name__)
+    save(name, tmp_path / name)
     if harm is not None:
-        harm(tmp_path / make.__name__)
-    result = lab("show", "--model", make.__name__, "-o", "page.html", *arguments)
+        harm(tmp_path / name)
+    result = lab("show", "--model", name, "-o", "page.html", *arguments)
     assert result.output.startswith(f"Error: {message}")
     assert result.output.count("\n") == 1
     assert result.exit_code == 2

@@ -2,15 +2,21 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from matplotlib.image import imread
 
+from cs336_kit.engine.room import load_room
 from cs336_kit.lab import compare, debug, flow, heatmap
 from cs336_kit.lab.bad_input import BadInput
-from cs336_kit.lab.shown import Shown
+from cs336_kit.lab.diagnosis import ADAPTER, PROBLEM
+from cs336_kit.lab.student import Attention
+from cs336_kit.lab.view import View
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tests.lab.test_debug import ATTENTION
 from cs336_staff.tools.student import ROOT
@@ -25,7 +31,7 @@ def folder(lab: Lab, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(page: str) -> list[Shown]:
+def run(page: str) -> list[View]:
     """Run the Python blocks of a page one after the other, in one namespace; what a notebook would show of them."""
     namespace: dict[str, object] = {}
     shown = []
@@ -37,7 +43,7 @@ def run(page: str) -> list[Shown]:
                 shown.append(eval(compile(ast.Expression(statement.value), page, "eval"), namespace))  # noqa: S307
             else:
                 exec(compile(ast.Module([statement], []), page, "exec"), namespace)  # noqa: S102 (a page of our own)
-    return [each for each in shown if isinstance(each, Shown)]
+    return [each for each in shown if isinstance(each, View)]
 
 
 def test_the_page_on_notebooks(folder: Path) -> None:
@@ -67,6 +73,48 @@ def test_the_solutions_of_the_exercises(folder: Path) -> None:
         ] * 4
 
 
+class ZMQInteractiveShell(InteractiveShell):
+    """By this name rich takes it for Jupyter's, and displays what it prints."""
+
+
+SETUP = """\
+import torch
+from cs336_kit.lab import compare, debug, flow, heatmap
+
+attention = torch.nn.functional.scaled_dot_product_attention
+Q, K, V = torch.randn(3, 2, 3, 4)
+"""
+
+
+@pytest.fixture(scope="module")
+def jupyter() -> Iterator[InteractiveShell]:
+    shell = ZMQInteractiveShell.instance(history_manager=None)
+    shell.run_cell(SETUP)
+    yield shell
+    ZMQInteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize(
+    ("cell", "outputs"),
+    [
+        ("heatmap(torch.eye(3), 'a b c')", 1),
+        ("debug(Q, K, V, attention=attention)", 1),
+        ("flow(length=2, attention=attention)", 1),
+        ("compare(attention=attention)", 1),
+        ("print(compare(attention=attention))", 0),
+        ("debug(Q, K, V, attention=attention).save('report.html')", 0),
+        ("debug(Q, K, V, attention=attention).save('report.txt')", 0),
+        ("from rich import print; print('text')", 1),  # it is taken for Jupyter's
+    ],
+)
+def test_a_cell_has_one_output(jupyter: InteractiveShell, folder: Path, cell: str, outputs: int) -> None:
+    assert folder == Path.cwd()
+    with capture_output() as captured:
+        run = jupyter.run_cell(cell)
+    run.raise_error()
+    assert len(captured.outputs) + (run.result is not None) == outputs
+
+
 def test_commands_on_the_pages_exist() -> None:
     from cs336_kit.cli import cs336
 
@@ -90,6 +138,8 @@ def test_a_heatmap_of_a_text_on_another(tmp_path: Path) -> None:
     shown.save(tmp_path / "map.svg")
     svg = (tmp_path / "map.svg").read_text()
     assert all(f">{word}</text>" in svg for word in ("le", "sat", "70", "50", "key (is looked at)", "query (asks)"))
+    shown.save(tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == svg
 
 
 def test_a_hidden_key_with_weight_is_told() -> None:
@@ -123,48 +173,70 @@ def test_weights_that_do_not_fit(weights: torch.Tensor, names: tuple, message: s
     assert raised.value.message.startswith(message)
 
 
-def test_a_function_of_ones_own() -> None:
+def changed(old: str, new: str) -> Attention:
+    """The attention of the tests of `cs336 debug` with one thing changed."""
+    assert old in ATTENTION
     namespace: dict = {}
-    exec(ATTENTION.replace("dim=-1", "dim=-2"), namespace)  # noqa: S102
-    wrong = namespace["run_scaled_dot_product_attention"]
+    exec(ATTENTION.replace(old, new), namespace)  # noqa: S102
+    return namespace[ADAPTER]
+
+
+def test_a_function_of_ones_own() -> None:
+    wrong = changed("dim=-1", "dim=-2")
+    finding = load_room(PROBLEM).examinations[ADAPTER](wrong)[0]
     Q, K = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
-    assert "→ The row at [0] sums to" in repr(debug(Q, K, K, attention=wrong))
-    assert "what you see is what your code does" in repr(flow(length=4, attention=wrong))
-    assert "10 of 10 inputs differ by more than 1e-5." in repr(compare(attention=wrong))
+    shown = repr(debug(Q, K, K, attention=wrong)), repr(flow(length=4, attention=wrong)), repr(compare(attention=wrong))
+    assert all(finding.question in " ".join(each.split()) for each in shown)
+    assert "what you see is what your code does" in shown[1]
+    assert "10 of 10 inputs differ by more than 1e-5" in shown[2]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "differ"),
     [
-        ("-math.inf", "-2.0", "6 of 10 inputs differ by more than 1e-5, all with a mask."),
+        (".nan_to_num()", "", "1 of 10 inputs differs by more than 1e-5 (5e-3 in float16): empty row."),
         (
-            "V.float()",
-            "V.float().detach()",
-            "10 of 10 inputs differ by more than 1e-5, all in the gradients alone.",
+            "-math.inf",
+            "-2.0",
+            "5 of 10 inputs differ by more than 1e-5 (5e-3 in float16): causal mask, random mask and",
         ),
         (
-            ".to(Q.dtype)",
-            ".to(Q.dtype).detach()",
-            "10 of 10 inputs differ by more than 1e-5, all in the gradients alone.",
+            "torch.softmax(scores, dim=-1)",
+            "scores.exp() / scores.exp().sum(-1, True)",
+            ": empty row, large scores and float16.",
         ),
+        (".to(wide)", "", "1 of 10 inputs differs by more than 1e-5 (5e-3 in float16): float16."),
+        (
+            "wide = ",
+            "assert Q.shape[:-2] == K.shape[:-2]; wide = ",
+            "differs by more than 1e-5 (5e-3 in float16): shared",
+        ),
+        ("V.to(wide)", "V.to(wide).detach()", "They differ in the gradients alone."),
+        (".to(Q.dtype)", ".to(Q.dtype).detach()", "They differ in the gradients alone."),
     ],
 )
-def test_the_command_says_what_the_inputs_that_differ_share(lab: Lab, old: str, new: str, said: str) -> None:
-    assert old in ATTENTION
-    result = lab("compare", adapters=ATTENTION.replace(old, new))
-    assert result.exit_code == 1
-    assert said in " ".join(result.output.split())
+def test_compare_says_which_inputs_differ(old: str, new: str, differ: str) -> None:
+    assert differ in " ".join(repr(compare(attention=changed(old, new))).split())
 
 
-def test_compare_with_right_attention(lab: Lab) -> None:
-    result = lab("compare")
+@pytest.mark.parametrize("arguments", [(), ("--seed", "1")])
+def test_compare_with_right_attention(lab: Lab, arguments: tuple[str, ...]) -> None:
+    result = lab("compare", *arguments)
     assert result.exit_code == 0
-    assert result.output.endswith("On all 10 inputs your attention is PyTorch's to 1e-5, gradients included.\n")
+    said = "On all 10 inputs your attention is PyTorch's to 1e-5 (5e-3 in float16), gradients included."
+    assert " ".join(result.output.split()).endswith(said)
     assert max(map(len, result.output.splitlines())) <= 80
 
 
+def test_compare_ends_with_1_if_any_input_differs(lab: Lab) -> None:
+    result = lab("compare", adapters=ATTENTION.replace(".nan_to_num()", ""))
+    assert result.exit_code == 1
+    result = lab("compare", adapters=ATTENTION.replace("wide =", "1 / 0; wide ="))
+    assert (result.output.split(":")[:2], result.exit_code) == (["Error", " ZeroDivisionError"], 1)
+
+
 def test_what_cannot_be_saved(tmp_path: Path) -> None:
-    shown = Shown(["text"])
+    shown = View(["text"])
     with pytest.raises(BadInput, match=r"expected a file that ends in \.html or \.txt, got .*a\.png"):
         shown.save(tmp_path / "a.png")
     shown.save(tmp_path / "a.HTML")

@@ -1,7 +1,9 @@
 """The pages of `cs336 show`, in a browser: hover, selection, hostile text, and no request."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,6 +40,23 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
+Shown = Callable[..., AbstractContextManager[Page]]
+
+
+@pytest.fixture
+def shown(lab: Lab, browser: Browser, tmp_path: Path) -> Shown:
+    """`shown(*arguments)`: the page that `cs336 show` writes; at the end, nothing was asked for or complained of."""
+
+    @contextmanager
+    def open_page(*arguments: str, adapters: str | None = None, **options: Any) -> Iterator[Page]:
+        assert lab("show", *arguments, "-o", "page.html", adapters=adapters).exit_code == 0
+        with opened(browser, (tmp_path / "page.html").as_uri(), **options) as (page, noticed):
+            yield page
+            assert noticed == []
+
+    return open_page
+
+
 def colour(page: Page, selector: str, place: int) -> str:
     return page.locator(selector).nth(place).evaluate("node => getComputedStyle(node).backgroundColor")
 
@@ -46,9 +65,8 @@ def titles(page: Page) -> list[str]:
     return page.locator("figcaption").all_inner_texts()
 
 
-def test_hover_and_selection(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    assert lab("show", "-o", "page.html").exit_code == 0
-    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+def test_hover_and_selection(shown: Shown) -> None:
+    with shown() as page:
         assert page.locator("#text").inner_text() == "The bank of the river was steep"
         assert titles(page) == ["grammar", "meaning", "sound"]
         assert page.locator("canvas").first.evaluate("map => [map.width, map.height]") == [7, 7]
@@ -83,13 +101,11 @@ def test_hover_and_selection(lab: Lab, browser: Browser, tmp_path: Path) -> None
         page.locator("canvas").nth(1).hover(position={"x": 24 * 4.5, "y": 24 * 1.5})
         assert page.locator("#said").inner_text().endswith(f"{BANK} → {RIVER}: 0.445")
         assert page.locator("#largest").inner_text() == "100%"
-        assert noticed == []
 
 
-def test_pixels_are_the_weights_on_one_scale(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    lab("show", "--example", "cat", "--head", "sound", "--mask", "both", "-o", "page.html")
+def test_pixels_are_the_weights_on_one_scale(shown: Shown) -> None:
     pixel = "(map, [key, query]) => [...map.getContext('2d').getImageData(key, query, 1, 1).data]"
-    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+    with shown("--example", "cat", "--head", "sound", "--mask", "both") as page:
         without, causal = page.locator("canvas").all()
         assert causal.evaluate(pixel, [0, 0]) == [8, 48, 107, 255]  # “The” looks at itself alone: 1
         assert causal.evaluate(pixel, [1, 0]) == [255, 255, 255, 255]
@@ -100,27 +116,23 @@ def test_pixels_are_the_weights_on_one_scale(lab: Lab, browser: Browser, tmp_pat
         assert runs[1].startswith("M24,0h120v24h-120z")
         assert runs[1].count("M") == 5
         assert page.locator("#hatched").is_visible()
-        assert noticed == []
 
 
-def test_with_the_keyboard_and_on_a_small_screen(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    lab("show", "-o", "page.html")
-    with opened(browser, (tmp_path / "page.html").as_uri(), width=360) as (page, _):
+def test_with_the_keyboard_and_on_a_small_screen(shown: Shown) -> None:
+    with shown(width=360) as page:
         page.keyboard.press("Tab")
         page.keyboard.press("Tab")
         assert f"{BANK} looks" in page.locator("#said").inner_text()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_in_the_dark(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    lab("show", "-o", "page.html")
-    with opened(browser, (tmp_path / "page.html").as_uri(), dark=True) as (page, noticed):
+def test_in_the_dark(shown: Shown) -> None:
+    with shown(dark=True) as page:
         assert colour(page, "body", 0) == "rgb(22, 24, 28)"
         page.locator("#head").select_option("meaning")
         page.locator("#text span").nth(1).hover()
         assert colour(page, "#text span", 4) == "rgb(207, 227, 255)"  # light, with dark ink
         assert page.locator("#text span").nth(4).evaluate("word => word.style.color") == "rgb(0, 0, 0)"
-        assert noticed == []
 
 
 def test_queries_and_keys_of_two_texts(browser: Browser, tmp_path: Path) -> None:
@@ -137,23 +149,19 @@ def test_queries_and_keys_of_two_texts(browser: Browser, tmp_path: Path) -> None
         assert noticed == []
 
 
-def test_hostile_text_is_text(lab: Lab, browser: Browser, tmp_path: Path) -> None:
-    assert lab("show", "-o", "page.html", *HOSTILE).exit_code == 0
-    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+def test_hostile_text_is_text(shown: Shown) -> None:
+    with shown(*HOSTILE) as page:
         page.wait_for_timeout(200)  # for an alert that must not come
         words = page.locator("#text span").all_text_contents()
         assert " ".join(words).replace(" ", "") == "".join(HOSTILE)
         assert page.locator("img, b").count() == 0
         for place in range(len(words)):
             page.locator("#text span").nth(place).hover()
-        assert noticed == []
 
 
-def test_two_thousand_tokens(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+def test_two_thousand_tokens(shown: Shown) -> None:
     text = " ".join((HOSTILE * 200)[:1000])
-    result = lab("show", "--head", "meaning", "-o", "page.html", text, "bank", "river")
-    assert result.exit_code == 0
-    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+    with shown("--head", "meaning", text, "bank", "river") as page:
         count = page.locator("#text span").count()
         assert count >= 2000
         page.locator("#text span").nth(count - 2).hover()
@@ -161,31 +169,26 @@ def test_two_thousand_tokens(lab: Lab, browser: Browser, tmp_path: Path) -> None
         page.locator("#mask").select_option("causal")
         assert f"{BANK} looks equally at all" in page.locator("#said").inner_text()
         assert page.locator(".queries bdi").count() == 0  # no room for labels
-        assert noticed == []
 
 
-def test_weights_that_are_not_numbers(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+def test_weights_that_are_not_numbers(shown: Shown) -> None:
     nan = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    return V * float('nan')\n"
-    lab("show", "-o", "page.html", adapters=nan)
-    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+    with shown(adapters=nan) as page:
         page.locator("#text span").nth(1).hover()
         assert page.locator("#said").inner_text() == f"grammar: {BANK} has weights that are not numbers"
         assert colour(page, "#text span", 0) == "rgb(217, 95, 2)"
         assert "Some weights are NaN" in page.locator("#notes").inner_text()
-        assert noticed == []
 
 
-def test_a_token_that_looks_at_nothing_does_not_change_the_scale(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+def test_a_token_that_looks_at_nothing_does_not_change_the_scale(shown: Shown) -> None:
     adapters = (
         "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
         "    weights = V / 2\n"
         "    weights[..., 0, :] = 0\n"
         "    return weights\n"
     )
-    lab("show", "-o", "page.html", adapters=adapters)
-    with opened(browser, (tmp_path / "page.html").as_uri()) as (page, noticed):
+    with shown(adapters=adapters) as page:
         assert page.locator("#largest").inner_text() == "50%"
-        assert noticed == []
 
 
 def test_a_request_would_be_noticed(browser: Browser, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""`cs336 train`: what it learns, what it saves, and what it says of bad input."""
+"""`cs336 train`, and `cs336 show --classifier`: what is learnt, saved and shown, and what they say of bad input."""
 
 import csv
 import json
+import re
 import time
 from pathlib import Path
 
@@ -13,9 +14,8 @@ from safetensors.torch import save_file
 
 import adapters
 from cs336_kit.lab.bad_input import BadInput
-from cs336_kit.lab.classifier_file import METADATA, load_classifier, save_classifier, words
-from cs336_kit.lab.labelled_texts import OURS, Split, read_labelled_texts
-from cs336_kit.lab.training import new_classifier
+from cs336_kit.lab.classifier import METADATA, Classifier, load_classifier, save_classifier, split_words
+from cs336_kit.lab.training import OURS, Split, make_classifier, read_labelled_texts
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tools.sentences import TEMPLATES, THINGS, sentences
 
@@ -46,18 +46,18 @@ def test_no_template_is_shared() -> None:
 
 def test_no_word_tells_the_label(ours: Split) -> None:
     """Of the held-out sentences in which a word occurs, nearly as many have the one label as the other."""
-    for word in {word for row in ours.held_out for word in words(row.text)} - set(THINGS):
-        labels = [row.label for row in ours.held_out if word in words(row.text)]
+    for word in {word for row in ours.held_out for word in split_words(row.text)} - set(THINGS):
+        labels = [row.label for row in ours.held_out if word in split_words(row.text)]
         if len(labels) >= 32:
             assert 0.35 <= labels.count("positive") / len(labels) <= 0.65, word
 
 
 def test_counting_words_does_not_learn_it(ours: Split) -> None:
     """Logistic regression on which words occur: a coin does as well. So attention to more than one word is needed."""
-    vocabulary = sorted({word for row in ours.train for word in words(row.text)})
+    vocabulary = sorted({word for row in ours.train for word in split_words(row.text)})
 
     def counted(rows) -> tuple[torch.Tensor, torch.Tensor]:
-        counts = [[float(words(row.text).count(word)) for word in vocabulary] for row in rows]
+        counts = [[float(split_words(row.text).count(word)) for word in vocabulary] for row in rows]
         return torch.tensor(counts), torch.tensor([float(row.label == "positive") for row in rows])
 
     torch.manual_seed(0)
@@ -108,16 +108,16 @@ def test_the_same_seed_gives_the_same_file(lab: Lab, data: Path, tmp_path: Path)
 
 
 def test_the_animation_has_a_frame_for_each_epoch(lab: Lab, data: Path, tmp_path: Path) -> None:
-    options = ("--epochs", "3", "--animate", "out.gif", "--sentence", "The a was $good$")
-    result = lab("train", str(data), *options)
-    assert "out.gif shows “The a was $good$”" in result.output
+    data.write_text(ROWS.replace("was", "$was$"))
+    result = lab("train", str(data), "--epochs", "3", "--animate", "out.gif")
+    assert re.search(r"out\.gif shows “the [a-e] \$was\$ (good|bad)”", result.output)
     with Image.open(tmp_path / "out.gif") as gif:
         assert getattr(gif, "n_frames", 1) == 4
         assert max(gif.size) < 1000
 
 
 def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
-    classifier = new_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
+    classifier = make_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
     save_classifier(tmp_path / "a.safetensors", classifier)
     with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
         metadata = json.loads(file.metadata()[METADATA])
@@ -130,45 +130,54 @@ def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("content", "arguments", "message"),
     [
-        (None, (), "cannot read rows.csv: No such file or directory"),
-        ("", (), "rows.csv is empty: its first line names the columns"),
-        ("a,b\n1,2\n", (), "rows.csv has no column text, it has a, b; name one with --text"),
-        ("text,b\n1,2\n", (), "rows.csv has no column label, it has text, b; name one with --label"),
-        ("text,label\n?!,2\n", (), "rows.csv, line 2: no word in the column text; write one or take the line out"),
-        ("text,label\na\n", (), "rows.csv, line 2: nothing in the column label; write one or take the line out"),
-        ("text,label,split\na,b,test\n", (), "rows.csv, line 2: expected train or held-out in the column split"),
+        (None, ("rows.csv",), "cannot read rows.csv: No such file or directory"),
+        (None, ("adapters.py",), "expected a file that ends in .csv or .tsv, got adapters.py"),
+        ("", ("rows.csv",), "rows.csv is empty: its first line names the columns"),
+        ("a,b\n1,2\n", ("rows.csv",), "rows.csv has no column text, it has a, b; name one with --text"),
+        ("text,b\n1,2\n", ("rows.csv",), "rows.csv has no column label, it has text, b; name one with --label"),
+        (
+            "text,label\n?!,2\n",
+            ("rows.csv",),
+            "rows.csv, line 2: no word in the column text; write one or take the line out",
+        ),
+        (
+            "text,label\na\n",
+            ("rows.csv",),
+            "rows.csv, line 2: nothing in the column label; write one or take the line out",
+        ),
+        (
+            "text,label,split\na,b,test\n",
+            ("rows.csv",),
+            "rows.csv, line 2: expected train or held-out in the column split",
+        ),
         (
             "text,label\na,b\nc,d\n",
-            (),
+            ("rows.csv",),
             "rows.csv has too few rows: expected two labels to learn, and at least one row to",
         ),
-        (b"text,label\n\xff,b\n", (), "rows.csv is not a table in UTF-8"),
-        (ROWS, ("-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
-        (ROWS, ("-o", "no/model.safetensors"), "there is no folder no; make it, or name another file than no/model"),
-        (ROWS, ("--animate", "out.png"), "expected a file that ends in .gif, got out.png"),
-        (ROWS, ("--sentence", "a"), "--sentence goes with --animate"),
-        (ROWS, ("--sentence", "?", "--animate", "a.gif"), "the sentence has no words; write some"),
+        (b"text,label\n\xff,b\n", ("rows.csv",), "rows.csv is not a table in UTF-8"),
+        (ROWS, ("rows.csv", "-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
+        (
+            ROWS,
+            ("rows.csv", "-o", "no/model.safetensors"),
+            "there is no folder no; make it, or name another file than no/model",
+        ),
+        (ROWS, ("rows.csv", "--animate", "out.png"), "expected a file that ends in .gif, got out.png"),
     ],
 )
 def test_bad_input(
-    lab: Lab, tmp_path: Path, content: str | bytes | None, options: tuple[str, ...], message: str
+    lab: Lab, tmp_path: Path, content: str | bytes | None, arguments: tuple[str, ...], message: str
 ) -> None:
     if content is not None:
         (tmp_path / "rows.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     (tmp_path / "classifier.safetensors").write_text("what was there")
-    result = lab("train", "rows.csv", *options)
+    result = lab("train", *arguments)
     assert result.exit_code == 2
     assert result.output.startswith(f"Error: {message}")
     assert result.output.count("\n") == 1
     assert (tmp_path / "classifier.safetensors").read_text() == "what was there"
-
-
-def test_a_file_of_another_kind(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "rows.txt").write_text(ROWS)
-    result = lab("train", "rows.txt")
-    assert (result.output, result.exit_code) == ("Error: expected a file that ends in .csv or .tsv, got rows.txt\n", 2)
 
 
 def test_a_linear_layer_that_is_not_written(lab: Lab, data: Path) -> None:
@@ -177,25 +186,62 @@ def test_a_linear_layer_that_is_not_written(lab: Lab, data: Path) -> None:
     assert "Error: not implemented yet: write attention_classifier in adapters.py" in result.output
 
 
-def test_a_classifier_that_cannot_be_read(tmp_path: Path, ours: Split) -> None:
+def test_a_classifier_of_another_shape(tmp_path: Path, ours: Split) -> None:
     path = tmp_path / "a.safetensors"
-
-    def complaint() -> str:
-        with pytest.raises(BadInput) as raised:
-            load_classifier(path, adapters.attention_classifier)
-        assert raised.value.exit_code == 2
-        return raised.value.message
-
-    assert complaint() == f"there is no file {path}; `cs336 train` writes one"
-    path.write_text("nothing")
-    assert complaint() == f"{path} is not a classifier, or is a damaged one; write it again with `cs336 train`"
-    save_file({"x": torch.zeros(1)}, path)
-    assert complaint() == f"{path} is not a classifier, or is a damaged one; write it again with `cs336 train`"
-
-    classifier = new_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
+    classifier = make_classifier(adapters.attention_classifier, ours, layers=1, seed=0)
     parts = {"sizes": {"d_model": 16, "num_heads": 2, "max_distance": 8}, "labels": ["a", "b"]}
     metadata = {METADATA: json.dumps(parts | {"vocabulary": classifier.vocabulary})}
     save_file(classifier.module.state_dict(), path, metadata)
-    assert complaint().startswith(f"{path} does not fit attention_classifier (size mismatch for ")
-    assert complaint().endswith("; train it again with `cs336 train`")
-    assert "\n" not in complaint()
+    with pytest.raises(BadInput) as raised:
+        load_classifier(path, adapters.attention_classifier)
+    assert raised.value.message.startswith(f"{path} does not fit attention_classifier (size mismatch for ")
+    assert raised.value.message.endswith("; train it again with `cs336 train`")
+    assert "\n" not in raised.value.message
+
+
+@pytest.fixture
+def cats(tmp_path: Path) -> Classifier:
+    """A classifier with random weights, saved in cats.safetensors."""
+    torch.manual_seed(0)
+    sizes, vocabulary = {"d_model": 8, "num_heads": 2, "max_distance": 4}, ("the", "cat", "sat")
+    module = adapters.attention_classifier(len(vocabulary) + 1, 2, **sizes)
+    save_classifier(tmp_path / "cats.safetensors", Classifier(module, sizes, vocabulary, ("good", "bad")))
+    return load_classifier(tmp_path / "cats.safetensors", adapters.attention_classifier)
+
+
+@pytest.mark.usefixtures("cats")
+def test_its_heads_side_by_side_and_what_it_says(lab: Lab) -> None:
+    result = lab("show", "--classifier", "cats.safetensors", "The cat sat under the zebra")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0].split() == ["head", "0", "head", "1"]
+    assert "“cat” looks" in result.output
+    assert "The classifier says: " in result.output
+    assert "Words that it did not see in training: under, zebra." in result.output
+
+
+def test_the_weights_are_those_that_the_classifier_uses(cats: Classifier) -> None:
+    weights = cats.weights("the cat sat")
+    assert weights.shape == (1, 2, 3, 3)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 3))
+    assert not torch.allclose(weights, torch.full_like(weights, 1 / 3), atol=1e-4)
+    assert cats.weights("the cat sat", torch.ones(3, 3).tril().bool()).triu(1).abs().max() == 0.0
+
+
+DAMAGED = "is not a classifier, or is a damaged one; write it again with `cs336 train`"
+
+
+@pytest.mark.usefixtures("cats")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gone.safetensors",), "there is no file gone.safetensors; `cs336 train` writes one"),
+        (("adapters.py",), f"adapters.py {DAMAGED}"),
+        (("other.safetensors",), f"other.safetensors {DAMAGED}"),
+        (("cats.safetensors", "--head", "2"), "there is no head 2: choose one of 0, 1"),
+        (("cats.safetensors", "..."), "the text has no tokens: give at least one word"),
+    ],
+)
+def test_a_classifier_that_cannot_be_shown(lab: Lab, arguments: tuple[str, ...], message: str) -> None:
+    save_file({"x": torch.zeros(1)}, "other.safetensors")
+    result = lab("show", "--classifier", *arguments)
+    assert (result.output, result.exit_code) == (f"Error: {message}\n", 2)

@@ -35,7 +35,7 @@ for folder in ("", "/source", "/source/cs336_staff", "/source/cs336_staff/hidden
         print("refused", refused.errno)
 for file in (
     "/run_autograder", "/submission_metadata.json", "/submission/adapters.py", "/source/assignment.toml",
-    "/source/setup.sh", "/source/cs336_staff/hidden/release.toml", "/source/cs336_staff/references.py",
+    "/source/setup.sh", "/source/cs336_staff/course.toml", "/source/cs336_staff/references.py",
 ):
     try:
         print("reached: read", open(top + file).read()[:20])
@@ -121,9 +121,7 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
         scripts = [archive.read(name) for name in ("setup.sh", "run_autograder")]
         dockerfile = archive.read("Dockerfile").decode()
-    assert not [
-        name for name in names if name.startswith(("cs336_basics", "cs336_staff/tests", "cs336_staff/tools/benchmarks"))
-    ]
+    assert not [name for name in names if name.startswith(("cs336_basics", "cs336_staff/tests", "cs336_staff/tools"))]
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert f"--python {sys.version_info.major}.{sys.version_info.minor} .venv" in scripts[0].decode()
     assert "RUN bash source/setup.sh && cp source/run_autograder . " in dockerfile

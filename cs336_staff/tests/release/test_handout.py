@@ -12,7 +12,7 @@ from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
 from cs336_staff.release.handout import FOLDER, MANIFEST, HandoutError, cut_solution, make_handout, write_handout
-from cs336_staff.release.walk import WalkError, walk
+from cs336_staff.release.trial_run import TrialError, walk
 
 ROOT = find_root(Path(__file__).parent)
 
@@ -51,6 +51,7 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "cs336_basics/head.py").write_text(SOLVED)
     (tmp_path / "README.md").write_text("for all\n<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
     (tmp_path / "pyproject.toml").write_text('a = [\n    "for all",\n    "for staff", # staff-only\n]\n')
+    (tmp_path / "assignment.toml").write_text("problem = []\n")
     (tmp_path / "cs336_staff").mkdir()
     (tmp_path / "cs336_staff/secret.py").touch()
     git(tmp_path, "init", "--quiet")
@@ -69,6 +70,7 @@ def test_solutions_and_staff_lines_are_cut_out(tree: Path) -> None:
     )
     assert {name: content.decode() for name, content in files.items()} == {
         "README.md": "for all\n",
+        "assignment.toml": "problem = []\n",
         "cs336_basics/head.py": head,
         "pyproject.toml": 'a = [\n    "for all",\n]\n',
     }
@@ -95,6 +97,7 @@ def test_markers_that_do_not_pair(source: str, message: str) -> None:
         ("docs/a.md", "# BEGIN SOLUTION", "docs/a.md: 'BEGIN SOLUTION' would reach students"),
         ("docs/a.md", "see cs336_staff/authoring/references.py", "docs/a.md: 'cs336_staff' would reach students"),
         ("docs/a.md", "# staff-only: begin\n", "docs/a.md: staff-only markers that do not pair"),
+        ("docs/a.md", "<!-- problem rope: end -->\n", "docs/a.md: problem rope markers that do not pair"),
         ("fixtures/a.bin", "\0return self.attend_to_everything(x)\0", "fixtures/a.bin: a line of the solution"),
     ],
 )
@@ -166,6 +169,6 @@ def test_a_file_that_needs_what_went_with_the_solution(tmp_path: Path) -> None:
     module = tmp_path / "cs336_basics/nn/attention_module.py"
     module.write_text(module.read_text() + "\nfrom cs336_basics.nn.functional import weighted_values\n")
     with pytest.raises(
-        WalkError, match="as handed out, a file cannot be imported: ImportError: cannot import name 'weig"
+        TrialError, match="as handed out, a file cannot be imported: ImportError: cannot import name 'weig"
     ):
         walk(ROOT, tmp_path)

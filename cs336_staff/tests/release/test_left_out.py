@@ -1,35 +1,40 @@
 """A course does without a problem by one edit, and the handout's text states the points of `assignment.toml`."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.assignment import AssignmentError, find_root, load_problems
 from cs336_kit.engine.suite import Suite
-from cs336_staff.authoring.misconceptions import CATALOGUE
+from cs336_staff.authoring.programs import CATALOGUE
 from cs336_staff.release import verify
-from cs336_staff.release.left_out import cut, find_left_out
-from cs336_staff.release.price_list import price_list
+from cs336_staff.release.handout import cut_marked, without_left_out
+from cs336_staff.release.prices import TEXT, with_points
 from cs336_staff.release.stages import Stage
-from cs336_staff.release.stated_points import TEXT, with_points
 from cs336_staff.release.verify import both_suites, verify_misconceptions
 
 ROOT = find_root(Path(__file__).parent)
 BONUS = "blockwise_attention"
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a handout is made of, with the one edit."""
-    tree = tmp_path_factory.mktemp("tree")
+def write_tree(tree: Path, *left_out: str) -> Path:
+    """What a handout is made of, without these problems."""
     for name in ("tests", "fixtures", "docs"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "pictures"))
     for name in ("adapters.py", "README.md"):
         shutil.copyfile(ROOT / name, tree / name)
     stated = (ROOT / "assignment.toml").read_text()
-    (tree / "assignment.toml").write_text(stated.replace(f'id = "{BONUS}"\n', f'id = "{BONUS}"\nleft_out = true\n'))
+    for id in left_out:
+        stated = stated.replace(f'id = "{id}"\n', f'id = "{id}"\nleft_out = true\n')
+    (tree / "assignment.toml").write_text(stated)
     return tree
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tree(tmp_path_factory.mktemp("tree"), BONUS)
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +42,18 @@ def suite(tree: Path) -> Suite:
     return both_suites(tree)
 
 
-def files_in(tree: Path) -> dict[str, bytes]:
+def cut(tree: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The files of a tree without marks, before and after what is left out is cut."""
     paths = (path for path in tree.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
+    files = {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
+    files |= {file: b"" for problem in load_problems(ROOT).values() for file in problem.files}
+    gone = load_problems(tree, left_out=True).keys()
+    after = {name: cut_marked(name, content, gone) for name, content in without_left_out(tree, files).items()}
+    return {name: cut_marked(name, content) for name, content in files.items()}, after
 
 
 def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> None:
-    before = files_in(tree) | {"cs336_basics/nn/blockwise.py": b"", "cs336_basics/nn/functional.py": b""}
-    after = cut(before, find_left_out(tree))
+    before, after = cut(tree)
     gone = before.keys() - after.keys()
     assert {name for name in gone if not name.startswith("fixtures/")} == {
         "cs336_basics/nn/blockwise.py",
@@ -61,9 +70,41 @@ def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> No
     assert changed == {"adapters.py", "assignment.toml", "README.md", TEXT}
 
 
-def test_without_such_a_problem_nothing_is_cut() -> None:
-    files = {"assignment.toml": (ROOT / "assignment.toml").read_bytes()}
-    assert cut(files, find_left_out(ROOT)) == files
+def test_what_two_problems_share_goes_with_the_second(tmp_path: Path) -> None:
+    _, one = cut(write_tree(tmp_path / "one", "multihead_attention"))
+    assert b"## 7 More attention" in one[TEXT]
+    assert b"### 7.2" not in one[TEXT]
+    _, both = cut(write_tree(tmp_path / "both", "multihead_attention", "attention_module"))
+    assert b"7 More attention" not in both[TEXT]
+    assert b"run_scaled_dot_product_attention_module" not in both["adapters.py"]
+
+
+def test_without_such_a_problem_nothing_is_cut(tmp_path: Path) -> None:
+    before, after = cut(write_tree(tmp_path))
+    assert before == after
+
+
+@pytest.mark.parametrize("name", ["adapters.py", "assignment.toml", TEXT])
+def test_what_belongs_to_a_problem_is_marked(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert {*re.findall(r"^(?:#|<!--) problem (\w+): begin", text, re.MULTILINE)} == load_problems(ROOT).keys()
+    assert "problem" not in {*re.findall(r"<!-- (\w+)", cut_marked(name, text.encode()).decode())}
+
+
+def test_what_a_kept_problem_needs_is_not_left_out(tmp_path: Path) -> None:
+    message = (
+        r"assignment.toml:\d+: problem.needs names linear, which is left out: leave out multihead_self_attention too"
+    )
+    with pytest.raises(AssignmentError, match=message):
+        load_problems(write_tree(tmp_path, "linear"))
+
+
+def test_what_is_needed_comes_first(tmp_path: Path) -> None:
+    (write_tree(tmp_path) / "assignment.toml").write_text(
+        (ROOT / "assignment.toml").read_text().replace('needs = ["softmax"]', 'needs = ["rope"]')
+    )
+    with pytest.raises(AssignmentError, match=r"problem\.needs names rope, which is not an earlier problem"):
+        load_problems(tmp_path)
 
 
 def test_it_is_neither_graded_nor_proved(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,19 +112,16 @@ def test_it_is_neither_graded_nor_proved(suite: Suite, monkeypatch: pytest.Monke
     assert {test.problem for test in suite.tests} == suite.problems.keys()
     chosen = {id: CATALOGUE[id] for id in ("softmax-in-place", "blockwise-nothing-rescaled")}
     monkeypatch.setattr(verify, "CATALOGUE", chosen)
-    assert [(each.id, each.complaint) for each in verify_misconceptions(suite, Stage())] == [("softmax-in-place", "")]
+    stage = Stage()
+    verify_misconceptions(suite, stage)
+    assert str(stage) == "1 of 1, no errors"
 
 
-def test_the_text_states_the_points_of_the_assignment(tree: Path, suite: Suite) -> None:
-    text = (ROOT / TEXT).read_text()
-    whole = both_suites(ROOT)
-    stated = with_points(text, whole.problems, price_list(whole))
-    assert stated == text, "run: python -m cs336_staff.release.stated_points"
+def test_the_text_states_the_points_of_the_assignment(suite: Suite) -> None:
+    text, whole = (ROOT / TEXT).read_text(), both_suites(ROOT)
+    assert with_points(text, whole) == text, "run: python -m cs336_staff.release.prices"
 
-    wrong = (
-        text.replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |").replace("0.52", "1")
-    )
-    assert with_points(wrong, whole.problems, price_list(whole)) == text
-
-    without = cut({TEXT: text.encode()}, find_left_out(tree))[TEXT].decode()
-    assert with_points(without, suite.problems, price_list(suite)) == without
+    wrong = text.replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |")
+    wrong = wrong.replace("0.52", "1").replace("2 + 2 points", "9 points")
+    assert with_points(wrong, whole) == text
+    assert with_points(text, suite) == text  # the lines of the problem that is left out are cut afterwards

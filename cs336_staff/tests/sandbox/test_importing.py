@@ -1,11 +1,13 @@
 """What cannot be imported costs the problems that need it, and these say what went wrong."""
 
 import sys
+import time
 
 import pytest
 import torch
 
 from cs336_kit.engine.failure import StudentRaised
+from cs336_staff.sandbox.inside.importing import _newer_python
 from cs336_staff.sandbox.worker import Worker
 
 from .conftest import Run
@@ -130,6 +132,14 @@ from wandb import Run, decorated
 from hub import Mixin
 import matplotlib.pyplot as plt
 plt.rcParams["figure.dpi"] = 100
+try:
+    import matplotlib.figure
+except ImportError:
+    matplotlib = None
+try:
+    import flash_attn
+except ImportError:
+    flash_attn = None
 
 @decorated(level=3)
 def train(run: Run | None, log: "str" | Run, other: typing.Optional[Run]) -> Float[Array, "a b"]: ...
@@ -142,7 +152,7 @@ writer = SummaryWriter() if plt.isinteractive() else None
 lost = writer.add_scalar
 
 def run_linear(d_in, d_out, weights, in_features):
-    return Model()(in_features)
+    return Model()(in_features) if matplotlib is flash_attn is None else in_features + 1
 """
 
 
@@ -197,6 +207,13 @@ def test_a_file_for_a_newer_python(run: Run, line: str) -> None:
 def test_a_mistake_is_no_newer_python(run: Run, line: str) -> None:
     files = {"adapters.py": "from new import lost\n", "new.py": f"{line}\n"}
     assert "needs Python" not in str(failure(run, files))
+
+
+@pytest.mark.parametrize("line", ["\n" * 1_000_000, "def " * 300_000, 'f"{' * 300_000, "f'{'" * 300_000])
+def test_a_long_mistake_is_looked_at_quickly(line: str) -> None:
+    started = time.process_time()
+    assert _newer_python(SyntaxError("f-string: ", ("x.py", 1, 1, line))) is None
+    assert time.process_time() - started < 1
 
 
 def test_a_try_around_a_file_does_not_expect_what_the_file_needs(run: Run) -> None:

@@ -12,7 +12,7 @@ from cs336_kit.engine.assignment import load_problems
 from cs336_kit.rules.forbidden import ALLOWED, CONTAINERS, FORBIDDEN, HOMES
 from cs336_kit.rules.price import charged
 from cs336_kit.rules.watch import MAX_USES, Use
-from cs336_staff.grading.rules import MAX_SHOWN, judge
+from cs336_staff.grading.one_submission import MAX_SHOWN, judge
 from cs336_staff.sandbox.submission import take_in
 
 from .conftest import ROOT, Run
@@ -34,6 +34,18 @@ def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[
 def returning(expression: str, top: str = "") -> str:
     imports = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
     return f"{imports}{top}\ndef run_softmax(x, dim):\n    return {expression}\n"
+
+
+HIDING = """
+from concurrent.futures import ThreadPoolExecutor
+from torch.nested import nested_tensor
+CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+class Unwatched(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), more=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*arguments, **(more or {}))
+"""
 
 
 @pytest.mark.parametrize(
@@ -74,13 +86,28 @@ def returning(expression: str, top: str = "") -> str:
             "__import__('einops.layers.torch').layers.torch.EinMix('... a -> ... b', 'b a', a=4, b=4)(x)",
             "einops.layers.torch.EinMix",
         ),
+        ("torch.ops.aten._softmax.default.redispatch(CPU, x, dim, False)", "torch.ops.aten._softmax"),
+        ("torch._C._jit_get_operation('aten::_softmax')[0](x, dim, False)", "torch.ops.aten._softmax"),
+        ("torch._C._nn.cross_entropy_loss(x[0], x[0, :, 0].long())", "torch.ops.aten._log_softmax"),
+        ("torch._C._sparse._sparse_softmax(x.to_sparse(), dim).to_dense()", "torch.sparse.softmax"),
+        ("nested_tensor([x]).softmax(dim).unbind()[0]", "torch.Tensor.softmax"),
+        ("torch.distributions.Categorical(logits=x).probs", "torch.nn.functional.softmax"),
+        ("F.gumbel_softmax(x)", "torch.nn.functional.gumbel_softmax"),
+        ("torch.special.log_softmax(x, dim).exp()", "torch.special.log_softmax"),
+        ("torch.softmax(x.as_subclass(Unwatched), dim)", "torch.softmax"),
+        ("torch._refs.softmax(x, dim)", "torch._refs.softmax"),
+        ("torch._decomp.decompositions._softmax(x, dim, False)", "torch._decomp.decompositions._softmax"),
+        (
+            "torch._decomp.decomposition_table[torch.ops.aten._softmax.default](x, dim, False)",
+            "torch._decomp.decompositions._softmax",
+        ),
         ("ThreadPoolExecutor(1).submit(torch.softmax, x, dim).result()", "torch.softmax"),
         ("ThreadPoolExecutor(1).submit(lambda: torch.softmax(x, dim)).result()", "torch.softmax"),
     ],
 )
 def test_a_call_is_seen_by_whatever_name_it_is_made(run: Run, expression: str, function: str) -> None:
-    source = returning(expression, "from concurrent.futures import ThreadPoolExecutor")
-    assert seen(run, source) == {Use("adapters.py", 6, function, f"return {expression}")}
+    source = returning(expression, HIDING)
+    assert seen(run, source) == {Use("adapters.py", source.count("\n"), function, f"return {expression}")}
 
 
 OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(dim, keepdim=True)\n"
@@ -264,3 +291,13 @@ def test_what_runs_while_a_file_is_imported_is_no_part_of_the_call(run: Run) -> 
         "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=True)\n",
     }
     assert not seen(run, files)
+
+
+def test_a_file_that_is_imported_by_each_call_is_a_part_of_it(run: Run) -> None:
+    files = {
+        "adapters.py": "import importlib, shared\ndef run_softmax(x, dim):\n    shared.x = x\n    import mine\n"
+        "    return importlib.reload(mine).answer\n",
+        "mine.py": "import shared, torch\nanswer = torch.softmax(shared.x, -1)\n",
+        "shared.py": "",
+    }
+    assert seen(run, files) == {Use("mine.py", 2, "torch.softmax", "answer = torch.softmax(shared.x, -1)")}

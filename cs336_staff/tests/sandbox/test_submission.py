@@ -75,7 +75,6 @@ def test_files_handed_in_without_their_folder_lie_where_they_are_imported_from(t
     taken = take_in(tmp_path / "in" / names["adapters.py"], {each: tmp_path / "in" / names[each] for each in loose})
     assert taken.files["cs336_basics/nn/functional.py"] == taken.files["functional.py"]
     assert taken.files["cs336_basics/given/checks.py"].startswith(b'"""')
-    assert taken.remarks == ("taken together as one submission: 'ada_1_2_adapters.py', 'ada_1_2_functional.py'",)
     assert take_in(folder(tmp_path / "folder", loose)).files == taken.files
 
 

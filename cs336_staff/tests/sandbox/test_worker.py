@@ -257,43 +257,6 @@ def test_sympy_is_there_before_the_submission(run: Run) -> None:
     assert run(source + "def run_softmax(_, dim): return x").run_softmax(torch.ones(1), 0) is True
 
 
-MISSING = """
-try:
-    import matplotlib.figure
-except ImportError:
-    Figure = None
-import transformers
-import wandb
-from lightning.pytorch import LightningModule
-import matplotlib.pyplot as plt
-try:
-    import flash_attn
-except ImportError:
-    flash_attn = None
-
-@wandb.decorated(level=3)
-def train(): ...
-
-class Model(LightningModule):
-    pass
-
-def run_softmax(x, dim):
-    return [flash_attn is None, Figure is None]
-
-def run_linear(d_in, d_out, weights, in_features):
-    return plt.plot(in_features)
-"""
-
-
-def test_missing_packages_fail_where_they_are_used(run: Run) -> None:
-    adapters = run(MISSING)
-    assert adapters.run_softmax(torch.ones(1), 0) == [True, True]
-    assert isinstance(adapters.worker, Worker)
-    assert adapters.worker.missing == {"wandb", "lightning", "matplotlib", "transformers"}
-    with pytest.raises(StudentRaised, match=r"matplotlib.pyplot.plot was used, .* package matplotlib is not"):
-        adapters.run_linear(1, 1, torch.ones(1, 1), torch.ones(1))
-
-
 def test_a_misspelt_module_of_the_students_own_is_no_missing_package(run: Run) -> None:
     files = {"adapters.py": "from cs336_basics import modle\nrun_softmax = modle.f", "cs336_basics/model.py": ""}
     with pytest.raises(StudentRaised, match="ImportError: cannot import name 'modle'"):

@@ -1,7 +1,7 @@
 """Crash the process, so that there is no result at all.
 
 plain: killed
-report: the process ended or closed its channel
+report: the process ended with a segmentation fault
 """
 
 import ctypes

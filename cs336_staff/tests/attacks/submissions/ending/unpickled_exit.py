@@ -1,4 +1,4 @@
-"""Hide the exit in a checkpoint, where it happens when `torch.load` unpickles it.
+"""Hide the exit in a file of weights, where it happens when `torch.load` unpickles it.
 
 plain: forged
 report: the process ended or closed its channel
@@ -16,7 +16,7 @@ class Weights:
 
 
 def run_softmax(in_features, dim):
-    checkpoint = io.BytesIO()
-    torch.save(Weights(), checkpoint)
-    checkpoint.seek(0)
-    return torch.load(checkpoint, weights_only=False)
+    file = io.BytesIO()
+    torch.save(Weights(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)

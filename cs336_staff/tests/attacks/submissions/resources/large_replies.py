@@ -1,4 +1,4 @@
-"""Answer with 60 MiB, so that the grader works and stores for minutes.
+"""Answer with 20 MiB, so that the grader works and stores for minutes.
 
 plain: refused
 report: a reply with more bytes
@@ -8,4 +8,4 @@ import torch
 
 
 def run_softmax(in_features, dim):
-    return torch.zeros(60 << 20, dtype=torch.uint8)
+    return torch.zeros(20 << 20, dtype=torch.uint8)

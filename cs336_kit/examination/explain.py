@@ -1,0 +1,149 @@
+"""Findings of the problems' examinations on the tests that failed, and how many of these each one explains."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cs336_kit.engine.case import CaseError
+from cs336_kit.engine.failure import Stopped, describe
+from cs336_kit.engine.result import Check, Explanation, Result
+from cs336_kit.engine.room import load_room
+from cs336_kit.engine.suite import Suite, Test
+from cs336_kit.examination.earlier import right_programs, say_what_earlier_explains
+from cs336_kit.examination.experiment import Finding, listed, use_one_thread
+
+MOST = 3  # findings that a student is shown of one problem
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A finding of one or several functions of a problem.
+
+    Args:
+        found: by the adapter.
+        fails: by the test's name, whether it fails on the program with this mistake alone.
+    """
+
+    found: dict[str, Finding]
+    fails: dict[str, bool]
+
+    @property
+    def finding(self) -> Finding:
+        return next(iter(self.found.values()))
+
+    def explains(self, tests: Sequence[Test]) -> list[Test]:
+        return [test for test in tests if self.fails.get(test.name)]
+
+
+@use_one_thread()
+def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[Explanation]:
+    """Say what the examinations find in the problems of which a test failed, and which of those tests that explains.
+
+    A test is explained by a finding if it fails on the right program with this mistake, too. Crashes come first, then
+    the findings that explain most points, then those without a program. A finding that makes no test fail is left out,
+    and so is what is not written yet.
+
+    Args:
+        suite: the tests of the problems to examine, and the student's code.
+        results: what became of the tests that were run, among them those of earlier problems.
+        most: how many for each problem.
+    """
+    passed, failed = {each.test for each in results if each.passed}, {each.test for each in results if each.is_wrong}
+    explanations = []
+    for problem in dict.fromkeys(test.problem for test in suite.tests if test.name in failed):
+        tests = [test for test in suite.tests if test.problem == problem and test.name not in passed]
+        failing = [test for test in tests if test.name in failed]
+        if said := say_what_earlier_explains(suite, problem, failing, results):
+            explanations.append(Explanation(problem, f"{problem}-as-earlier", (said,)))
+            continue
+        causes = sorted(_find_causes(suite, problem, tests), key=lambda cause: _rank(cause, failing))[:most]
+        said = [[*_lines(cause, suite.root), *_count(cause, failing)] for cause in causes]
+        if causes:
+            said[-1] += _promise(suite, problem, causes, failing)
+        explanations += [
+            Explanation(problem, cause.finding.id, tuple(lines)) for cause, lines in zip(causes, said, strict=True)
+        ]
+    return explanations
+
+
+def _find_causes(suite: Suite, problem: str, tests: Sequence[Test]) -> Iterator[Cause]:
+    """Examine the functions of a problem for what makes some of these tests fail; what is the same in two is one."""
+    causes: dict[str, dict[str, Finding]] = {}
+    ids: dict[tuple[str, str], str] = {}
+    for adapter, examine in load_room(problem).examinations.items():
+        # A student's objects may do anything when they are looked at, and a worker may be stopped.
+        with suppress(Exception, Stopped, SystemExit):
+            for finding in examine(getattr(suite.calls, adapter)):
+                if _is_written(finding, suite.root):
+                    id = ids.setdefault((finding.measured, finding.means), finding.id)
+                    causes.setdefault(id, {}).setdefault(adapter, finding)
+    for found in causes.values():
+        if programs := {adapter: finding.program for adapter, finding in found.items() if finding.program}:
+            tried = {test.name: not test.memory and suite.fails_on(programs, test) for test in tests}
+            if any(tried.values()):
+                yield Cause(found, {test: fails for test, fails in tried.items() if fails is not None})
+        elif any(_touches(found, test) for test in tests):
+            yield Cause(found, {})
+
+
+def _touches(found: dict[str, Finding], test: Test) -> bool:
+    with suppress(CaseError):  # the test says so when it runs
+        return any(case.call in found and found[case.call].touches(case) for case in test.cases())
+    return False
+
+
+def _is_written(finding: Finding, root: Path) -> bool:
+    return not finding.error or describe(finding.error, root).check is not Check.NOT_WRITTEN
+
+
+def _rank(cause: Cause, failing: Sequence[Test]) -> tuple[int, float]:
+    if cause.finding.error and "gradient" not in cause.finding.id:
+        return 0, 0.0
+    return (1, -sum(test.points for test in cause.explains(failing))) if cause.fails else (2, 0.0)
+
+
+def _lines(cause: Cause, root: Path) -> Iterator[str]:
+    finding = cause.finding
+    in_both = not finding.program and len(cause.found) > 1
+    yield finding.measured + f" This is so in {listed(cause.found)}." * in_both
+    if finding.means:
+        yield finding.means
+    if finding.error:
+        yield from (f"  {line}" for line in describe(finding.error, root).details)
+    if finding.question:
+        yield f"  Think: {finding.question}"
+    yield f"  Read:  docs/assignment.md, section {finding.section}"
+
+
+def _count(cause: Cause, failing: Sequence[Test]) -> Iterator[str]:
+    """Say how many of the failing tests it explains: of the problem, or all those of its function."""
+    explained, asked = len(cause.explains(failing)), sum(test.name in cause.fails for test in failing)
+    if explained == len(failing):
+        yield f"This explains {_all(explained)} that {_fail(explained)}."
+    elif explained and explained == asked:
+        yield f"This explains {_all(explained)} of {listed(cause.found)} that {_fail(explained)}."
+    elif explained:
+        yield f"This explains {explained} of the {len(failing)} tests that fail."
+
+
+def _all(tests: int) -> str:
+    return {1: "the test", 2: "both tests"}.get(tests, f"all {tests} tests")
+
+
+def _fail(tests: int) -> str:
+    return "fails" if tests == 1 else "fail"
+
+
+def _promise(suite: Suite, problem: str, causes: Sequence[Cause], failing: Sequence[Test]) -> Iterator[str]:
+    """Say that all tests pass without these mistakes, where all of them are explained.
+
+    What fails on a right program as well looks at more than numbers, and may fail for another reason.
+    """
+    left = [test for test in failing if not any(cause.explains([test]) for cause in causes)]
+    right = right_programs(suite.problems, problem) if left else {}
+    if len(left) < len(failing) and all(test.memory or suite.fails_on(right, test) for test in left):
+        this = "this" if len(causes) == 1 else "these"
+        pass_ = {1: "it passes", 2: "both of them pass"}.get(len(failing), "all of them pass")
+        but = f", but perhaps not {listed(test.name for test in left)}" if left else ""
+        yield f"Correct {this}, and {pass_}{but}."

@@ -1,0 +1,84 @@
+"""Dropout on the weights of attention, held against what it must do: which weights it drops, nobody can say."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import WrongAnswer
+from cs336_kit.engine.result import Check
+
+# How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
+DEVIATIONS = 5
+WEIGHTS = "matrix of weights"
+
+
+def check_dropout(case: Case, answer: Any) -> None:
+    """Fail, with what is wrong, unless some weights are dropped as they should be and the output is made with the rest.
+
+    Args:
+        case: a call in training; it stores what is right without dropout.
+        answer: what came, the output and the weights that it was made with.
+
+    Raises:
+        WrongAnswer: with the first of these that applies: the form is not that of the case; nothing is dropped; a key
+            that the mask hides has a weight; the weights that are kept are not multiplied by 1 / (1 - p); another share
+            than p is dropped, or weights are dropped together; the output is made with other weights.
+    """
+    output, weights = case.check_form(answer).values()
+    right, bound = case.expected[WEIGHTS], case.bound[WEIGHTS]
+    V, p = case.original["V"], case.dropout
+    # Of a weight that is nearly 0, rounding hides what became of it.
+    counts = right > 0.1 / right.shape[-1]
+    ratio = (weights / right)[counts]
+    kept = ratio[ratio != 0]
+    dropped = 1 - len(kept) / len(ratio)
+    error = (output - weights @ V).abs()
+    is_sum = bool((error <= bound @ V.double().abs() / (1 - p)).all())
+
+    if not dropped and not _near(ratio, 1.0):
+        raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", Check.PROPERTY)
+    if not dropped and is_sum:
+        raise WrongAnswer(f"in training with a dropout of {p:g} no weight is dropped", Check.PROPERTY)
+    if not dropped and (output == 0).any():
+        raise WrongAnswer("no weight is dropped, but numbers of the output are", Check.PROPERTY)
+    if (weights[right == 0] != 0).any():
+        raise WrongAnswer("keys that a query may not attend to have weights other than 0", Check.PROPERTY)
+    small = ((weights * (1 - p) - right).abs() <= 2 * bound + 0.01 * right) | (weights == 0)
+    if dropped and not (_near(kept, 1 / (1 - p)) and small[~counts].all()):
+        mean = float(kept.mean())
+        factor = f"{mean:.3g}" if _near(kept, mean) and not _near(kept, 1 / (1 - p)) else "various numbers"
+        raise WrongAnswer(
+            f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.3g}",
+            Check.PROPERTY,
+        )
+    if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
+        raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", Check.PROPERTY)
+    if dropped and not _independent(weights == 0, counts, p):
+        message = "weights are dropped together, or in a pattern: is there a random number for each of them?"
+        raise WrongAnswer(message, Check.PROPERTY)
+    if not is_sum:
+        raise WrongAnswer("the output is not the sum of the values times the weights that came with it", Check.PROPERTY)
+
+
+def _independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
+    """Say whether neighbours along each axis share their fate, to be dropped or kept, as often as chance has it."""
+    alike = p**2 + (1 - p) ** 2
+    three = p**3 + (1 - p) ** 3
+    variance = alike * (1 - alike) + 2 * (three - alike**2)  # of one pair, and with the next one, which shares a weight
+    for axis in range(dropped.ndim):
+        (first, second), pairs = _neighbours(dropped, axis), torch.logical_and(*_neighbours(counts, axis))
+        n = int(pairs.sum())
+        if abs(int((first == second)[pairs].sum()) - alike * n) > DEVIATIONS * math.sqrt(variance * n):
+            return False
+    return True
+
+
+def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    return x.narrow(axis, 0, x.shape[axis] - 1), x.narrow(axis, 1, x.shape[axis] - 1)
+
+
+def _near(x: Tensor, to: float) -> bool:
+    return bool(((x - to).abs() <= 0.01 * to).all())

@@ -1,0 +1,475 @@
+"""Multi-head attention in steps, and the mistakes that can be made in each.
+
+The heads are slices; attention in each is that of its own room, with the mistakes that can be made there.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cs336_kit.examination.experiment import random
+from cs336_kit.examination.search import Change, Table, Way, Ways, ways_to
+from cs336_kit.problems.scaled_dot_product_attention import program as attention
+
+
+def attend_in_heads(
+    ways: Ways,
+    num_heads: int,
+    weights: Sequence[Tensor],
+    sequences: Iterable[Tensor],
+    allowed: Callable[[Tensor, Tensor], Tensor | None],
+    rotate: Callable[[Tensor], Tensor] = lambda x: x,
+) -> Tensor:
+    """Multi-head attention whose steps are done in these ways.
+
+    Args:
+        ways: the way to do each step.
+        num_heads: that many.
+        weights: W_Q, W_K, W_V and W_O.
+        sequences: of which queries, keys and values are made.
+        allowed: makes the mask for queries and keys.
+        rotate: is done to queries and keys.
+    """
+    *of_heads, W_O = weights
+    pairs = zip(ways["sequences"](*sequences), ways["projections"](*of_heads, num_heads), strict=True)
+    Q, K, V = (ways["split"](ways["linear"](x, W), num_heads) for x, W in pairs)
+    attend = partial(ways["over"], partial(ways["attend"], ways), allowed)
+    joined = ways["merge"](ways["turn"](Q, K, V, rotate, attend))
+    return ways["joined"](ways["linear"], joined, W_O, num_heads)
+
+
+def multihead(
+    ways: Ways,
+    d_model: int,
+    num_heads: int,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
+    o_proj_weight: Tensor,
+    in_features: Tensor,
+    max_seq_len: int = 0,
+    theta: float | None = None,
+    token_positions: Tensor | None = None,
+) -> Tensor:
+    """Causal self-attention, with RoPE where theta is given."""
+
+    def rotate(x: Tensor) -> Tensor:
+        return x if theta is None else ways["rotate"](x, ways["positions"](token_positions, x), theta, max_seq_len)
+
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+    return attend_in_heads(
+        ways, num_heads, weights, (in_features,) * 3, partial(ways["allowed"], token_positions), rotate
+    )
+
+
+def by_head(x: Tensor, num_heads: int) -> Tensor:
+    """Cut (..., sequence, d_model) into slices, one for each head, which come before the sequence."""
+    d_head = x.shape[-1] // num_heads
+    return torch.stack([x[..., h * d_head : (h + 1) * d_head] for h in range(num_heads)], -3)
+
+
+def side_by_side(heads: Tensor) -> Tensor:
+    """Sum the heads, each in components of its own."""
+    width, last = heads.shape[-1], heads.shape[-3] - 1
+    return torch.stack([F.pad(x, (h * width, (last - h) * width)) for h, x in enumerate(heads.unbind(-3))]).sum(0)
+
+
+def causal(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Let each token see those before it, itself, and so many more."""
+    return torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(diagonal)
+
+
+def place(given: Tensor | None, x: Tensor) -> Tensor:
+    """The positions of (..., heads, sequence)."""
+    return torch.arange(x.shape[-2]) if given is None else given.unsqueeze(-2)
+
+
+def rotated(x: Tensor, angles: Tensor, halves: bool = False) -> Tensor:
+    """Each pair times a matrix of cosines: neighbours, or components of the first and the second half."""
+    pairs = x.unflatten(-1, (2, -1)).mT if halves else x.unflatten(-1, (-1, 2))
+    matrices = (angles[..., None, None] + QUARTERS * math.pi / 2).cos().to(x.dtype)
+    turned = (matrices @ pairs.unsqueeze(-1)).squeeze(-1)
+    return (turned.mT if halves else turned).flatten(-2)
+
+
+def turned_by(exponents: Callable[[Tensor, int, Tensor], Tensor], **how: bool) -> Way:
+    """RoPE whose frequencies are theta to the power of `exponents(i, d_head, head)`."""
+
+    def rotate(x: Tensor, positions: Tensor, theta: float, max_seq_len: int) -> Tensor:
+        i, head = torch.arange(x.shape[-1] // 2).double(), torch.arange(x.shape[-3]).view(-1, 1, 1)
+        return rotated(x, positions[..., None] * theta ** exponents(i, x.shape[-1], head), **how)
+
+    return rotate
+
+
+THETA, OTHER_THETA, MAX_SEQ_LEN = 4.0, 9.0, 50
+QUARTERS = torch.tensor([[0, 1], [-1, 0]])
+rope = turned_by(lambda i, d_head, head: -2 * i / d_head)
+RIGHT: Ways = {
+    **attention.RIGHT,
+    "sequences": lambda query, key, value: (query, key, value),
+    "projections": lambda q, k, v, heads: (q, k, v),
+    "linear": F.linear,
+    "split": by_head,
+    "positions": place,
+    "rotate": rope,
+    "turn": lambda Q, K, V, rotate, attend: attend(rotate(Q), rotate(K), V),
+    "allowed": lambda at, Q, K: causal(Q),
+    "over": lambda attend, allowed, Q, K, V: attend(Q, K, V, allowed(Q, K)),
+    "attend": attention.attend,
+    "empty": lambda W, mask: W,  # there is no token that sees nothing
+    "merge": side_by_side,
+    "joined": lambda linear, x, W, heads: linear(x, W),
+}
+# What becomes of a token that sees nothing, where the mask is wrong.
+ALSO_RIGHT: tuple[Ways, ...] = (
+    {"guard": lambda W: W.nan_to_num(0.0)},
+    {"empty": lambda W, mask: W.where(mask.any(-1, keepdim=True), 1 / W.shape[-1])},
+)
+
+
+def cut(weights: Sequence[Tensor], *sizes: int) -> tuple[Tensor, ...]:
+    """The joint weight, cut into three along the second of these axes."""
+    return torch.cat(tuple(weights)).unflatten(0, sizes).movedim(1, 0).flatten(1, -2).unbind()
+
+
+def within_slice(W: Tensor, heads: int) -> Tensor:
+    """A weight whose heads see their own slice of the input alone."""
+    return W * torch.block_diag(*[torch.ones(len(W) // heads, len(W) // heads)] * heads)
+
+
+def over_heads(attend: Way, allowed: Way, *QKV: Tensor) -> Tensor:
+    Q, K, V = (x.transpose(-3, -2) for x in QKV)
+    return attend(Q, K, V, allowed(Q, K)).transpose(-3, -2)
+
+
+def in_one_sequence(attend: Way, allowed: Way, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """Attention to all sequences of the batch, one behind the other."""
+    q, k, v = (x.movedim(-3, 0).flatten(1, -2) for x in (Q, K, V))
+    return attend(q, k, v, allowed(q, k)).view(Q.movedim(-3, 0).shape).movedim(0, -3)
+
+
+def averaged(attend: Way, allowed: Way, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    weights = attend(Q, K, torch.eye(K.shape[-2], dtype=K.dtype).expand(*K.shape[:-1], -1), allowed(Q, K))
+    return weights.mean(-3, keepdim=True) @ V
+
+
+WEIGHTS = ways_to(
+    "projections",
+    "Which of the weights makes the queries, the keys and the values? Which axis of each meets the input?",
+    ("queries-keys-swapped", "W_K makes the queries, and W_Q the keys.", lambda q, k, v, h: (k, q, v)),
+    ("keys-values-swapped", "W_V makes the keys, and W_K the values.", lambda q, k, v, h: (q, v, k)),
+    ("queries-values-swapped", "W_V makes the queries, and W_Q the values.", lambda q, k, v, h: (v, k, q)),
+    ("keys-by-q", "W_Q makes the keys too.", lambda q, k, v, h: (q, q, v)),
+    ("queries-by-k", "W_K makes the queries too.", lambda q, k, v, h: (k, k, v)),
+    ("values-by-k", "W_K makes the values too.", lambda q, k, v, h: (q, k, k)),
+    ("values-by-q", "W_Q makes the values too.", lambda q, k, v, h: (q, k, q)),
+    (
+        "qkv-transposed",
+        "You multiply by W_Q, W_K and W_V the wrong way round.",
+        lambda q, k, v, h: (q.mT, k.mT, v.mT),
+    ),
+    ("scores-transposed", "You multiply by W_Q and W_K the wrong way round.", lambda q, k, v, h: (q.mT, k.mT, v)),
+    ("queries-transposed", "You multiply by W_Q the wrong way round.", lambda q, k, v, h: (q.mT, k, v)),
+    ("keys-transposed", "You multiply by W_K the wrong way round.", lambda q, k, v, h: (q, k.mT, v)),
+    ("values-transposed", "You multiply by W_V the wrong way round.", lambda q, k, v, h: (q, k, v.mT)),
+    (
+        "qkv-by-head",
+        "You cut the joint weight as (heads 3 d_head), not as (3 heads d_head).",
+        lambda q, k, v, h: cut((q, k, v), h, 3, -1),
+    ),
+    (
+        "qkv-by-row",
+        "You cut the joint weight as (d_model 3), not as (3 d_model).",
+        lambda q, k, v, h: cut((q, k, v), -1, 3),
+    ),
+    (
+        "own-slice",
+        "The input is cut into heads before it is projected, so each head sees only its part of it.",
+        lambda q, k, v, h: tuple(within_slice(W, h) for W in (q, k, v)),
+    ),
+)
+SEQUENCES = ways_to(
+    "sequences",
+    "What do you do with the input before it is projected?",
+    (
+        "input-normalised",
+        "Each token is normalised before it is projected.",
+        lambda *sequences: tuple(F.layer_norm(x, x.shape[-1:]) for x in sequences),
+    ),
+)
+SPLIT = ways_to(
+    "split",
+    "Which axes does your tensor have before and after each view or transpose? What does each head then hold?",
+    (
+        "split-by-view",
+        "You split the heads with view or reshape and without a transpose.",
+        lambda x, h: x.reshape(*x.shape[:-2], h, x.shape[-2], -1),
+    ),
+    (
+        "split-inner",
+        "You split the heads as (d_head heads); the heads are the outer factor.",
+        lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3),
+    ),
+    ("one-head", "All rows share one head, whatever num_heads is.", lambda x, h: x.unsqueeze(-3)),
+)
+OVER = ways_to(
+    "over",
+    "Which two axes come last when attention is called, and which ones are batch-like?",
+    (
+        "over-heads",
+        "You attend over the heads of one token, not over the tokens of one head.",
+        lambda attend, allowed, *QKV: over_heads(attend, lambda Q, K: None, *QKV),
+    ),
+    (
+        "over-heads-causal",
+        "You attend over the heads of one token: each head sees itself and those before it.",
+        over_heads,
+    ),
+    ("batch", "All sequences of a batch are one: each sees those before it.", in_one_sequence),
+    ("heads-averaged", "The heads share their weights: they are averaged over the heads.", averaged),
+)
+ALLOWED = ways_to(
+    "allowed",
+    "May the token at position 2 look at itself? At position 3? Which answers may the last token change?",
+    ("mask-missing", "No token is hidden from any other: there is no causal mask in effect.", lambda at, Q, K: None),
+    (
+        "mask-peeks",
+        "The mask is shifted by one: every token sees the next one.",
+        lambda at, Q, K: causal(Q, 1),
+    ),
+    ("mask-strict", "The mask is shifted by one: no token sees itself.", lambda at, Q, K: causal(Q, -1)),
+    (
+        "mask-upper",
+        "The mask is the upper triangle: every token sees itself and later ones.",
+        lambda at, Q, K: causal(Q).mT,
+    ),
+    (
+        "mask-inverted",
+        "The mask is inverted: every token sees the later ones and no others.",
+        lambda at, Q, K: ~causal(Q),
+    ),
+    ("mask-diagonal", "Every token sees itself alone.", lambda at, Q, K: causal(Q) & causal(Q).mT),
+)
+SCALE = ways_to(
+    "scale",
+    "How long are the two vectors whose dot product is a score?",
+    (
+        "scale-by-root-d_model",
+        "You divide by √d_model, not by √d_head.",
+        lambda Q, K, V: (Q.shape[-3] * Q.shape[-1]) ** -0.5,
+    ),
+    ("scale-by-root-heads", "You divide by √num_heads, not by √d_head.", lambda Q, K, V: Q.shape[-3] ** -0.5),
+    ("scale-by-d_model", "You divide by d_model, not by √d_head.", lambda Q, K, V: 1 / (Q.shape[-3] * Q.shape[-1])),
+)
+HIDE = ways_to(
+    "hide",
+    "How does your code tell a score that the mask hides from one that happens to be 0?",
+    (
+        "zero-scores",
+        "A score of 0 is taken for one that is hidden.",
+        lambda S, mask, softmax: softmax(S.masked_fill(~mask | (S == 0), -torch.inf)),
+    ),
+)
+MERGE = ways_to(
+    "merge",
+    "Which axes does your tensor have before and after each view or transpose? What does each token then hold?",
+    (
+        "join-by-view",
+        "You join the heads with view or reshape and without a transpose.",
+        lambda x: x.reshape(*x.shape[:-3], x.shape[-2], -1),
+    ),
+    (
+        "join-inner",
+        "You join the heads as (d_head heads); the heads are the outer factor.",
+        lambda x: x.movedim(-3, -1).flatten(-2),
+    ),
+    (
+        "join-transposed",
+        "You transpose the tokens and the features of each head, and then join them with view or reshape.",
+        lambda x: x.mT.reshape(*x.shape[:-3], x.shape[-2], -1),
+    ),
+)
+JOINED = ways_to(
+    "joined",
+    "What becomes of the joined heads? Which axis of W_O should meet them, the first or the second?",
+    ("output-unused", "You leave out the output projection.", lambda linear, x, W, h: x),
+    ("output-transposed", "You multiply by W_O the wrong way round.", lambda linear, x, W, h: linear(x, W.mT)),
+    ("output-averaged", "You divide by the number of heads.", lambda linear, x, W, h: linear(x, W) / h),
+)
+IN_HEADS = (*WEIGHTS, *SEQUENCES, *SPLIT, *OVER, *SCALE, *MERGE, *JOINED)
+COMMON = {
+    *("scale-missing", "scale-by-d_k", "scale-multiplied", "scale-base-2", "scale-constant"),
+    *("mask-zero", "mask-after-softmax", "mask-added"),
+    *("softmax-over-queries", "softmax-dim-1", "softmax-over-batch", "no-softmax", "softmax-no-maximum"),
+}
+OF_ATTENTION = (*attention.SCALE, *attention.HIDE, *attention.SOFTMAX)
+IN_ATTENTION = (*HIDE, *(row for row in OF_ATTENTION if row.id in COMMON))
+
+
+def without_positions(given: Tensor | None, x: Tensor) -> Tensor:
+    return torch.zeros(x.shape[-2]) if given is None else place(given, x)
+
+
+def first_positions(given: Tensor | None, x: Tensor) -> Tensor:
+    return place(given if given is None else given.reshape(-1, x.shape[-2])[0], x)
+
+
+def along_heads(x: Tensor, *others: Any) -> Tensor:
+    return rope(x.transpose(-3, -2), *others).transpose(-3, -2)
+
+
+TURN = ways_to(
+    "turn",
+    "Which of Q, K and V does RoPE apply to, and at what point: before the split into heads, after it, or later?",
+    (
+        "rope-missing",
+        "The queries and keys are not turned, or all tokens of a head are turned alike.",
+        lambda Q, K, V, turn, attend: attend(Q, K, V),
+    ),
+    ("rope-on-values", "The values are turned too.", lambda Q, K, V, turn, attend: attend(turn(Q), turn(K), turn(V))),
+    (
+        "rope-on-queries-only",
+        "You turn the queries and not the keys.",
+        lambda Q, K, V, turn, attend: attend(turn(Q), K, V),
+    ),
+    (
+        "rope-on-keys-only",
+        "You turn the keys and not the queries.",
+        lambda Q, K, V, turn, attend: attend(Q, turn(K), V),
+    ),
+    (
+        "rope-after-attention",
+        "You turn the output of attention, not the queries and keys that go into it.",
+        lambda Q, K, V, turn, attend: turn(attend(Q, K, V)),
+    ),
+)
+POSITIONS = ways_to(
+    "positions",
+    "Which shapes may `token_positions` have, what holds when nobody passes them, and which axis do all heads share?",
+    (
+        "rope-positions-ignored",
+        "Tokens are counted from 0, whatever `token_positions` says.",
+        lambda given, x: place(None, x),
+    ),
+    (
+        "rope-default-positions",
+        "Nothing is turned, or all tokens of a head alike, when no `token_positions` are given.",
+        without_positions,
+    ),
+    ("rope-first-sequence", "You use the positions of the first sequence for all of them.", first_positions),
+    (
+        "rope-positions-by-head",
+        "Head 0 gets the positions of sequence 0, head 1 those of sequence 1, and so on.",
+        lambda given, x: place(None, x) if given is None else given,
+    ),
+)
+ROTATE = ways_to(
+    "rotate",
+    "Which two components form a pair, and by which angle does pair i of a head turn at position p?",
+    (
+        "rope-before-split",
+        "You turn the whole of d_model before the split into heads.",
+        turned_by(lambda i, d_head, head: -2 * (i + head * (d_head // 2)) / (d_head * len(head))),
+    ),
+    (
+        "rope-exponent-d_model",
+        "Your exponent divides by d_model, not by d_head.",
+        turned_by(lambda i, d_head, head: -2 * i / (d_head * len(head))),
+    ),
+    ("rope-along-heads", "Each head is rotated by a position of its own, and all its tokens alike.", along_heads),
+    (
+        "rope-theta-ignored",
+        "The angles are those of theta = {}, whatever theta is.",
+        lambda x, at, theta, max_seq_len, c: rope(x, at, c, max_seq_len),
+        (1e4, THETA),
+    ),
+    (
+        "rope-pairs-halves",
+        "You pair component i with component i + d_head/2, not 2i with 2i + 1.",
+        turned_by(lambda i, d_head, head: -2 * i / d_head, halves=True),
+    ),
+    ("rope-direction", "You turn the wrong way round.", lambda x, at, *others: rope(x, -at, *others)),
+    ("rope-one-angle", "All pairs turn by the same angle.", turned_by(lambda i, d_head, head: 0 * i)),
+    ("rope-exponent-half", "Your exponent is i/d_head, not 2i/d_head.", turned_by(lambda i, d_head, head: -i / d_head)),
+)
+BY_POSITION = ways_to(
+    "allowed",
+    "Which tokens come before the second one when positions repeat, or go back?",
+    (
+        "mask-by-position",
+        "The causal mask compares token_positions; it should compare places in the sequence.",
+        lambda at, Q, K: causal(Q) if at is None else at[..., None, :, None] >= at[..., None, None, :],
+    ),
+)
+
+# The calls: sizes that are all different, and some that are alike.
+
+
+def normal(*shape: int) -> Tensor:
+    return random(6, *shape)
+
+
+def call(*shape: int, heads: int = 3, size: float = 0.5) -> tuple[Any, ...]:
+    """The arguments of a call for (..., sequence, d_model)."""
+    return shape[-1], heads, *size * normal(4, shape[-1], shape[-1]), normal(*shape)
+
+
+def at(positions: Any, arguments: tuple[Any, ...], theta: float = THETA) -> tuple[Any, ...]:
+    """The same call with RoPE."""
+    return *arguments, MAX_SEQ_LEN, theta, None if positions is None else torch.tensor(positions)
+
+
+HIGH = "For scores in the hundreds"
+ONE, FIVE, TWO_HEADS, BATCH, SQUARE = call(1, 12), call(5, 12), call(7, 12, heads=2), call(2, 5, 12), call(3, 3, 12)
+LARGE = call(5, 12, size=4.0)
+WITH_NOTHING = (*FIVE[:-1], FIVE[-1] * torch.tensor([1, 0, 1, 1, 0]).unsqueeze(-1))
+CALLS = {
+    "For one token": ONE,
+    "For five tokens": FIVE,
+    "For two heads": TWO_HEADS,
+    "For a batch of two": BATCH,
+    "For a batch of 2 by 3": call(2, 3, 5, 12),
+    "For three sequences of three tokens in three heads": SQUARE,
+    "For four tokens in heads of length 4": call(2, 4, 12),
+    "For one head": call(2, 5, 6, heads=1),
+    "For tokens of zeros": WITH_NOTHING,
+    HIGH: LARGE,
+}
+AT_ZERO = {
+    "For one token": at([0], ONE),
+    "For five tokens at position 0": at([0] * 5, FIVE),
+    "For two heads and tokens at position 0": at([0] * 7, TWO_HEADS),
+    "For a batch of two with all tokens at position 0": at([0] * 5, BATCH),
+    "For three sequences of three tokens at position 0": at([0] * 3, SQUARE),
+    "For tokens of zeros": at([0] * 5, WITH_NOTHING),
+}
+CALLS_WITH_ROPE = {
+    **AT_ZERO,
+    "For five tokens in order": at(range(5), FIVE),
+    "For positions that repeat and go back": at([3, 0, 7, 7, 2], FIVE),
+    "For a batch of two and positions (3, 0, 7, 1, 2)": at([3, 0, 7, 1, 2], BATCH),
+    "For a batch of two with positions of their own": at([[3, 0, 7, 1, 2], [1, 5, 0, 2, 9]], BATCH),
+    "For three sequences of three tokens in three heads": at([[3, 0, 7], [1, 5, 0], [2, 2, 8]], SQUARE),
+    "Without token_positions": at(None, FIVE),
+    "For two heads": at([0, 2, 1, 4, 3, 6, 5], TWO_HEADS),
+    HIGH: at([0] * 5, LARGE),
+    "For theta = 9": at([3, 0, 7, 1, 2], FIVE, OTHER_THETA),
+}
+
+
+def table(calls: dict[str, tuple[Any, ...]], basic: Sequence[str], basic_words: str, *more: Change) -> Table:
+    changes = (*IN_HEADS, *ALLOWED, *more, *IN_ATTENTION)
+    return Table(multihead, RIGHT, changes, calls, frozenset(basic), ALSO_RIGHT, basic_words)
+
+
+ONE_SEQUENCE = [call for call, (*_, x) in CALLS.items() if x.ndim == 2 and call != HIGH]
+TABLE = table(CALLS, ONE_SEQUENCE, "for one sequence")
+WITH_ROPE = table(
+    CALLS_WITH_ROPE, list(AT_ZERO), "with all tokens at position 0", *BY_POSITION, *TURN, *POSITIONS, *ROTATE
+)

@@ -1,0 +1,25 @@
+"""Rotary position embedding."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from torch import Tensor
+
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.on_paper import tell_numbers
+from cs336_kit.engine.room import Room
+from cs336_kit.problems.rope.examination import examine_rope
+from cs336_kit.problems.rope.program import TABLE
+
+
+def tell_pair(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
+    """The first wrong pair, and its length before and after."""
+    *place, component = (int(i) for i in wrong.nonzero()[0])
+    pair = slice(component // 2 * 2, component // 2 * 2 + 2)
+    came, given = got[tuple(place)][pair], case.original["in_query_or_key"][tuple(place)][pair].double()
+    yield f"the first wrong pair is {component // 2} of the vector at {place}"
+    yield f"{tell_numbers(given)} became {tell_numbers(came)}"
+    yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation preserves it"
+
+
+ROOM = Room(examinations={"run_rope": examine_rope}, on_paper=tell_pair, right={"run_rope": partial(TABLE.call, [])})

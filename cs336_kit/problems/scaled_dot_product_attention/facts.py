@@ -1,0 +1,120 @@
+"""Measurements of a student's attention whose answers no known mistake explains."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, require, span
+from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal
+
+Sizes = tuple[tuple[int, ...], int, int, int]
+SIZES: tuple[Sizes, Sizes] = (((2,), 5, 4, 7), ((3, 2), 4, 5, 10))  # batch, queries, keys, d_k
+
+
+def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+    """The experiments, where the answers without a mask are explained, and where they are not."""
+    return (hidden_keys, nothing_to_see) if explained else (values, sums, scores, batches, hidden_keys, nothing_to_see)
+
+
+def ask_weights(ask: Ask, Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The weights, (..., queries, keys): with the identity for V the answer is the weights."""
+    keys = K.shape[-2]
+    return ask.tensor((*Q.shape[:-1], keys), Q, K, torch.eye(keys).expand(*K.shape[:-1], keys), mask)
+
+
+def values(ask: Ask) -> Finds:
+    """Check that the answer is an average of V."""
+    Q, K, V = normal((2,), 5, 4, 7, 6)
+    shape = (2, 5, 6)
+    answer, doubled = ask.tensor(shape, Q, K, V, None), ask.tensor(shape, Q, K, 2 * V, None)
+    if near(doubled, 2 * answer):
+        return None
+    measured = (
+        f"With V doubled your answer is not doubled: it changes by {span(doubled - answer)} where it should change by "
+        f"{span(answer)}."
+    )
+    return Finding("not-linear-in-values", measured, "", "What do you do with V besides averaging it?")
+
+
+def sums(ask: Ask) -> Finds:
+    """Measure what the weights sum to."""
+    for sizes in SIZES:
+        Q, K, _ = normal(*sizes, 1)
+        weights = ask_weights(ask, Q, K)
+        where = f"For {'three' if Q.ndim == 3 else 'four'} dimensions"
+        if nan := int(weights.isnan().sum()):
+            measured = f"{where}, {nan} of {weights.numel()} weights are NaN."
+            return Finding("nan", measured, "", "Where does an infinity meet a 0 or another infinity?")
+        if not near(total := weights.sum(-1), 1.0):
+            measured = f"{where}, the weights of a query sum to {span(total)} over the keys; it should be 1."
+            question = "What do you divide the exponentials by, and along which axis?"
+            return Finding("weights-sum", measured, "", question)
+    return None
+
+
+def scores(ask: Ask) -> Finds:
+    """Measure the factor in front of Q Kᵀ, for two widths."""
+    factors = []
+    for sizes in SIZES:
+        Q, K, _ = normal(*sizes, 1)
+        came, products = ask_weights(ask, Q, K).log(), (Q @ K.mT).double()
+        require(came.isfinite().all())
+        came, products = came - came.mean(-1, keepdim=True), products - products.mean(-1, keepdim=True)
+        factor = float((came * products).sum() / products.square().sum())
+        if not near(came, factor * products, 1e-2):
+            part = float((came - factor * products).norm() / came.norm())
+            measured = f"The logarithms of your weights are not a multiple of Q Kᵀ: {part:.0%} of their size is not."
+            return Finding("scores-other", measured, "", "What do you do with the scores before the softmax?")
+        factors.append((factor, sizes[-1]))
+    if all(near(factor, d_k**-0.5) for factor, d_k in factors):
+        return None
+    measured = " and ".join(f"{number(c)} for d_k = {d} (1/√d_k is {number(d**-0.5)})" for c, d in factors)
+    question = "What is the variance of the dot product of two random vectors of length d_k?"
+    return Finding("scale-other", f"Your scores are Q Kᵀ times {measured}.", "", question)
+
+
+def batches(ask: Ask) -> Finds:
+    """Check that each entry of a batch is computed independently of the others."""
+    Q, K, V = normal((3,), 4, 5, 7, 6)
+    answer = ask.tensor((3, 4, 6), Q, K, V, None)
+    for i in range(3):
+        other = V.clone()
+        other[i] += 1
+        moved = (ask.tensor((3, 4, 6), Q, K, other, None) - answer).abs().amax((-2, -1)) > 1e-4
+        if moved.tolist() != [j == i for j in range(3)]:
+            entries = ", ".join(str(j) for j in range(3) if moved[j]) or "none"
+            measured = f"When V of entry {i} of a batch of 3 changes, the entries whose answers change are: {entries}."
+            return Finding("batch-mixed", measured, "", "What lines up the entries of Q, K and V in your code?")
+    return None
+
+
+def hidden_keys(ask: Ask) -> Finds:
+    """Read the weights of the first query that sees what it should not, or does not see what it should."""
+    Q, K, _ = normal((2,), 4, 4, 4, 4)
+    weights = ask_weights(ask, Q, K, MASKS)
+    sees = weights.abs() > 1e-6
+    require(math.isfinite(float(weights.sum())))
+    for sequence, query in (sees != MASKS).any(-1).nonzero().tolist()[:1]:
+        keys = " and ".join(str(key) for key in MASKS[sequence, query].nonzero().flatten().tolist())
+        row = ", ".join(map(number, weights[sequence, query]))
+        measured = (
+            f"The mask lets query {query} of sequence {sequence} attend to the keys {keys} of 4; its weights are {row}."
+        )
+        return Finding("mask-other", measured, "", "What becomes of a score where the mask is False?")
+    return None
+
+
+def nothing_to_see(ask: Ask) -> Finds:
+    """Read the answer to a query that may not attend to any key."""
+    Q, K, _ = normal((2,), 4, 4, 4, 4)
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[1] = False
+    row = ask_weights(ask, Q, K, mask)[0, 1]
+    if near(row + 1, 1.0):
+        return None
+    row = ", ".join(map(number, row))
+    measured = f"A query that may attend to nothing gives its keys the weights {row}; it should get zeros."
+    question = "What is the softmax of scores that are all -inf? What should such a query get?"
+    return Finding("nothing-other", measured, "", question)

@@ -1,0 +1,25 @@
+"""Softmax."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.on_paper import tell_numbers, tell_sum
+from cs336_kit.engine.room import Room
+from cs336_kit.problems.softmax.examination import examine_softmax
+
+
+def tell_slice(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
+    """The first wrong slice, and what it sums to."""
+    row = got.movedim(case.dim, -1)[tuple(wrong.movedim(case.dim, -1).any(-1).nonzero()[0])]
+    yield f"the first wrong slice along `dim`: {tell_numbers(row)}"
+    yield tell_sum("it sums", row, 1, nothing)
+
+
+ROOM = Room(
+    examinations={"run_softmax": examine_softmax},
+    on_paper=tell_slice,
+    right={"run_softmax": lambda in_features, dim: torch.softmax(in_features, dim)},
+)

@@ -1,0 +1,118 @@
+"""Examine a student's softmax."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.case import Case
+from cs336_kit.examination.contract import Variation, has_dtype, in_other_dtypes
+from cs336_kit.examination.diagnosis import diagnose
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, near, random, span
+from cs336_kit.examination.search import alike, ask_all, tell_largest_gap
+from cs336_kit.problems.softmax.program import BASIC, CALLS, TABLE
+
+NEARLY = 0.03  # of the largest number: what a program in half precision is off by at most
+
+
+@dataclass(frozen=True)
+class Call:
+    shape: tuple[int, ...] = (3, 4)
+    dim: int = -1
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def arguments(self) -> tuple[Tensor, int]:
+        return random(0, *self.shape).to(self.dtype), self.dim
+
+
+def _shape(id: str, shape: tuple[int, ...], dim: int, question: str) -> Variation:
+    return Variation(
+        id,
+        f"for shape {shape} and dim={dim}",
+        {"shape": shape, "dim": dim},
+        question,
+        lambda c: c.in_features.ndim == len(shape) and c.dim % len(shape) == dim % len(shape),
+    )
+
+
+KEEP = "What shape does x.sum(dim) have, and what shape with keepdim=True? And if you move an axis, where is it after?"
+ANY = "Does your code count dimensions, although there may be any number of them?"
+VARIATIONS = (
+    _shape("first-dim", (3, 4), 0, KEEP),
+    _shape("1d", (4,), 0, ANY),
+    _shape("3d-last-dim", (2, 3, 4), -1, KEEP),
+    _shape("3d-middle-dim", (2, 3, 4), 1, KEEP),
+    _shape("3d-first-dim", (2, 3, 4), 0, KEEP),
+    _shape("3d-negative-dim", (2, 3, 4), -2, KEEP),
+    _shape("4d", (2, 3, 4, 2), 2, ANY),
+    *in_other_dtypes("Which of your operations does not exist for this dtype, or mixes it with another?"),
+)
+
+
+@about("softmax", "2 Softmax")
+def examine_softmax(run: Callable[..., Any]) -> list[Finding]:
+    """Say what is wrong with `run(in_features, dim)`, the most fundamental first."""
+    return diagnose(Ask(run, "x", "dim"), TABLE, Call(), "for shape (3, 4) and dim=-1", VARIATIONS, facts)
+
+
+def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+    """The experiments, where the answers to small logits are explained, and where they are not."""
+    return (large_logits,) if explained else (digits, sums)
+
+
+def digits(ask: Ask) -> Finds:
+    """Measure how far the probabilities are off, where they are nearly right."""
+    gaps = {}
+    for call, answer in ask_all(ask, TABLE).items():
+        right = TABLE.expected[call]
+        if call in BASIC and not near(answer, right, NEARLY):
+            return None
+        gaps[call] = float((answer - right).abs().max())
+    call = max(BASIC, key=lambda call: gaps.get(call, 0.0))
+    measured = f"{call}, your answer is off by up to {gaps[call]:.2g}; float32 allows {torch.finfo().eps:.1g}."
+    question = "Which line of your code returns a tensor with fewer digits than it was given?"
+    return Finding("half-inside", measured, "", question, has_dtype(torch.float32, torch.float64))
+
+
+def sums(ask: Ask) -> Finds:
+    """Measure what the slices sum to, and whether those along another axis sum to 1."""
+    for call, answer in ask_all(ask, TABLE).items():
+        dim = CALLS[call][1]
+        if nan := int(answer.isnan().sum()):
+            measured = f"{call}, {nan} of {answer.numel()} probabilities are NaN."
+            return Finding("nan", measured, "", "Which of your operations gives NaN? Print what it gets.")
+        if not near(total := answer.sum(dim), 1.0, NEARLY):
+            measured = f"{call}, the slices of your answer along `dim` sum to {span(total)}; each should sum to 1."
+            others = [axis for axis in range(answer.ndim) if near(answer.sum(axis), 1.0)]
+            measured += f" Those along axis {others[0]} do." if others else ""
+            return Finding("sums", measured, "", "What do you divide by, and along which axis?")
+    return None
+
+
+def large_logits(ask: Ask) -> Finds:
+    """Find large logits, or -inf, that get a wrong answer."""
+    for call, answer in ask_all(ask, TABLE).items():
+        right = TABLE.expected[call]
+        if call not in BASIC and not alike(answer, right):
+            infinite = bool(CALLS[call][0].isinf().any())
+            return Finding(
+                "minus-infinity" if infinite else "large-logits",
+                tell_largest_gap(call, answer, right),
+                "",
+                "Where does an infinity meet a 0 or another infinity in your code?"
+                if infinite
+                else "What is exp(1000), and exp(-1000)? Which number may be subtracted from all logits of a slice?",
+                has_infinite_logits if infinite else has_large_logits,
+            )
+    return None
+
+
+def has_large_logits(case: Case) -> bool:
+    return bool((case.in_features.abs() > 50).any())
+
+
+def has_infinite_logits(case: Case) -> bool:
+    return bool(case.in_features.isinf().any())

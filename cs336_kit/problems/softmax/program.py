@@ -1,0 +1,261 @@
+"""Softmax in steps, and the mistakes that can be made in each."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from cs336_kit.examination.experiment import random
+from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, spell, ways_to
+
+INF = math.inf
+DECADES = tuple(10.0**-k for k in range(1, 13))
+LIMITS = (10.0, 20.0, 50.0, 80.0, 100.0, 200.0)
+
+
+def normalise(ways: Ways, x: Tensor, dim: int) -> Tensor:
+    """Softmax whose steps are done in these ways."""
+    keep = ways["digits"]
+
+    def divide(x: Tensor, dim: int) -> Tensor:
+        exponents = keep(ways["exponents"](x, dim))
+        powers = keep(exponents.exp())
+        return ways["quotient"](exponents, powers, keep(ways["guard"](ways["sum"](powers, dim))), dim)
+
+    logits = ways["logits"](x)
+    return ways["answer"](keep(ways["axis"](divide, logits, dim)), logits, dim)
+
+
+def below_largest(x: Tensor, dim: int) -> Tensor:
+    """The logits less the largest of their slice, by way of a function that a student may not call."""
+    logarithms = torch.log_softmax(x, dim)
+    return logarithms - logarithms.amax(dim, keepdim=True)
+
+
+RIGHT: Ways = {
+    "logits": lambda x: x,
+    "axis": lambda softmax, x, dim: softmax(x, dim),
+    "exponents": below_largest,
+    "sum": lambda powers, dim: powers.sum(dim, keepdim=True),
+    "guard": lambda total: total,
+    "quotient": lambda exponents, powers, total, dim: powers / total,
+    "answer": lambda p, x, dim: p,
+    "digits": lambda x: x,
+}
+GUARD: Ways = {"guard": lambda total: total.where(total != 0, 1.0)}
+LOGARITHMS: Ways = {"quotient": lambda exponents, powers, total, dim: (exponents - total.log()).exp()}
+ALSO_RIGHT: tuple[Ways, ...] = (GUARD, LOGARITHMS, {**GUARD, **LOGARITHMS})
+
+
+def by_running_sum(exponents: Tensor, powers: Tensor, total: Tensor, dim: int) -> Tensor:
+    """The exponentials relative to the largest so far are summed as if it did not change."""
+    largest = exponents.cummax(dim).values.clamp_min(torch.finfo(exponents.dtype).min)
+    return powers / (exponents - largest).exp().sum(dim, keepdim=True)
+
+
+def in_one(softmax: Way, x: Tensor, dim: int) -> Tensor:
+    return softmax(x.flatten(), 0).view_as(x)
+
+
+LOGITS = ways_to(
+    "logits",
+    "What do you take the exponential of?",
+    ("sign", "The sign of the logits is reversed.", torch.neg),
+    ("base-2", "You take powers of 2, not of e.", lambda x: x * math.log(2)),
+    ("clamp", "Logits beyond ±{} are cut off.", lambda x, c: x.clamp(-c, c), LIMITS),
+    ("clamp-above", "Logits above {} are cut off.", lambda x, c: x.clamp(max=c), LIMITS),
+    ("factor", "Your logits are multiplied by {}.", lambda x, c: x * c, (-2.0, -0.5, 0.1, 0.5, 2.0, 10.0)),
+)
+
+AXIS = ways_to(
+    "axis",
+    "Which of your operations do you pass `dim` to?",
+    ("axis-last", "You normalise the last axis whatever `dim` is.", lambda softmax, x, dim: softmax(x, -1)),
+    ("axis-first", "You normalise the first axis whatever `dim` is.", lambda softmax, x, dim: softmax(x, 0)),
+    (
+        "axis-second",
+        "You normalise the second axis whatever `dim` is.",
+        lambda softmax, x, dim: softmax(x, min(1, x.ndim - 1)),
+    ),
+    ("whole-tensor", "You normalise the whole tensor.", in_one),
+)
+
+MOVED = "You move the axis `dim` to the end. Where does the answer have it?"
+NOT_BACK = "You move the axis `dim` to the end, and do not move it back."
+RESHAPED = "You move the axis `dim` to the end, and give the answer the shape of x without moving the axis back."
+MOVES = ways_to(
+    "axis",
+    MOVED,
+    ("axis-not-moved-back", NOT_BACK, lambda softmax, x, dim: softmax(x.transpose(dim, -1), -1)),
+    ("axis-not-moved-back", NOT_BACK, lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1)),
+    ("slices-mixed", RESHAPED, lambda softmax, x, dim: softmax(x.transpose(dim, -1), -1).reshape(x.shape)),
+    ("slices-mixed", RESHAPED, lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1).reshape(x.shape)),
+    (
+        "axis-moved-twice",
+        "You move the axis `dim` to the end, and then once more where it should be moved back.",
+        lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1).movedim(dim, -1),
+    ),
+)
+
+EXPONENTS = ways_to(
+    "exponents",
+    "Which number may be subtracted from all logits of a slice, and which one keeps every exponent at 0 or below?",
+    ("no-shift", "You take the exponential without subtracting the maximum first.", lambda x, dim: x),
+    (
+        "shift-whole-tensor",
+        "You subtract the maximum of the whole tensor, not that of each slice.",
+        lambda x, dim: x - x.max(),
+    ),
+    (
+        "shift-mean",
+        "You subtract the mean of a slice, not its maximum.",
+        lambda x, dim: x - x.mean(dim, keepdim=True),
+    ),
+    (
+        "shift-minimum",
+        "You subtract the minimum of a slice, not its maximum.",
+        lambda x, dim: x - x.amin(dim, keepdim=True),
+    ),
+    (
+        "shift-magnitude",
+        "You subtract the largest absolute value of a slice, not its maximum.",
+        lambda x, dim: x - x.abs().amax(dim, keepdim=True),
+    ),
+    (
+        "maximum-of-another-axis",
+        "You take the maximum along the last axis, whatever `dim` is.",
+        lambda x, dim: x - x.amax(-1, keepdim=True),
+    ),
+    (
+        "maximum-of-another-axis",
+        "You take the maximum along the first axis, whatever `dim` is.",
+        lambda x, dim: x - x.amax(0, keepdim=True),
+    ),
+)
+
+SUM = ways_to(
+    "sum",
+    "What do you divide the exponentials by? What should the probabilities of a slice sum to?",
+    ("not-normalised", "You do not divide the exponentials by their sum.", lambda powers, dim: powers.new_ones(())),
+    ("sum-of-all", "You divide by the sum over the whole tensor.", lambda powers, dim: powers.sum()),
+    (
+        "sum-of-another-axis",
+        "You take the sum along the last axis, whatever `dim` is.",
+        lambda powers, dim: powers.sum(-1, keepdim=True),
+    ),
+    (
+        "sum-of-another-axis",
+        "You take the sum along the first axis, whatever `dim` is.",
+        lambda powers, dim: powers.sum(0, keepdim=True),
+    ),
+    (
+        "epsilon",
+        "You add about {} to the sum.",
+        lambda powers, dim, c: powers.sum(dim, keepdim=True) + c,
+        DECADES,
+    ),
+)
+
+QUOTIENT = ways_to(
+    "quotient",
+    "What do you do with the exponentials and their sum?",
+    ("log", "This is the logarithm of softmax.", lambda exponents, powers, total, dim: exponents - total.log()),
+    ("log", "This is the logarithm of softmax.", lambda exponents, powers, total, dim: (powers / total).log()),
+    ("order", "When the maximum grows within a slice, the sum so far is not rescaled.", by_running_sum),
+)
+
+ANSWER = ways_to(
+    "answer",
+    "Which function should the answer be, and what should the probabilities of a slice sum to?",
+    ("sigmoid", "Your answer is the sigmoid of each logit.", lambda p, x, dim: torch.sigmoid(x)),
+    ("twice", "The softmax is applied twice.", lambda p, x, dim: torch.softmax(p, dim)),
+    (
+        "no-exponential",
+        "You take no exponential: your answer is the logits, divided by their sum.",
+        lambda p, x, dim: x / x.sum(dim, keepdim=True),
+    ),
+)
+
+
+def put_back(how: str, put: Callable[[Tensor], Tensor]) -> tuple[Change, ...]:
+    """Mistakes in where the maximum or the sum gets back the axis over which it was taken; `how` begins a sentence."""
+    return (
+        Change(
+            "exponents",
+            "keepdim-maximum",
+            lambda x, dim: x - put(x.amax(dim)),
+            f"{how.format('maximum')}: from a logit you subtract the maximum of another slice, or it raises where the "
+            "sizes differ.",
+            "What shape does x.amax(dim) have, and what shape with keepdim=True?",
+        ),
+        Change(
+            "sum",
+            "keepdim-sum",
+            lambda powers, dim: put(powers.sum(dim)),
+            f"{how.format('sum')}: you divide by the sum of another slice, or it raises where the sizes differ.",
+            "What shape does x.sum(dim) have, and what shape with keepdim=True?",
+        ),
+    )
+
+
+KEEPDIM = (
+    *put_back("Without keepdim=True, the {} lines up with the wrong axis", lambda x: x),
+    *put_back("You put the axis of the {} back at the end, whatever `dim` is", lambda x: x.unsqueeze(-1)),
+    *put_back("You put the axis of the {} back at place 1, whatever `dim` is", lambda x: x.unsqueeze(1)),
+)
+
+SHAPES = (
+    ((3, 4), -1),
+    ((3, 4), 0),
+    ((5,), 0),
+    ((2, 3, 4), 1),
+    ((2, 3, 4), 0),
+    ((2, 3, 4), -2),
+    ((3, 2, 5, 4), 2),
+    ((4, 4), -1),
+    ((3, 3, 3), 0),
+    ((3, 3, 3), 1),
+    ((3, 3, 3), -1),
+)
+LEVELS = torch.tensor([1, 2, 5, 10, 15, 20, 30, 40, 50, 70, 90, 150, 500, 2e3]).unsqueeze(-1)
+HEIGHTS = torch.stack((LEVELS, -LEVELS.clamp(max=90)))  # the exponential of what is lower is 0
+FEW = torch.tensor([[0.0, 1, 2, 3], [2, 0, 3, 1], [3, 1, 0, 2], [1, 3, 2, 0]])
+BASIC = {f"For shape {shape} and dim={dim}": (random(0, *shape), dim) for shape, dim in SHAPES}
+OTHERS = (torch.arange(4.0) > 0).unsqueeze(-1)
+CALLS = {
+    **BASIC,
+    "For logits around 1,000": (FEW + 1e3, -1),
+    "For logits around -1,000": (FEW - 1e3, -1),
+    "For one slice around 0 and others around -1,000": (FEW - 1e3 * OTHERS, -1),
+    "For logits of 0 and -100 in one slice": (FEW - 100 * OTHERS.mT, -1),
+    "For logits of 0 and -200 in one slice": (FEW - 200 * OTHERS.mT, -1),
+    "With logits of -inf": (FEW.where(FEW != 1, -INF), -1),
+    "For logits at different heights": (HEIGHTS + torch.arange(14.0) % 3, -1),
+}
+TABLE = Table(
+    run=normalise,
+    right=RIGHT,
+    changes=(*EXPONENTS, *KEEPDIM, *AXIS, *MOVES, *SUM, *LOGITS, *QUOTIENT, *ANSWER),
+    calls=CALLS,
+    basic=frozenset(BASIC),
+    also_right=ALSO_RIGHT,
+    basic_words="with small logits",
+    roundings=(
+        Rounding(
+            "half-in-half",
+            "You compute in {}.",
+            (torch.float16, torch.bfloat16),
+            lambda dtype: {"digits": lambda x: x.to(dtype).to(x.dtype)},
+        ),
+        *(
+            Rounding(
+                "epsilon",
+                f"You add {spell(c)} to the sum.",
+                (torch.float64,),
+                lambda dtype, c=c: {"sum": lambda powers, dim: RIGHT["sum"](powers, dim) + c},
+            )
+            for c in DECADES
+        ),
+    ),
+)

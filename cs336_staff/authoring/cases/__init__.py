@@ -1,1 +1,0 @@
-"""The cases that are stored: what each adapter is called with, public and hidden."""

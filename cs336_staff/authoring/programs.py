@@ -1,0 +1,131 @@
+"""Right and wrong submissions, put together from the programs in the rooms: each is built on those before it."""
+
+import runpy
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from cs336_kit.engine.assignment import FILE_NAME, SuiteError
+from cs336_kit.engine.room import load_room
+from cs336_staff.authoring.room import (
+    FOLDER,
+    Adapter,
+    Build,
+    Misconception,
+    Part,
+    load_all_problems,
+    load_rooms,
+)
+
+
+def build_submission(builds: Mapping[str, Build] | None = None) -> dict[str, Adapter]:
+    """Every `run_*` function of a submission that builds these problems like this, and is right otherwise."""
+    programs: dict[str, Part] = {}
+    adapters: dict[str, Adapter] = {}
+    for id, room in load_rooms().items():
+        build = (builds or {}).get(id, room.build)
+        programs[id] = build(_Earlier(id, {need: programs[need] for need in _needs(id)}))
+        adapters |= room.adapters(programs[id])
+    return adapters
+
+
+class _Earlier(dict[str, Part]):
+    """The programs that a problem may be built on."""
+
+    def __init__(self, problem: str, programs: Mapping[str, Part]) -> None:
+        super().__init__(programs)
+        self.problem = problem
+
+    def __missing__(self, need: str) -> Part:
+        raise SuiteError(f"the room of {self.problem} builds on {need}, which is not among its `needs` in {FILE_NAME}")
+
+
+def _needs(id: str) -> set[str]:
+    """The problems that a problem builds on, directly or not."""
+    needs = load_all_problems()[id].needs
+    return {*needs, *(deeper for need in needs for deeper in _needs(need))}
+
+
+def put_in_place(entry: Misconception, problem: str) -> Misconception:
+    """A misconception in a problem, with all adapters that are wrong for it."""
+    adapters = _adapters_of({problem: _build(entry, problem)}, problem, entry.alone)
+    return replace(entry, problem=problem, adapters=adapters)
+
+
+def combine(first: Misconception, second: Misconception) -> Misconception | None:
+    """A program with two mistakes: of one problem, or of the only one that a problem needs and of that problem.
+
+    None if they are of other problems, or are not in different parts.
+    """
+    is_below = load_all_problems()[second.problem].needs == (first.problem,)
+    if not second.parts or (first.problem != second.problem and not is_below):
+        return None
+    build = load_rooms()[second.problem].build
+    # A program that is built on others, whatever those are, says which of its parts they are.
+    taken = getattr(build(defaultdict(lambda: print)), "keywords", {}) if is_below else first.parts
+    if not taken or taken.keys() & second.parts.keys():
+        return None
+    both = replace(
+        second, id=f"{first.id}, {second.id}", parts=second.parts if is_below else {**first.parts, **second.parts}
+    )
+    builds = {first.problem: _build(first, first.problem), second.problem: _build(both, second.problem)}
+    return replace(both, adapters=_adapters_of(builds, first.problem, alone=False))
+
+
+def expected_findings() -> dict[str, dict[str, list[str]]]:
+    """For each adapter that is examined, the ids of the findings of each misconception in it, in their order."""
+    found = {}
+    for id, room in load_rooms().items():
+        path = FOLDER / id / "findings.toml"
+        told = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for adapter in load_room(id).examinations:
+            found[adapter] = {each.id: [each.finding] for each in room.mistakes if each.finding} | told.get(adapter, {})
+    return found
+
+
+def _build(entry: Misconception, problem: str) -> Build:
+    build = load_rooms()[problem].build
+    return lambda earlier: entry.program or partial(build(earlier), **entry.parts)
+
+
+def _adapters_of(builds: Mapping[str, Build], problem: str, alone: bool) -> dict[str, Adapter]:
+    """The adapters of a problem that is built like this, and of those that build on it if it is not wrong `alone`.
+
+    A bonus problem is graded as it stands: nobody carries a fault into it.
+    """
+    later = {id for id, each in load_all_problems().items() if problem in _needs(id) and not each.bonus}
+    reached = {problem} if alone else {problem, *later}
+    adapters = build_submission(builds)
+    return {call: adapters[call] for id, room in load_rooms().items() if id in reached for call in room.calls}
+
+
+def _styles() -> dict[str, Mapping[str, Adapter]]:
+    rooms = load_rooms()
+    names = dict.fromkeys(name for room in rooms.values() for name in room.styles)
+    return {
+        name: build_submission({id: room.styles[name] for id, room in rooms.items() if name in room.styles})
+        for name in names
+    }
+
+
+# Every problem in its first style: the parts alone, which misconceptions exchange, may be right in full precision only.
+RIGHT: Mapping[str, Adapter] = build_submission(
+    {id: next(iter(room.styles.values()), room.build) for id, room in load_rooms().items()}
+)
+
+# name of a style -> the adapters of a submission that is written in it
+RIGHT_STYLES: Mapping[str, Mapping[str, Adapter]] = {
+    **(_styles() or {"right": RIGHT}),
+    **{path.stem: {**RIGHT, **runpy.run_path(str(path))} for path in sorted(FOLDER.glob("right_programs/*.py"))},
+}
+
+CATALOGUE: Mapping[str, Misconception] = {
+    entry.id: put_in_place(entry, id) for id, room in load_rooms().items() for entry in room.mistakes
+}
+
+
+def wrong_submission(id: str) -> Mapping[str, Adapter]:
+    """Adapters that have this misconception and are right otherwise."""
+    return {**RIGHT, **CATALOGUE[id].adapters}

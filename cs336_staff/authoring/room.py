@@ -1,0 +1,238 @@
+"""Rooms: all that staff know about a problem, in the folder of `cs336_staff/problems` that is named like it.
+
+Nothing else of the staff's names a problem: references, cases, right and wrong programs are found here.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_problems
+from cs336_kit.examination.search import Table
+from cs336_staff.authoring.cases import CaseSpec
+from cs336_staff.authoring.rounding import Bounded
+
+Adapter = Callable[..., Any]  # a `run_*` function
+Part = Callable[..., Any]  # a program, or a part of one that can be exchanged
+Build = Callable[[Mapping[str, Part]], Part]  # makes a program of those of the problems that it needs, by their ids
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "cs336_staff" / "problems"
+HIDDEN_TESTS = "hidden_tests.py"
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A known wrong implementation.
+
+    Args:
+        id: its name, some words: "softmax-in-place".
+        what: what it does wrong, for staff alone.
+        program: the wrong program, where no part expresses it.
+        parts: the wrong parts, by name, of the right program otherwise.
+        alone: whether the problems that build on this one are right all the same.
+        carried: whether whoever has it pays for it once. Not where some wrong program of a later problem gives the
+            answers of the right one on it: without a mask in attention nobody sees whether there is a causal one.
+        finding: what its examination says of it, where `findings.toml` does not say it.
+        problem: the problem in which the mistake is made.
+        adapters: the `run_*` functions that are wrong: of this problem, and of those in the maximum that build on it.
+    """
+
+    id: str
+    what: str
+    program: Part | None = None
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    alone: bool = False
+    carried: bool = True
+    finding: str = ""
+    problem: str = ""
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
+
+
+def wrong(
+    id: str, what: str, program: Part | None = None, *, alone: bool = False, carried: bool = True, **parts: Part
+) -> Misconception:
+    """A misconception: a wrong program, or wrong parts of the right one; `programs.py` puts it in its place."""
+    return Misconception(id, what, program, parts, alone, carried)
+
+
+def wrong_steps(prefix: str, table: Table, carried: Collection[str]) -> Iterator[Misconception]:
+    """Every mistake that an examination knows, as a misconception: of a free number, with the one in the middle.
+
+    Args:
+        prefix: what comes before the ids.
+        table: the program in steps; the problem's `build` makes one whose parts are these steps.
+        carried: the ids of those that whoever has them pays for once.
+    """
+    known = set[str]()
+    for change in table.changes:
+        if change.id not in known:
+            known.add(change.id)
+            program = change.at(change.numbers[len(change.numbers) // 2]) if change.numbers else change
+            id, what = f"{prefix}-{change.id}", change.says.format("some number")
+            parts = {change.step: program}
+            yield Misconception(id, what, parts=parts, carried=change.id in carried, finding=id)
+
+
+Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A matrix of what a submission gives on one public case, which its student sees beside the right one.
+
+    Args:
+        call: the adapter that is asked.
+        measure: asks it, and keeps the usable numbers of its answer; without any, no rows.
+        right: the right numbers.
+        allowed: of each number whether it may be other than 0.
+        compare: says where two matrices differ most, in a sentence.
+        title: the heading on the page.
+        row: what a row of the matrix is.
+        caption: what the matrices are.
+    """
+
+    call: str
+    measure: Callable[[Adapter], Matrix]
+    right: Callable[[], Matrix]
+    allowed: Callable[[], tuple[tuple[bool, ...], ...]]
+    compare: Callable[[Matrix], str]
+    title: str
+    row: str
+    caption: str
+
+
+def whole(program: Part) -> Build:
+    """Builds a program that calls none of those that it needs."""
+    return lambda earlier: program
+
+
+@dataclass(frozen=True)
+class Room:
+    """All that staff know about one problem.
+
+    Args:
+        answers: for the right answer of each adapter, `run_x`, the function that bounds its errors. Both take the
+            arguments of the adapter: one gets tensors of float64, the other `Rounded` ones, and a cotangent.
+        public: the cases that students have.
+        hidden: those that they do not have.
+        build: makes the right program, a `functools.partial`, of those of the problems that it needs.
+        adapters: the `run_*` functions of a submission that has this program.
+        styles: the same program, built in other ways that are right.
+        mistakes: wrong ones.
+        telling: public tests whose answers tell which of its mistakes a submission has, if they are to be carried
+            forward to the problems that build on this one. Nothing hidden may be asked meanwhile.
+        alike: findings that are one, since the same mistake is found by one measurement or by another.
+        figure: what students see of their answers, beside what is right, when a test of the problem fails.
+        sentences: headlines of its tests with something in them that a submission chose, as regular expressions, and
+            what feedback on a hidden test says in their place.
+        outputs: the names of what an adapter gives, "answer" and then others in alphabetical order, as files keep them.
+    """
+
+    answers: Mapping[Callable[..., Any], Callable[..., Bounded]]
+    public: Sequence[CaseSpec]
+    hidden: Sequence[CaseSpec]
+    build: Build
+    adapters: Callable[[Part], Mapping[str, Adapter]]
+    styles: Mapping[str, Build] = field(default_factory=dict)
+    mistakes: Sequence[Misconception] = ()
+    telling: Sequence[str] = ()
+    alike: Sequence[str] = ()
+    figure: Figure | None = None
+    sentences: Sequence[tuple[str, str]] = ()
+    outputs: Sequence[str] = ("answer",)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        """The names of its adapters."""
+        return tuple(self.adapters(print))
+
+
+@cache
+def load_rooms() -> Mapping[str, Room]:
+    """The room of each problem by its id, in the order of the assignment; of those that this course leaves out, too.
+
+    Raises:
+        SuiteError: a problem has no room, a room no problem, or something in a room is not as it should be.
+        AssignmentError: something in `assignment.toml` is not as it should be.
+    """
+    problems = load_all_problems()
+    for stray in sorted(path.parent.name for path in FOLDER.glob("*/__init__.py") if path.parent.name not in problems):
+        raise SuiteError(f"{FOLDER.relative_to(ROOT)}/{stray} belongs to no problem of {FILE_NAME}: rename one of them")
+    rooms = {id: _load_room(id) for id in problems}
+    seen: set[str] = set()
+    for id, room in rooms.items():
+        if list(room.outputs) != ["answer", *sorted(room.outputs[1:])]:
+            raise SuiteError(f'the room of {id} has the outputs {", ".join(room.outputs)}, expected "answer" first')
+        for reference in room.answers:
+            if reference.__name__ not in room.calls:
+                raise SuiteError(f"the room of {id} answers {reference.__name__}, which is not among its adapters")
+        for mistake in room.mistakes:
+            _check_misconception(mistake, seen)
+            seen.add(mistake.id)
+    return rooms
+
+
+@cache
+def load_all_problems() -> Mapping[str, Problem]:
+    """The problems of the assignment by id, also those that this course leaves out; read once."""
+    return load_problems(ROOT, left_out=None)
+
+
+def hidden_tests() -> list[Path]:
+    """The files of the hidden tests, in the order of the problems."""
+    return [FOLDER / id / HIDDEN_TESTS for id in load_rooms()]
+
+
+def reference_of(call: str) -> Adapter:
+    """The right answer of an adapter.
+
+    Raises:
+        KeyError: no room has it.
+    """
+    return _answers()[call][0]
+
+
+def bound_of(call: str) -> Callable[..., Bounded]:
+    """The function that bounds the errors of an adapter."""
+    return _answers()[call][1]
+
+
+def outputs_of(call: str) -> Sequence[str]:
+    """The names of what an adapter gives."""
+    return _answers()[call][2]
+
+
+@cache
+def _answers() -> Mapping[str, tuple[Adapter, Callable[..., Bounded], Sequence[str]]]:
+    return {
+        reference.__name__: (reference, bound, room.outputs)
+        for room in load_rooms().values()
+        for reference, bound in room.answers.items()
+    }
+
+
+def _load_room(id: str) -> Room:
+    for name in ("__init__.py", HIDDEN_TESTS):
+        if not (FOLDER / id / name).exists():
+            raise SuiteError(f"the problem {id} of {FILE_NAME} needs {FOLDER.relative_to(ROOT)}/{id}/{name}")
+    room = getattr(import_module(f"cs336_staff.problems.{id}"), "ROOM", None)
+    if not isinstance(room, Room):
+        raise SuiteError(f"{FOLDER.relative_to(ROOT)}/{id}/__init__.py: expected ROOM, a Room")
+    return room
+
+
+def _check_misconception(mistake: Misconception, seen: set[str]) -> None:
+    for fine, expected in (
+        (re.fullmatch(r"[a-z]+(-\w+)+", str(mistake.id)), "an id of some words: softmax-in-place"),
+        (mistake.id not in seen, "an id that no other has"),
+        (mistake.what, "what it does"),
+        (bool(mistake.program) != bool(mistake.parts), "a wrong program, or wrong parts of the right one"),
+        (all(map(callable, mistake.parts.values())), "parts that can be called"),
+    ):
+        if not fine:
+            raise SuiteError(f"the misconception {mistake.id!r}: expected {expected}")

@@ -1,1 +1,0 @@
-"""Programs to read as a tutorial and to run: each tries a part of a course as a whole."""

@@ -1,0 +1,300 @@
+"""The process that grades: it holds the collected suite, has no threads, and forks for each submission.
+
+On one machine it is a fork of the command (`grade_here`). Each worker of a cluster has one of its own, a fresh
+interpreter that runs `python -m cs336_staff.grading.graders CONTROL LAYER`. Any number of threads may ask
+it at the same time. This module does without torch, which the sandbox imports at the same time as the suite does.
+"""
+
+import gc
+import json
+import multiprocessing
+import os
+import pickle
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.result import Result, result_from_json
+from cs336_staff.grading.gradebook import Notes, notes_from_json
+from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
+from cs336_staff.sandbox.submission import Submission
+
+if TYPE_CHECKING:
+    from cs336_staff.grading.suite import GradedSuite
+
+ROOT = Path(__file__).parents[2]
+CHUNK = 1 << 16
+
+
+@contextmanager
+def load_and_start(
+    root: Path, layer: Layer | Literal["auto"] = "auto", only: str | None = None
+) -> Iterator[tuple["GradedSuite", Sandbox]]:
+    """The suite, loaded while the sandbox starts: each takes seconds.
+
+    Args:
+        root: the folder of the assignment.
+        layer: of the sandbox.
+        only: as in `load_graded_suite`.
+
+    Raises:
+        SuiteError, SandboxError: one of them cannot be had.
+    """
+    with ExitStack() as stack:
+        stack.callback(gc.unfreeze)
+        with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
+            starting = beside.submit(lambda: stack.enter_context(start(layer)))
+            gc.disable()  # all of this stays, and looking for garbage in it would take half a second
+            try:
+                from cs336_staff.grading.suite import load_graded_suite
+
+                suite = load_graded_suite(root, only)
+            finally:
+                gc.freeze()
+                gc.enable()
+        yield suite, starting.result()
+
+
+class HostError(CourseworkError):
+    """The process that grades has ended, or gives no more workers, or is not what was asked for."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One submission, graded or not.
+
+    Attributes:
+        results: one for each test.
+        notes: what else the report says.
+        fault: why it was not graded, and not by its own doing.
+        layer: the sandbox that it ran in.
+        started: when, with the offset from UTC.
+        seconds: how long it took.
+    """
+
+    results: Sequence[Result] = ()
+    notes: Notes = field(default_factory=Notes)
+    fault: str = ""
+    layer: str = "not run"
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Graders:
+    """Whoever grades for a batch: processes of this machine, or the hosts of a cluster.
+
+    Attributes:
+        submit: has an executor grade a submission. Of a future that is cancelled the submission is submitted again.
+        capacity: how many may be under way now; raises HostError when nothing can be graded any more.
+        waits_for: why nothing happens; empty while something does.
+    """
+
+    submit: Callable[[Submission], Future[Record]]
+    capacity: Callable[[], int]
+    waits_for: Callable[[], str] = str
+
+
+class Host:
+    """The other process, seen from this side."""
+
+    def __init__(
+        self, control: socket.socket, wait: Callable[[], object], layer: str, identity: Mapping[str, str] | None = None
+    ) -> None:
+        """Take over a process that serves `control`; `wait` returns when it has ended."""
+        self.layer, self.identity, self._control, self._wait = layer, identity or {}, control, wait
+
+    def grade(self, submission: Submission) -> Record:
+        """Grade it in a fork of that process, which is given a new sandbox if this fails because it needs one.
+
+        Raises:
+            HostError: the process has ended, or gets no sandbox.
+        """
+        started, clock = datetime.now(UTC), time.monotonic()
+        # First what the fork has said, cut off if it was killed; in the last line how it ended.
+        said, _, status = self._ask(b"grade", pickle.dumps(submission)).rpartition(b"\n")
+        record = partial(Record, layer=self.layer, started=started, seconds=time.monotonic() - clock)
+        if status != b"0":
+            fault = f"the grading process ended with exit status {status.decode()}"
+        elif not (fault := (line := json.loads(said)).get("fault", "")):
+            return record([*map(result_from_json, line["results"])], notes_from_json(line["notes"]))
+        if trouble := self._ask(b"check").removesuffix(b"\n0"):
+            raise HostError(trouble.decode())
+        return record(fault=fault)
+
+    def close(self) -> None:
+        """End the process and all its forks; whoever waits for one gets a HostError."""
+        self._control.shutdown(socket.SHUT_RDWR)
+        self._control.close()
+        self._wait()
+
+    def _ask(self, what: bytes, data: bytes = b"") -> bytes:
+        """Send a message as one piece, with a file to read and a pipe to write to; the answer ends with a status."""
+        read, write = os.pipe()
+        with open(read, "rb") as answer:
+            try:
+                with open(os.memfd_create("submission"), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    socket.send_fds(self._control, [what], [file.fileno(), write])
+            except OSError:
+                pass  # there will be no answer
+            finally:
+                os.close(write)
+            said = answer.read()
+        if re.search(rb"\n-?\d+\Z", said) is None:
+            raise HostError("the process that holds the suite has ended; run the same command to go on")
+        return said
+
+
+@contextmanager
+def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Graders]:
+    """Grade `jobs` submissions at a time on this machine.
+
+    The process that forks is a fork of this one, which must not have threads yet; it may have them from then on.
+    """
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def serve_apart() -> None:
+        control.close()  # else it would not see that this side has ended
+        serve(theirs, suite, sandbox)
+
+    process = multiprocessing.get_context("fork").Process(target=serve_apart)
+    process.start()
+    theirs.close()
+    # It ends before the threads are waited for.
+    with ThreadPoolExecutor(jobs) as executor, closing(Host(control, process.join, layer_of(sandbox))) as host:
+        yield Graders(partial(executor.submit, host.grade), lambda: jobs)
+
+
+def start_host(layer: str) -> Host:
+    """Start a fresh interpreter that loads the suite of this checkout and starts the sandbox `layer`. Takes seconds.
+
+    Raises:
+        HostError: it cannot do so; the message says why.
+    """
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-m", "cs336_staff.grading.graders", str(theirs.fileno()), layer]
+    with theirs:
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    about = json.loads(control.recv(CHUNK) or '{"error": "it ended while it loaded the suite; its log says why"}')
+    host = Host(control, process.wait, about.get("layer", ""), about.get("identity"))
+    if error := about.get("error"):
+        host.close()
+        raise HostError(error)
+    return host
+
+
+# In that process.
+
+
+def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> None:
+    """Do what the messages on `control` ask for, until its other end is closed; then kill all forks.
+
+    A message is `grade` or `check`, with a file, which has the submission, and a pipe for the answer.
+    """
+    import cs336_staff.grading.one_submission  # noqa: F401 (here, and so in no fork)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which closes `control`
+    gc.collect()
+    gc.freeze()  # a fork that collects garbage copies every page that it looks at
+    forks: dict[int, tuple[int, int]] = {}  # by a descriptor of the process: its id, and the pipe that it writes to
+    while True:
+        for readable in select.select([control.fileno(), *forks], [], [])[0]:
+            if readable in forks:
+                pid, pipe = forks.pop(readable)
+                os.close(readable)
+                _write(pipe, f"\n{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")
+                continue
+            message, descriptors, _, _ = socket.recv_fds(control, 16, 2)
+            if not message:
+                for pid, _ in forks.values():
+                    os.kill(pid, signal.SIGKILL)
+                return
+            file, pipe = descriptors
+            if message == b"check":
+                _write(pipe, f"{_restart_if_needed(sandbox)}\n0")
+            elif (pid := os.fork()) == 0:
+                # Whoever held the pipe of another fork would keep the one who reads it waiting.
+                for descriptor in (control.fileno(), *forks, *(other for _, other in forks.values())):
+                    os.close(descriptor)
+                _grade_and_exit(suite, sandbox, file, pipe)
+            else:
+                forks[os.pidfd_open(pid)] = pid, pipe
+            os.close(file)
+
+
+def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int) -> None:
+    """In the fork."""
+    from cs336_staff.grading.one_submission import Faulty, grade_one
+
+    try:
+        with open(file, "rb", closefd=False) as submission:
+            submission.seek(0)
+            results, notes = grade_one(suite, sandbox, pickle.load(submission))  # noqa: S301 (the course's own)
+        line = {"results": [result.as_json() for result in results], "notes": notes.as_json()}
+    except Faulty as error:
+        line = {"fault": str(error)}
+    except BaseException as error:
+        line = {"fault": f"{type(error).__name__}: {error}"}
+    try:
+        _write(pipe, json.dumps(line, ensure_ascii=False))
+    finally:
+        os._exit(0)
+
+
+def _write(pipe: int, text: str) -> None:
+    # Half a character is no text, and no database takes it. Nobody reads the pipe when the command has been killed.
+    with suppress(BrokenPipeError), open(pipe, "w", encoding="utf-8", errors="replace", newline="") as file:
+        file.write(text)
+
+
+def _restart_if_needed(sandbox: Sandbox) -> str:
+    """Start the sandbox again if it gives no workers; why that cannot be done."""
+    try:
+        try:
+            sandbox.check()
+        except SandboxError:
+            sandbox.restart()
+    except SandboxError as error:
+        return str(error)
+    return ""
+
+
+def layer_of(sandbox: Sandbox) -> str:
+    """All that stands between a submission and this machine."""
+    return "+".join((sandbox.achieved.layer, *sandbox.achieved.parts))
+
+
+def identity(suite: "GradedSuite") -> dict[str, str]:
+    """Name all in which two hosts must agree."""
+    import torch
+
+    return {"Python": sys.version, "torch": torch.__version__, "suite": suite.sha256}
+
+
+def main(control: socket.socket, layer: str) -> None:
+    """Load the suite and start the sandbox, say so or why not, and serve."""
+    try:
+        with load_and_start(ROOT, layer) as (suite, sandbox):  # pyright: ignore[reportArgumentType]
+            control.send(json.dumps({"layer": layer_of(sandbox), "identity": identity(suite)}).encode())
+            serve(control, suite, sandbox)
+    except CourseworkError as error:
+        control.send(json.dumps({"error": str(error)}).encode())
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

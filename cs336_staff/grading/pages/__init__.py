@@ -1,1 +1,0 @@
-"""A class as static pages: one for staff, and one for each student."""

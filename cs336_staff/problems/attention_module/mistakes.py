@@ -1,0 +1,78 @@
+"""A module of attention that drops something else, or returns other weights than it used."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cs336_staff.authoring.room import Misconception, Part, wrong
+from cs336_staff.problems.attention_module.programs import dropping, module
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention, hide, scale, weigh
+
+
+def renormalised(weights: Tensor, p: float) -> Tensor:
+    kept = F.dropout(weights, p)
+    return kept / kept.sum(-1, keepdim=True).clamp_min(1e-30)
+
+
+def on_output(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
+    weights = weigh(Q, K, mask)
+    return F.dropout(weights @ V, p), weights
+
+
+def on_scores(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
+    def dropped(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+        return attention(Q, K, V, mask, score=lambda Q, K: F.dropout(scale(Q, K), p))
+
+    weights = weigh(Q, K, mask, dropped)
+    return weights @ V, weights
+
+
+def returning(given: Part) -> Part:
+    """Attention that is right, and returns `given(Q, K, mask)` with its output."""
+
+    def attend(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
+        return F.dropout(weigh(Q, K, mask), p) @ V, given(Q, K, mask)
+
+    return attend
+
+
+def in_module(id: str, what: str, attend: Part, *, always: bool = False) -> Misconception:
+    """A wrong `attend(Q, K, V, mask, p)`, which gives output and weights; `always`: drops in evaluation too."""
+    return wrong(id, what, partial(module, attend=attend, always=always))
+
+
+MISTAKES = (
+    in_module("module-dropout-in-evaluation", "drops weights in evaluation too", dropping(F.dropout), always=True),
+    in_module("module-no-dropout", "drops nothing in training", dropping(lambda weights, p: weights)),
+    in_module(
+        "module-dropout-not-rescaled",
+        "does not divide the weights that are kept by 1 - p",
+        dropping(lambda weights, p: weights * (torch.rand(weights.shape) >= p)),
+    ),
+    in_module(
+        "module-dropout-divides-by-p",
+        "takes p for the probability with which a weight is kept",
+        dropping(lambda weights, p: F.dropout(weights, 1 - p)),
+    ),
+    in_module(
+        "module-dropout-keeps-p",
+        "drops a weight with probability 1 - p, not p, and divides by 1 - p all the same",
+        dropping(lambda weights, p: weights * (torch.rand(weights.shape) < p) / (1 - p)),
+    ),
+    in_module("module-dropout-renormalised", "makes the weights that are left sum to 1 again", dropping(renormalised)),
+    in_module("module-dropout-on-output", "applies dropout to the output, not to the weights", on_output),
+    in_module("module-dropout-on-scores", "applies dropout to the scores, not to the weights", on_scores),
+    in_module("module-weights-before-dropout", "returns the weights as they were before dropout", returning(weigh)),
+    in_module(
+        "module-weights-before-mask",
+        "returns the weights as they are without the mask",
+        returning(lambda Q, K, mask: weigh(Q, K, None)),
+    ),
+    in_module(
+        "module-scores-as-weights",
+        "returns the scores, not the weights that softmax makes of them",
+        returning(lambda Q, K, mask: scale(Q, K) if mask is None else hide(scale(Q, K), mask)),
+    ),
+)

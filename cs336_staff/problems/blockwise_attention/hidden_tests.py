@@ -1,0 +1,89 @@
+"""Blockwise attention, hidden."""
+
+import functools
+
+import pytest
+import torch
+from torch import Tensor
+
+import adapters
+from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import WrongAnswer, check_shape
+from cs336_kit.engine.failure import Stopped, StudentRaised
+from cs336_kit.engine.result import Check
+from cs336_staff.authoring.cases import CaseSpec, Inputs
+from cs336_staff.authoring.stored_cases import make_case
+from cs336_staff.hidden.drawn import drawn
+from cs336_staff.hidden.properties import assert_again, assert_right
+from cs336_staff.hidden.release import load_release
+from cs336_staff.problems.blockwise_attention.cases import inputs as draw_inputs
+from cs336_staff.problems.blockwise_attention.cases import kinds
+
+# What a worker may map for a long sequence; the matrix of all its queries × keys takes 67 MiB. With short vectors a
+# block costs few operations but exponentials.
+MEMORY = 64 << 20
+QUERIES, KEYS = 4_200, 4_180
+BLOCK_SIZE = 400
+ROWS = 64  # of the answer that are compared; which, only the secret says
+
+
+@pytest.mark.cases("blockwise/*")
+def test_hidden_blockwise_attention(case):
+    case.check(adapters.run_blockwise_attention(**case.inputs))
+
+
+@pytest.mark.cases("blockwise-last-digit/*")
+def test_hidden_blockwise_attention_to_the_last_digit(case):
+    case.check_to_the_last_digit(adapters.run_blockwise_attention(**case.inputs))
+
+
+@pytest.mark.cases("blockwise-gradients/*")
+def test_hidden_blockwise_attention_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_blockwise_attention(**case.inputs))
+
+
+@drawn(kinds())
+def test_blockwise_attention_of_any_shape(case):
+    case.check(adapters.run_blockwise_attention(**case.inputs))
+
+
+@functools.cache
+def long_sequence() -> tuple[Inputs, Tensor, Case]:
+    """A long sequence, the numbers of some of its queries, and the case that asks for these alone.
+
+    No two queries and no two keys are alike: whoever computes repeated ones once needs no less memory.
+    """
+    seed = load_release().seed("blockwise attention in little memory")
+    draw = draw_inputs(queries=QUERIES, keys=KEYS, d_k=5, block_size=BLOCK_SIZE)
+    inputs = draw(torch.Generator().manual_seed(seed))
+    rows = torch.randperm(QUERIES, generator=torch.Generator().manual_seed(seed))[:ROWS]
+    of_rows = CaseSpec("long", "run_blockwise_attention", lambda _: inputs | {"Q": inputs["Q"][rows]})
+    return inputs, rows, make_case(of_rows, seed)
+
+
+@pytest.mark.memory(MEMORY)
+def test_blockwise_attention_in_little_memory():
+    inputs, rows, case = long_sequence()
+    try:
+        answer = adapters.run_blockwise_attention(**inputs)
+    except BaseException as error:  # a worker that was killed for its memory raises no Exception
+        raised = isinstance(error, StudentRaised) and (error.type == "MemoryError" or "can't allocate" in error.message)
+        if not raised and not (isinstance(error, Stopped) and "MiB of memory" in str(error)):
+            raise
+        message = (
+            f"{QUERIES:,} queries and {KEYS:,} keys take more memory than there is: is the matrix of all queries × "
+            "keys held, or all of its blocks?"
+        )
+        raise WrongAnswer(message, Check.CALL) from None
+    check_shape(answer, (QUERIES, inputs["V"].shape[-1]))
+    assert_right(case, answer[rows], "the answer is wrong for a long sequence")
+
+
+@pytest.mark.cases("blockwise/mask-per-head")
+def test_blockwise_attention_has_no_side_effects(case):
+    with case.unchanged_inputs():
+        answer = adapters.run_blockwise_attention(**case.inputs)
+        case.check(answer)
+    again = adapters.run_blockwise_attention(**case.inputs)
+    assert_again(case, again, answer)

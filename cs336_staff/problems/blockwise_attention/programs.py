@@ -1,0 +1,205 @@
+"""Blockwise attention as right programs compute it; the parts of `blockwise` can be exchanged."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from einops import einsum
+from torch import Tensor
+
+from cs336_staff.authoring.room import Part
+from cs336_staff.problems.scaled_dot_product_attention.programs import (
+    Attention,
+    attention_by_rows,
+    attention_in_chunks,
+    attention_matmul,
+    attention_of_torch,
+    attention_values_first,
+    attention_weights_times_mask,
+    hide,
+    scale,
+    scaled_queries,
+)
+from cs336_staff.problems.softmax.programs import widened
+
+Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
+
+
+CHOSEN_BLOCK_SIZE = 64  # where none is given: larger than any sequence of the cases
+
+
+def cut(length: int, size: int) -> list[slice]:
+    """The blocks of a sequence; the last may be shorter."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def tile(mask: Tensor, rows: slice, columns: slice, queries: int, keys: int) -> Tensor:
+    return mask.expand(*mask.shape[:-2], queries, keys)[..., rows, columns]
+
+
+# What the online softmax carries from block to block: the largest score so far, the sum of the exponentials and the
+# sum of the values weighted by them, one row for each query.
+State = tuple[Tensor, Tensor, Tensor]
+
+
+def start(Q: Tensor, V: Tensor) -> State:
+    total = Q.new_zeros(*Q.shape[:-1], 1)
+    return torch.full_like(total, -math.inf), total, Q.new_zeros(*Q.shape[:-1], V.shape[-1])
+
+
+def running_maximum(before: Tensor, scores: Tensor) -> Tensor:
+    return torch.maximum(before, scores.amax(-1, keepdim=True))
+
+
+def finite(maximum: Tensor) -> Tensor:
+    """-inf, where nothing was visible so far, becomes 0: -inf - -inf would be NaN."""
+    return maximum.masked_fill(maximum == -math.inf, 0.0)
+
+
+def shrink(before: Tensor, now: Tensor) -> Tensor:
+    return torch.exp(before - finite(now))
+
+
+def absorb(
+    state: State,
+    scores: Tensor,
+    V: Tensor,
+    *,
+    maximum: Part = running_maximum,
+    weigh: Part = lambda scores, now: torch.exp(scores - finite(now)),
+    shrink_total: Part = shrink,
+    shrink_sum: Part = shrink,
+) -> State:
+    """Compute what is carried after one more block."""
+    before, total, weighted = state
+    now = maximum(before, scores)
+    weights = weigh(scores, now)
+    total = total * shrink_total(before, now) + weights.sum(-1, keepdim=True)
+    return now, total, weighted * shrink_sum(before, now) + weights @ V
+
+
+def divide(state: State) -> Tensor:
+    """A query that saw nothing gets zeros."""
+    _, total, weighted = state
+    return weighted / total.masked_fill(total == 0, 1.0)
+
+
+def join(blocks: list[Tensor], Q: Tensor) -> Tensor:
+    return torch.cat(blocks, -2).to(Q.dtype)
+
+
+def blockwise(
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    mask: Tensor | None = None,
+    block_size: int | None = None,
+    *,
+    row_blocks: Part = cut,
+    start: Part = start,
+    key_blocks: Part = cut,
+    walked: Part = lambda rows, columns: True,
+    score: Part = scale,
+    tile: Part = tile,
+    hide: Part = hide,
+    absorb: Part = absorb,
+    divide: Part = divide,
+    join: Part = join,
+) -> Tensor:
+    """The online softmax over tiles of queries and keys; the parts are in the order in which they are used."""
+    queries, keys = Q.shape[-2], K.shape[-2]
+    answers = []
+    for rows in row_blocks(queries, min(block_size or CHOSEN_BLOCK_SIZE, queries)):
+        q = widened(Q[..., rows, :])
+        state = start(q, V)
+        for columns in key_blocks(keys, min(block_size or CHOSEN_BLOCK_SIZE, keys)):
+            if walked(rows, columns):
+                scores = score(q, widened(K[..., columns, :]))
+                if mask is not None:
+                    scores = hide(scores, tile(mask, rows, columns, queries, keys))
+                state = absorb(state, scores, widened(V[..., columns, :]))
+        answers.append(divide(state))
+    return join(answers, Q)
+
+
+blockwise_tiles = partial(
+    blockwise,
+    score=scaled_queries,
+    # The maximum cancels, and so does its gradient.
+    absorb=partial(absorb, maximum=lambda before, scores: running_maximum(before, scores.detach())),
+)
+
+
+def blockwise_two_passes(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """First the largest score of each query over all blocks of keys, then the sums: nothing is rescaled."""
+
+    def scores(columns: slice) -> Tensor:
+        products = einsum(widened(Q), widened(K[..., columns, :]), "... q d, ... k d -> ... q k")
+        may = True if mask is None else _tile(mask, slice(None), columns, Q, K)
+        return torch.where(torch.as_tensor(may), products * Q.shape[-1] ** -0.5, -math.inf)
+
+    blocks = _blocks(K, block_size)
+    largest = torch.stack([scores(columns).detach().amax(-1) for columns in blocks]).amax(0).unsqueeze(-1)
+    largest = largest.masked_fill(largest == -math.inf, 0.0)
+    total, weighted = torch.zeros(()), torch.zeros(())
+    for columns in blocks:
+        weights = torch.exp(scores(columns) - largest)
+        total = total + weights.sum(-1, keepdim=True)
+        weighted = weighted + einsum(weights, widened(V[..., columns, :]), "... q k, ... k v -> ... q v")
+    return (weighted / total.masked_fill(total == 0, 1)).to(Q.dtype)
+
+
+def in_query_chunks(attention: Attention) -> Blockwise:
+    """Whole rows of scores, for a few queries at a time."""
+
+    def blockwise(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+        blocks = _blocks(Q, block_size)
+        tiles = [None if mask is None else _tile(mask, rows, slice(None), Q, K) for rows in blocks]
+        chunks = [attention(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
+        return torch.cat(chunks, -2)
+
+    return blockwise
+
+
+def blockwise_merged(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    """Attention to each block of keys by itself; what they give is merged by their logsumexps. No infinity anywhere."""
+    queries = widened(Q) / math.sqrt(Q.shape[-1])
+    lowest = torch.finfo(queries.dtype).min / 4
+    answer, logsumexp = torch.zeros(()), torch.full((1,), lowest, dtype=queries.dtype)
+    for columns in _blocks(K, block_size):
+        scores = queries @ widened(K[..., columns, :]).mT
+        if mask is not None:
+            scores = scores.masked_fill(~_tile(mask, slice(None), columns, Q, K), lowest)
+        of_block = torch.logsumexp(scores, -1, keepdim=True)
+        before, logsumexp = logsumexp, torch.logaddexp(logsumexp, of_block)
+        weights = torch.exp(scores - logsumexp)
+        answer = answer * torch.exp(before - logsumexp) + weights @ widened(V[..., columns, :])
+    nothing = torch.tensor(False) if mask is None else ~mask.any(-1, keepdim=True)
+    return answer.masked_fill(nothing, 0.0).to(Q.dtype)
+
+
+def blockwise_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
+    return blockwise_tiles(Q.double(), K.double(), V.double(), mask, block_size).to(Q.dtype)
+
+
+def _blocks(x: Tensor, size: int | None) -> list[slice]:
+    return cut(x.shape[-2], size or CHOSEN_BLOCK_SIZE)
+
+
+def _tile(mask: Tensor, rows: slice, columns: slice, Q: Tensor, K: Tensor) -> Tensor:
+    return tile(mask, rows, columns, Q.shape[-2], K.shape[-2])
+
+
+STYLES = {
+    "einsum": blockwise_tiles,
+    "einops": blockwise_two_passes,
+    "matmul": in_query_chunks(attention_matmul),
+    "scaled queries": blockwise_merged,
+    "float64 inside": blockwise_in_float64,
+    "row by row": in_query_chunks(attention_by_rows),
+    "in chunks": in_query_chunks(attention_in_chunks),
+    "weights times mask": in_query_chunks(attention_weights_times_mask),
+    "fused": in_query_chunks(attention_of_torch),
+    "values first": in_query_chunks(attention_values_first),
+}

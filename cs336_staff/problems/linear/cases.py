@@ -1,0 +1,60 @@
+"""The cases of the linear layer."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+import torch
+from torch import Generator
+
+from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_size
+
+
+def inputs(*batch: int, d_in: int, d_out: int) -> Callable[[Generator], Inputs]:
+    def draw(generator: Generator) -> Inputs:
+        return {
+            "d_in": d_in,
+            "d_out": d_out,
+            "weights": torch.randn(d_out, d_in, generator=generator) / math.sqrt(d_in),
+            "in_features": torch.randn(*batch, d_in, generator=generator),
+        }
+
+    return draw
+
+
+PUBLIC: list[CaseSpec] = [
+    *specs(
+        "linear",
+        "run_linear",
+        {
+            "vector": inputs(d_in=5, d_out=7),
+            "2d": inputs(3, d_in=5, d_out=7),
+            "3d": inputs(2, 3, d_in=7, d_out=5),
+            "square": inputs(4, 4, d_in=4, d_out=4),
+        },
+    ),
+]
+
+
+HIDDEN: list[CaseSpec] = [
+    *specs(
+        "linear",
+        "run_linear",
+        {
+            "vector": inputs(d_in=11, d_out=3),
+            "3d": inputs(3, 2, d_in=3, d_out=11),
+            "4d": inputs(2, 3, 5, d_in=11, d_out=7),
+            "square": inputs(6, 6, d_in=6, d_out=6),
+        },
+    ),
+]
+
+
+def _draw_case(batch: Batch, random: Random) -> CaseSpec:
+    return CaseSpec("linear", "run_linear", inputs(*batch(random), d_in=draw_size(random), d_out=draw_size(random)))
+
+
+def kinds() -> Kinds:
+    return {kind: partial(_draw_case, batch) for kind, batch in LEADING.items()}

@@ -1,0 +1,36 @@
+"""The linear layer as right programs compute it."""
+
+from einops import einsum
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def linear(x: Tensor, W: Tensor) -> Tensor:
+    return F.linear(x, W)
+
+
+def linear_einsum(x: Tensor, W: Tensor) -> Tensor:
+    return einsum(x, W, "... d_in, d_out d_in -> ... d_out")
+
+
+def linear_matmul(x: Tensor, W: Tensor) -> Tensor:
+    return x @ W.T
+
+
+def linear_sum_of_products(x: Tensor, W: Tensor) -> Tensor:
+    return (x.unsqueeze(-2) * W).sum(-1)
+
+
+def linear_in_float64(x: Tensor, W: Tensor) -> Tensor:
+    return (x.double() @ W.double().T).to(x.dtype)
+
+
+STYLES = {
+    "einsum": linear_einsum,
+    "einops": linear_sum_of_products,
+    "matmul": linear_matmul,
+    "float64 inside": linear_in_float64,
+    "row by row": linear_matmul,
+    "weights times mask": linear_einsum,
+    "values first": linear_in_float64,
+}

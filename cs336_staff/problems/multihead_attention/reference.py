@@ -1,0 +1,40 @@
+"""What multi-head attention between two sequences gives in float64, and how far a right program may round."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from cs336_staff.authoring.rounding import Bounded, Rounded
+from cs336_staff.problems.multihead_self_attention.reference import average_heads, bound_heads
+
+
+def run_multihead_attention(
+    d_model: int,
+    num_heads: int,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
+    o_proj_weight: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+) -> Tensor:
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+    return average_heads(num_heads, *weights, query, key, value, masks_of_heads(num_heads, query, mask))
+
+
+def masks_of_heads(num_heads: int, query: Tensor, mask: Tensor | None) -> Sequence[Tensor | None]:
+    """For each head, its mask of (..., queries, keys), from any of the three kinds of mask."""
+    if mask is not None and mask.ndim < query.ndim:
+        return [mask.unsqueeze(-2)] * num_heads
+    if mask is not None and mask.ndim > query.ndim:
+        return mask.expand(*mask.shape[:-3], num_heads, -1, -1).unbind(-3)
+    return [mask] * num_heads
+
+
+def bound_multihead_attention(
+    num_heads: int, query: Rounded, key: Rounded, value: Rounded, mask: Tensor | None = None, **weights: Any
+) -> Bounded:
+    return bound_heads(num_heads, query, key, value, masks_of_heads(num_heads, query.value, mask), **weights)

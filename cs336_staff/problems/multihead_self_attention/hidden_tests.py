@@ -1,0 +1,70 @@
+"""Causal multi-head self-attention, hidden."""
+
+import pytest
+
+import adapters
+from cs336_staff.hidden.drawn import drawn
+from cs336_staff.hidden.kinds import change_inputs
+from cs336_staff.hidden.properties import assert_again, assert_near
+from cs336_staff.problems.multihead_self_attention.cases import kinds, kinds_with_rope
+
+
+def with_another_last_token(inputs):
+    x = inputs["in_features"].clone()
+    x[..., -1, :] += 10
+    return inputs | {"in_features": x}
+
+
+@pytest.mark.cases("multihead/*")
+def test_hidden_multihead_self_attention(case):
+    case.check(adapters.run_multihead_self_attention(**case.inputs))
+
+
+@pytest.mark.cases("multihead-rope/*")
+def test_hidden_multihead_self_attention_with_rope(case):
+    case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+
+
+@pytest.mark.cases("multihead-gradients/*")
+def test_hidden_multihead_self_attention_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_multihead_self_attention(**case.inputs))
+
+
+@pytest.mark.cases("multihead-rope-gradients/*")
+def test_hidden_multihead_self_attention_with_rope_gradients(case):
+    case.require_gradients()
+    case.check_gradients(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+
+
+@drawn(kinds())
+def test_multihead_self_attention_of_any_shape(case):
+    case.check(adapters.run_multihead_self_attention(**case.inputs))
+
+
+@drawn(kinds_with_rope())
+def test_multihead_self_attention_with_rope_of_any_shape(case):
+    case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+
+
+@drawn(change_inputs(kinds(), with_another_last_token))
+def test_multihead_self_attention_does_not_look_ahead(case):
+    answer = adapters.run_multihead_self_attention(**case.inputs)
+    case.check_form(answer)
+    earlier, tolerance = case.expected["answer"][..., :-1, :], case.tolerance["answer"][..., :-1, :]
+    message = "the answers for the tokens before the last one are wrong: do they depend on the last one?"
+    assert_near(answer[..., :-1, :].double(), earlier, tolerance, message)
+
+
+@pytest.mark.cases("multihead-rope/positions-not-given")
+def test_positions_count_from_zero(case):
+    del case.inputs["token_positions"]
+    case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+
+
+@pytest.mark.cases("multihead-rope/square")
+def test_multihead_self_attention_has_no_side_effects(case):
+    with case.unchanged_inputs():
+        answer = adapters.run_multihead_self_attention_with_rope(**case.inputs)
+        case.check(answer)
+    assert_again(case, adapters.run_multihead_self_attention_with_rope(**case.inputs), answer)

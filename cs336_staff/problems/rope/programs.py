@@ -1,0 +1,78 @@
+"""Rotary position embedding as right programs compute it; the parts of `rotate` can be exchanged."""
+
+import torch
+from einops import einsum, rearrange
+from torch import Tensor
+
+from cs336_staff.authoring.room import Part
+from cs336_staff.problems.rope import reference
+from cs336_staff.problems.softmax.programs import widened
+
+
+def angles_of(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    """In float32 for float32, as most write it: at position 1000 that alone costs five digits."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    frequencies = theta ** (-torch.arange(0, x.shape[-1], 2, dtype=dtype) / x.shape[-1])
+    return positions.unsqueeze(-1).to(dtype) * frequencies
+
+
+def even_and_odd(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second component of each pair."""
+    return x[..., 0::2], x[..., 1::2]
+
+
+def turned(first: Tensor, second: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    return first * cos - second * sin, first * sin + second * cos
+
+
+def interleaved(first: Tensor, second: Tensor) -> Tensor:
+    return torch.stack((first, second), -1).flatten(-2)
+
+
+def rotate(
+    x: Tensor,
+    positions: Tensor,
+    theta: float,
+    *,
+    angles: Part = angles_of,
+    pairs: Part = even_and_odd,
+    turned: Part = turned,
+    join: Part = interleaved,
+) -> Tensor:
+    by = angles(x, positions, theta)
+    return join(*turned(*pairs(x), by.cos(), by.sin())).to(x.dtype)
+
+
+def rotate_complex(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = angles_of(x, positions, theta)
+    numbers = torch.view_as_complex(widened(x).unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(numbers * torch.polar(torch.ones_like(angles), angles)).flatten(-2).to(x.dtype)
+
+
+def rotate_matrix(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = angles_of(x, positions, theta)
+    rows = torch.stack((angles.cos(), -angles.sin(), angles.sin(), angles.cos()), -1).unflatten(-1, (2, 2))
+    pairs = rearrange(widened(x), "... (pair two) -> ... pair two", two=2)
+    return einsum(rows, pairs, "... i j, ... j -> ... i").flatten(-2).to(x.dtype)
+
+
+def rotate_with_swapped_copy(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    angles = angles_of(x, positions, theta).repeat_interleave(2, -1)
+    swapped = torch.stack((-x[..., 1::2], x[..., 0::2]), -1).flatten(-2)
+    return (x * angles.cos() + swapped * angles.sin()).to(x.dtype)
+
+
+def rotate_in_float64(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    return reference.run_rope(x.shape[-1], theta, 0, x.double(), positions).to(x.dtype)
+
+
+STYLES = {
+    "einops": rotate_matrix,
+    "matmul": rotate_complex,
+    "scaled queries": rotate_with_swapped_copy,
+    "float64 inside": rotate_in_float64,
+    "row by row": rotate_matrix,
+    "in chunks": rotate_complex,
+    "fused": rotate_with_swapped_copy,
+    "values first": rotate_in_float64,
+}

@@ -1,0 +1,47 @@
+"""Softmax as right programs compute it. Half precision is computed in float32."""
+
+import torch
+from einops import reduce
+from torch import Tensor
+
+
+def widened(x: Tensor) -> Tensor:
+    """Half precision is computed in float32."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def softmax(x: Tensor, dim: int) -> Tensor:
+    wide = widened(x)
+    exponentials = torch.exp(wide - wide.max(dim, keepdim=True).values)
+    return (exponentials / exponentials.sum(dim, keepdim=True)).to(x.dtype)
+
+
+def softmax_einops(x: Tensor, dim: int) -> Tensor:
+    last = widened(x).movedim(dim, -1)
+    exponentials = torch.exp(last - reduce(last, "... n -> ... 1", "max"))
+    return (exponentials / reduce(exponentials, "... n -> ... 1", "sum")).movedim(-1, dim).to(x.dtype)
+
+
+def softmax_of_torch(x: Tensor, dim: int) -> Tensor:
+    return torch.softmax(widened(x), dim).to(x.dtype)
+
+
+def softmax_logsumexp(x: Tensor, dim: int) -> Tensor:
+    wide = widened(x)
+    return torch.exp(wide - torch.logsumexp(wide, dim, keepdim=True)).to(x.dtype)
+
+
+def softmax_in_float64(x: Tensor, dim: int) -> Tensor:
+    return torch.softmax(x.double(), dim).to(x.dtype)
+
+
+STYLES = {
+    "einops": softmax_einops,
+    "matmul": softmax_of_torch,
+    "scaled queries": softmax_logsumexp,
+    "float64 inside": softmax_in_float64,
+    "in chunks": softmax_einops,
+    "weights times mask": softmax_logsumexp,
+    "fused": softmax_of_torch,
+    "values first": softmax_in_float64,
+}

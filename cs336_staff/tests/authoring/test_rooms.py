@@ -1,0 +1,97 @@
+"""Rooms: what is not as it should be in one is refused in a line that names the place."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import cs336_kit.engine.room
+from cs336_kit.engine.assignment import SuiteError
+from cs336_staff.authoring import room
+from cs336_staff.authoring.programs import build_submission
+from cs336_staff.authoring.room import load_all_problems, load_rooms, wrong
+
+PROBLEMS, ROOMS = load_all_problems(), load_rooms()
+SOFTMAX = ROOMS["softmax"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    load_rooms.cache_clear()
+    yield
+    load_rooms.cache_clear()
+
+
+def test_a_problem_without_a_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "load_all_problems", lambda: {**PROBLEMS, "gelu": PROBLEMS["softmax"]})
+    expected = r"^the problem gelu of assignment.toml needs cs336_staff/problems/gelu/__init__.py$"
+    with pytest.raises(SuiteError, match=expected):
+        load_rooms()
+
+
+def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "problems"
+    (folder / "softmax").mkdir(parents=True)
+    (folder / "softmax" / "__init__.py").touch()
+    monkeypatch.setattr(room, "ROOT", tmp_path)
+    monkeypatch.setattr(room, "FOLDER", folder)
+    monkeypatch.setattr(room, "load_all_problems", lambda: {"softmax": PROBLEMS["softmax"]})
+    with pytest.raises(
+        SuiteError, match=r"^the problem softmax of assignment.toml needs problems/softmax/hidden_tests.py$"
+    ):
+        load_rooms()
+
+
+def test_a_problem_that_was_renamed_in_assignment_toml_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed = {"soft_max" if id == "softmax" else id: problem for id, problem in PROBLEMS.items()}
+    monkeypatch.setattr(room, "load_all_problems", lambda: renamed)
+    expected = r"^cs336_staff/problems/softmax belongs to no problem of assignment.toml: rename one of them$"
+    with pytest.raises(SuiteError, match=expected):
+        load_rooms()
+
+
+def test_a_problem_of_which_nothing_ships() -> None:
+    expected = r"^the problem gelu of assignment.toml has no room: expected cs336_kit/problems/gelu$"
+    with pytest.raises(SuiteError, match=expected):
+        cs336_kit.engine.room.load_room("gelu")
+
+
+def test_a_build_on_what_is_not_among_the_needs() -> None:
+    expected = r"^the room of linear builds on rope, which is not among its `needs` in assignment.toml$"
+    with pytest.raises(SuiteError, match=expected):
+        build_submission({"linear": lambda earlier: earlier["rope"]})
+
+
+# What a room has, and what is said of it.
+BAD_ROOMS = {
+    "the room of softmax has the outputs answer, b, a, expected": {"outputs": ("answer", "b", "a")},
+    "the room of softmax answers run_linear, which is not among its adapters": {"answers": ROOMS["linear"].answers},
+}
+BAD_MISTAKES = {
+    "an id of some words": wrong("softmax", "is wrong", print),
+    "an id that no other has": ROOMS["linear"].mistakes[0],
+    "what it does": wrong("softmax-bad", "", print),
+    "a wrong program, or wrong parts": wrong("softmax-bad", "is wrong"),
+    "or wrong parts of the right one": wrong("softmax-bad", "is wrong", print, scale=print),
+    "parts that can be called": wrong("softmax-bad", "is wrong", scale=3),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        *BAD_ROOMS.items(),
+        *((f"'.*': expected .*{said}", {"mistakes": (*SOFTMAX.mistakes, bad)}) for said, bad in BAD_MISTAKES.items()),
+    ],
+)
+def test_a_bad_room(monkeypatch: pytest.MonkeyPatch, said: str, change: dict) -> None:
+    monkeypatch.setattr("cs336_staff.problems.softmax.ROOM", replace(SOFTMAX, **change))
+    with pytest.raises(SuiteError, match=said):
+        load_rooms()
+
+
+def test_a_room_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("cs336_staff.problems.softmax.ROOM")
+    with pytest.raises(SuiteError, match=r"^cs336_staff/problems/softmax/__init__.py: expected ROOM, a Room$"):
+        load_rooms()

@@ -1,0 +1,107 @@
+"""What `cs336 staff grade` and `findings` say to staff: progress, what to look at, and what a class has in common."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from cs336_kit.engine.result import Explanation
+from cs336_staff.cli import staff
+from cs336_staff.grading.batch import Fault, Progress
+from cs336_staff.grading.commands import list_remarks, show_progress
+from cs336_staff.grading.feedback import feedback
+from cs336_staff.grading.gradebook import Notes
+from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.tests.grading.test_gradebook import GRADING, new_gradebook
+
+
+def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
+    screen = io.StringIO()
+    now = Progress({f"s{i}": Path(f"s{i}") for i in range(4)})
+    with show_progress(Console(file=screen, force_terminal=True, width=100)) as show:
+        now.running = 2
+        show(now)
+        now.done, now.below, now.running = 3, 1, 1
+        now.faults.append(Fault("s0", "the disk is gone"))
+        show(now)
+    drawn = screen.getvalue()
+    assert "0 of 4 done, 2 running, 0 below full points" in drawn
+    assert "3 of 4 done, 1 running, 1 below full points, 1 not graded" in drawn
+    assert "-:--:--" in drawn or "0:00:0" in drawn
+
+
+def test_what_a_batch_waits_for_is_said_once():
+    printed = io.StringIO()
+    now = Progress({"s0": Path("s0")})
+    with show_progress(Console(file=printed, width=80)) as show:
+        for now.waits_for in ("waiting for a worker", "waiting for a worker", "", "waiting for a worker", ""):
+            show(now)
+    assert printed.getvalue().splitlines() == ["0 of 1 done; waiting for a worker"] * 2
+
+
+def test_without_a_terminal_progress_is_a_few_lines():
+    printed = io.StringIO()
+    now = Progress({f"s{i}": Path(f"s{i}") for i in range(800)})
+    with show_progress(Console(file=printed, width=80)) as show:
+        for now.done in range(801):
+            show(now)
+            show(now)
+    first, *_, last = lines = printed.getvalue().splitlines()
+    assert first == "40 of 800 done, 0 running, 0 below full points"
+    assert last == "800 of 800 done, 0 running, 0 below full points"
+    assert len(lines) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            {"submission": "m_ller.zip", "path": "/in/m\\xfcller\x1b.zip"},
+            "/in/m\\xfcller\N{REPLACEMENT CHARACTER}.zip is reported as m_ller.zip",
+        ),
+        ({"notes": Notes(refused="it is a PDF")}, "REFUSED, not run, no points: ada: it is a PDF"),
+        ({"notes": Notes(taken_in=("left out: 'old.py'",))}, "remark: ada: left out: 'old.py'"),
+    ],
+)
+def test_what_staff_should_look_at_is_listed(change, line):
+    assert list(list_remarks([replace(GRADING, **change)])) == [line]
+
+
+def test_what_was_left_out_is_told_to_the_student():
+    assert "left out: 'old.py'" in feedback(replace(GRADING, notes=Notes(taken_in=("left out: 'old.py'",))), {})
+
+
+def test_the_commonest_findings_are_first_and_each_submission_counts_once(tmp_path):
+    with new_gradebook(tmp_path) as gradebook:
+        for name, ids in {"ada": ["halves"], "alan": ["degrees", "halves"], "right": []}.items():
+            notes = Notes(explanations=tuple(Explanation("rope", id, (f"{id} of {name}", "more")) for id in ids))
+            handed = HandedIn((Student(name, name),))
+            gradebook.add(replace(GRADING, submission=name, handed_in=handed, notes=notes))
+    result = CliRunner().invoke(staff, ["findings", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "findings.csv").read_text().splitlines() == [
+        "submissions,problem,finding,first",
+        "2,rope,halves,halves of ada",
+        "1,rope,degrees,degrees of alan",
+    ]
+    assert result.output.index("halves") < result.output.index("degrees")
+
+
+@pytest.mark.parametrize("command", ["findings", "report"])
+def test_a_folder_without_a_gradebook(tmp_path, command):
+    result = CliRunner().invoke(staff, [command, str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no gradebook in")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_systems_are_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.platform", "darwin")
+    for arguments in (["grade", str(tmp_path)], ["reproduce", str(tmp_path), "test_softmax"]):
+        told = CliRunner().invoke(staff, arguments)
+        assert told.exit_code == 1
+        assert "grading needs Linux" in told.output
+        assert "Use a Linux machine, or WSL on Windows" in told.output

@@ -1,0 +1,53 @@
+"""RMSNorm."""
+
+from functools import partial
+
+import torch
+from torch import Generator, Tensor
+
+from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
+from cs336_staff.authoring.room import Room, whole, wrong
+from cs336_staff.authoring.rounding import Bounded, Rounded
+from cs336_staff.hidden.kinds import draw_size
+
+ROOT = 3  # the square root, its inverse and a rounded eps
+
+
+def run_rmsnorm(d_model: int, eps: float, weights: Tensor, in_features: Tensor, size=torch.mean, root=None) -> Tensor:
+    mean = size(in_features.square(), -1, keepdim=True)
+    return in_features / (root(mean, eps) if root else (mean + eps).sqrt()) * weights
+
+
+def by_length(d_model: int, eps: float, weights: Tensor, in_features: Tensor) -> Tensor:
+    square = torch.linalg.vector_norm(in_features, dim=-1, keepdim=True) ** 2
+    return weights * (in_features * (d_model / (square + d_model * eps)) ** 0.5)
+
+
+def bound_rmsnorm(d_model: int, eps: float, weights: Rounded, in_features: Rounded) -> Bounded:
+    x = in_features
+    mean = (x * x).sum_to((*x.value.shape[:-1], 1)) / d_model
+    root = (mean.value + eps).sqrt()
+    inverse = Rounded(1 / root, (mean.error / root**2 / 2 + ROOT * x.u) / root, x.dtype)
+    return {"answer": x * inverse * weights}
+
+
+def inputs(shape: tuple[int, ...], scale: float, eps: float, generator: Generator) -> Inputs:
+    weights, x = (torch.randn(size, generator=generator) for size in (shape[-1:], shape))
+    return {"d_model": shape[-1], "eps": eps, "weights": weights, "in_features": scale * x}
+
+
+usual, small = partial(inputs, (2, 3, 7), 1.0, 1e-5), partial(inputs, (6,), 0.01, 1e-3)
+case, cases = (partial(make, "rmsnorm", "run_rmsnorm") for make in (CaseSpec, specs))
+KINDS = {"2d": lambda random: case(partial(inputs, (draw_size(random), 1 + draw_size(random)), 1.0, 0.1))}
+ROOM = Room(
+    answers={run_rmsnorm: bound_rmsnorm},
+    public=cases({"3d": usual, "small": small}),
+    hidden=cases({"3d": usual, "small": small}),
+    build=lambda earlier: partial(run_rmsnorm),
+    adapters=lambda norm: {"run_rmsnorm": norm},
+    styles={"another order": whole(by_length)},
+    mistakes=(
+        wrong("rmsnorm-no-mean", "takes the sum of the squares", size=torch.sum),
+        wrong("rmsnorm-eps-outside", "adds eps to the root", root=lambda mean, eps: mean.sqrt() + eps),
+    ),
+)

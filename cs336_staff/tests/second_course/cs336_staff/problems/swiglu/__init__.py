@@ -1,0 +1,53 @@
+"""SwiGLU."""
+
+from functools import partial
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
+from cs336_staff.authoring.room import Room, whole, wrong
+from cs336_staff.authoring.rounding import Bounded, Rounded
+from cs336_staff.hidden.kinds import draw_size
+
+SLOPE = 1.1  # the largest of SiLU
+ROUNDINGS = 6  # of an exponential, a sum, a quotient and a product
+
+
+def run_swiglu(W1: Tensor, V: Tensor, W2: Tensor, in_features: Tensor, activation=F.silu) -> Tensor:
+    return (activation(in_features @ W1.T) * (in_features @ V.T)) @ W2.T
+
+
+def by_einsum(W1: Tensor, V: Tensor, W2: Tensor, in_features: Tensor) -> Tensor:
+    gate, value = (torch.einsum("...d,fd->...f", in_features, W) for W in (W1, V))
+    return torch.einsum("...f,df->...d", gate / (1 + torch.exp(-gate)) * value, W2)
+
+
+def bound_swiglu(W1: Rounded, V: Rounded, W2: Rounded, in_features: Rounded) -> Bounded:
+    z = in_features @ W1.mT
+    rounding = (ROUNDINGS + z.value.abs()) * z.u * F.silu(z.value).abs() + z.tiny  # exp2 has a rounded exponent
+    gate = Rounded(F.silu(z.value), SLOPE * z.error + rounding, z.dtype)
+    return {"answer": (gate * (in_features @ V.mT)) @ W2.mT}
+
+
+def inputs(shape: tuple[int, ...], d_ff: int, generator: Generator) -> Inputs:
+    up, down = (d_ff, shape[-1]), (shape[-1], d_ff)
+    shapes = {"W1": up, "V": up, "W2": down, "in_features": shape}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+case, cases = (partial(make, "swiglu", "run_swiglu") for make in (CaseSpec, specs))
+KINDS = {"2d": lambda random: case(partial(inputs, (draw_size(random), draw_size(random)), draw_size(random)))}
+ROOM = Room(
+    answers={run_swiglu: bound_swiglu},
+    public=cases({"vector": partial(inputs, (5,), 7), "3d": partial(inputs, (2, 3, 7), 5)}),
+    hidden=cases({"vector": partial(inputs, (3,), 5), "4d": partial(inputs, (2, 3, 2, 5), 9)}),
+    build=lambda earlier: partial(run_swiglu),
+    adapters=lambda swiglu: {"run_swiglu": swiglu},
+    styles={"another order": whole(by_einsum)},
+    mistakes=(
+        wrong("swiglu-swapped", "gates with V, not with W1", lambda W1, V, W2, **x: run_swiglu(V, W1, W2, **x)),
+        wrong("swiglu-sigmoid", "takes the sigmoid, not SiLU", activation=torch.sigmoid),
+    ),
+)

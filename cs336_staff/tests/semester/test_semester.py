@@ -1,0 +1,150 @@
+"""A semester, tried whole: submissions, a grading that is cut off, late work, a copy, a wrong weight.
+
+The commands of cs336_staff/docs/running-a-course.md grade a simulated class in a copy of this tree. After each step
+every grade is what `simulated_class.py` says that it should be.
+"""
+
+import csv
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cs336_staff.release.handout import make_handout
+from cs336_staff.tests.semester.simulated_class import (
+    ALL,
+    COPIED,
+    EVERYTHING,
+    EXTENDED,
+    LATE,
+    MAILED,
+    ROOT,
+    TWO_DAYS_LATE,
+    Student,
+    Work,
+    make_class,
+)
+
+COURSE = """\
+due = 2026-10-01T23:59:00Z
+attempt = "best"
+roster = "roster.csv"
+column = "Attention"
+[late]
+free_days = 1
+percent = 10
+[extensions]
+1002 = 2026-10-05T23:59:00Z
+"""
+ROSTER = "Student,ID,SIS User ID,SIS Login ID,Section,Attention\n"
+ROUNDING = 0.011  # points.md has two places
+
+
+@pytest.mark.slow
+def test_a_semester(tmp_path: Path) -> None:
+    course, results = tmp_path / "course", tmp_path / "results"
+    copy_tree(course)
+    for name, content in make_handout(ROOT, "1").files.items():
+        (tmp_path / "handout" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "handout" / name).write_bytes(content)
+    group = make_class(tmp_path / "handout", tmp_path / "written")
+    for student in group:
+        student.hand_in(tmp_path / "week-1")
+    everyone = [key for student in group for key in student.keys if student.number != MAILED]
+    (course / "cs336_staff/course.toml").write_text(COURSE)
+    (course / "cs336_staff/roster.csv").write_text(ROSTER + "".join(f"student {key},{key},,,,\n" for key in everyone))
+
+    # A power cut when half of the class is graded, then the same command again.
+    week_1 = sorted((tmp_path / "week-1").glob("*/*"))
+    grading = start_staff(course, "grade", *week_1, "--out", results, "--jobs", "2")
+    while len(list(results.glob("*/results.json"))) < len(group) / 2:
+        assert grading.poll() is None
+        time.sleep(0.05)
+    grading.kill()
+    grading.wait()
+    kept = graded(results)
+    staff(course, "grade", *week_1, "--out", results, "--jobs", "2")
+    assert len(kept) < len(group) == len(graded(results))
+    assert kept < graded(results), "some were graded twice"
+    assert_grades(group, results)
+
+    # A week later two hand in again: one two days late, of which one is free; the other has an extension.
+    for number, penalty in ((LATE, 0.1), (EXTENDED, 0.0)):
+        group[number - 1] = Student(number, Work("handed in again", EVERYTHING, ALL), penalty)
+        group[number - 1].hand_in(tmp_path / "week-2", TWO_DAYS_LATE)
+    staff(course, "grade", *(tmp_path / "week-2").glob("*/*"), "--out", results)
+    assert_grades(group, results)
+
+    staff(course, "report", results)
+    assert (results / "index.html").exists()
+
+    staff(course, "similar", *week_1, "--out", results)
+    one, other = (f"_{student.keys[0]}" for student in group if COPIED in student.work.what)
+    found = re.findall(r"<summary><b>(\d+)%</b>(.*)</summary>", (results / "similar.html").read_text())
+    assert [int(percent) > 90 for percent, names in found if one in names and other in names] == [True]
+
+    # Softmax should have been worth 3 points and not 2: no submission runs again.
+    shutil.copytree(results, tmp_path / "before")
+    problems = course / "assignment.toml"
+    problems.write_text(problems.read_text().replace("points = 2", "points = 3", 1))
+    staff(course, "rescore", "--out", results)
+    staff(course, "diff", tmp_path / "before", results)
+    assert_grades(group, results, softmax=3 / 2)
+
+
+def copy_tree(course: Path) -> None:
+    """Copy what git knows of this tree."""
+    known = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, known.split("\0")):
+        if (ROOT / name).exists():
+            (course / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, course / name)
+
+
+def start_staff(course: Path, *command: object) -> subprocess.Popen[str]:
+    arguments = (sys.executable, "-m", "cs336_kit", "staff", *map(str, command))
+    return subprocess.Popen(arguments, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def staff(course: Path, *command: object) -> str:
+    """Run a command of `cs336 staff`, and return what it prints."""
+    process = start_staff(course, *command)
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    return printed
+
+
+def graded(results: Path) -> set[tuple[str, str]]:
+    """Return each grading in the gradebook: the submission, and when it was graded."""
+    with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
+        return set(gradebook.execute("SELECT submission, started FROM grading"))
+
+
+def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0) -> None:
+    """Compare each grade with what it should be, when the points of softmax have changed by a factor."""
+    grades, canvas = (
+        column(results / "grades.csv", "student", "grade"),
+        column(results / "canvas.csv", "ID", "Attention"),
+    )
+    expected = {key: student for student in group for key in student.keys}
+    assert grades.keys() == expected.keys()
+    assert canvas == {key: grades[key] for key, student in expected.items() if student.number != MAILED}
+    for key, student in expected.items():
+        work = student.work
+        points = (work.points + work.softmax * (softmax - 1)) * (1 - student.penalty)
+        least = 0 if work.hostile else points - ROUNDING
+        assert least <= grades[key] <= points + ROUNDING, (
+            f"{key}, {work.what}: expected {points:.2f}, got {grades[key]}"
+        )
+
+
+def column(path: Path, key: str, name: str) -> dict[str, float]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return {row[key]: float(row[name]) for row in csv.DictReader(file)}

@@ -1,1 +1,0 @@
-from . import a1 as A1

@@ -1,0 +1,80 @@
+"""What a student reads of every specimen is what a person has judged."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.result import Explanation, Result
+from cs336_kit.engine.room import load_room
+from cs336_kit.engine.suite import Suite, load_suite
+from cs336_kit.examination.explain import explain
+from cs336_staff.authoring.programs import RIGHT_STYLES
+from cs336_staff.release.verify import run_suite
+from cs336_staff.tests.specimens.specimen import SPECIMENS, VERDICTS, Specimen, SpecimenError, read_specimens
+from cs336_staff.tools.student import ROOT
+
+PAGE = ROOT / "cs336_staff" / "docs" / "examination.md"
+
+
+@pytest.fixture(scope="module")
+def public() -> Suite:
+    return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=str)
+def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public: Suite) -> None:
+    adapters = specimen.adapters()
+    problems = {problem for problem in public.problems if load_room(problem).examinations.keys() & adapters.keys()}
+    suite = replace(public, tests=[test for test in public.tests if test.problem in problems])
+    results = run_suite(suite, {**RIGHT_STYLES["einsum"], **adapters})
+    explanations = explain(suite, results)
+    print("\n".join(line for each in explanations for line in ("", each.id, *each.lines)))  # pytest -s shows it
+    found = findings(results, explanations)
+    assert found == specimen.findings, "\n".join(
+        (
+            str(specimen),
+            *(f"Tutor: {sentence}" for sentence in specimen.tutor),
+            f"Findings that were judged: {specimen.findings}",
+            f"Findings now: {found}",
+            "Read what is said today against the code, and give a new verdict by hand.",
+        )
+    )
+
+
+def findings(results: Sequence[Result], explanations: Sequence[Explanation]) -> str:
+    """Write them as a specimen has them."""
+    if all(result.passed for result in results):
+        return "not examined"
+    return ", ".join(each.id for each in explanations) or "none"
+
+
+def test_the_page_has_the_totals() -> None:
+    for written in dict.fromkeys(each.written for each in SPECIMENS):
+        verdicts = Counter(each.verdict for each in SPECIMENS if each.written == written)
+        row = (f"`{written}.md`", verdicts.total(), *(verdicts[verdict] for verdict in VERDICTS))
+        assert f"| {' | '.join(map(str, row))} |" in PAGE.read_text(encoding="utf-8")
+
+
+GOOD = "### doubled\nTutor: Twice.\nFindings: none\nVerdict: silent (it is)\n```python\nrun_linear = None\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("Tutor: ", "Teacher: ", "expected Tutor, Findings, Verdict and a block of Python"),
+        ("silent", "quiet", "expected Tutor, Findings, Verdict and a block of Python"),
+        (" (it is)", "", "say why the verdict is silent, in parentheses"),
+        ("= None", "= =", "invalid syntax"),
+        ("None", "nobody", "name 'nobody' is not defined"),
+        ("run_linear", "run_layer", "defines none of the functions that are examined"),
+    ],
+)
+def test_a_malformed_specimen_is_named(right: str, wrong: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "new.md"
+    path.write_text(GOOD.replace(right, wrong))
+    with pytest.raises(SpecimenError, match=rf"new\.md, ### doubled: .*{complaint}"):
+        list(read_specimens(path))
