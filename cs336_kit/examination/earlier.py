@@ -35,9 +35,11 @@ def say_what_earlier_explains(suite: Suite, problem: str, failing: Iterable[Test
         results: from them follows which of the earlier problems may be wrong.
     """
     room, tests = load_room(problem), [test for test in failing if not test.hidden]
+    if not room.on_earlier:
+        return ""
     needs = find_needs(suite.problems, problem)
     ran, wrong = {each.problem for each in results}, {each.problem for each in results if each.is_wrong}
-    suspects = [need for need in needs if need in wrong or need not in ran] if room.on_earlier else []
+    suspects = [need for need in needs if need in wrong or need not in ran]
     for some in (some for count in range(len(suspects)) for some in combinations(suspects, count + 1)):
         earlier: dict[str, Callable[..., Any]] = {}
         for need in needs:

@@ -126,7 +126,7 @@ def test_a_terminal_that_knows_only_ascii(student: Student, monkeypatch: pytest.
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     process = student.run("cs336_kit", "check", "scaled_dot_product_attention")
     assert process.returncode == 1, process.stderr
-    assert "1/sqrtd_k" in process.stdout
+    assert "not by sqrtd_k" in process.stdout
     assert "Traceback" not in process.stderr
 
 

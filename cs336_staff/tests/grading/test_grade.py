@@ -197,7 +197,7 @@ def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, probl
     ("name", "text"),
     [
         ("wrong-dim", "the answer is wrong in"),
-        ("wrong-dim", "You normalise axis 0 whatever `dim` is."),  # as the examination found
+        ("wrong-dim", "You normalise the first axis whatever `dim` is."),  # as the examination found
         ("returns-none", "is a `return` missing?"),
         ("exits", "the process ended"),
         ("syntax-error", "SyntaxError"),
