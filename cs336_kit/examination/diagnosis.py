@@ -19,6 +19,7 @@ from cs336_kit.examination.search import (
     Table,
     alike,
     ask_all,
+    in_float64,
     tell_changes,
     tell_largest_gap,
     ways_of,
@@ -125,7 +126,7 @@ def measure_digits(table: Table, changes: Sequence[Change], dtypes: Sequence[tor
 
 
 def _run_in_float64(table: Table, changes: Sequence[Change], arguments: Sequence[Any]) -> Tensor:
-    return table.call(changes, *(x.double() if is_float(x) else x for x in arguments))
+    return table.call(changes, *map(in_float64, arguments))
 
 
 def _tell_digits(

@@ -22,8 +22,8 @@ MOST_RUNS = 5_000  # of the program, in one search
 MORE_RUNS = 1_500  # where that did not explain everything, for the basic calls
 MOST_FITTED = 2  # calls to which a number is fitted, the last ones
 STEPS = 32  # in which a free number is fitted
-FINE = 1.01  # a factor by which to step, from which on a number that does not come near is given up
-FAR, NEAR = 0.3, 0.05  # a misfit from which no number is looked for, and one that a number which is right does not have
+FEW_STEPS = 6  # in which a number that is right comes twice as near
+FAR = 0.3  # a misfit from which no number is looked for
 LITTLE = 4  # times smaller than without the number is a misfit that it explains: rounding is not explained by any
 CLOSE = 5e-4  # of the largest number of an answer: what two programs that do the same may differ by in float32
 NAN, INFINITE = 1e30, 1e31  # stand for them where numbers are compared
@@ -161,13 +161,19 @@ def alike(x: Tensor | None, y: Tensor | None) -> bool:
 
 
 def ask_all(ask: Ask, table: Table) -> Answers:
-    """The student's answers to the calls of a table. What raises or has another shape is the business of others."""
+    """The student's answers to the calls of a table. What raises or has another shape is the business of others.
+
+    The calls are in float32; if none has an answer, in float64.
+    """
     answers = {}
-    for call, arguments in table.calls.items():
-        try:
-            answers[call] = ask.tensor(table.expected[call].shape, *arguments).float()
-        except NoAnswerError:
-            continue
+    for given in (unchanged, in_float64):
+        for call, arguments in table.calls.items():
+            try:
+                answers[call] = ask.tensor(table.expected[call].shape, *map(given, arguments)).float()
+            except NoAnswerError:
+                continue
+        if answers:
+            break
     return answers
 
 
@@ -248,12 +254,13 @@ class Search:
             and not (one.numbers and other.numbers)
         ]
 
-        def is_far_fetched(pair: tuple[Change, Change]) -> tuple[bool, bool, bool]:
-            """Tell whether they spoil what is right, a number must be found, or one of them would be nothing alone."""
+        def how_far_fetched(pair: tuple[Change, Change]) -> tuple[bool, int, bool]:
+            """Tell whether they spoil what is right, how many numbers to try, and if one would be nothing alone."""
             one, other = (spoiled[change] for change in pair)
-            return bool(right & (one[1] | other[1])), has_number(pair), not (one[0] & wrong and other[0] & wrong)
+            numbers = sum(len(change.numbers) for change in pair)
+            return bool(right & (one[1] | other[1])), numbers, not (one[0] & wrong and other[0] & wrong)
 
-        yield from sorted(pairs, key=is_far_fetched)
+        yield from sorted(pairs, key=how_far_fetched)
 
     def _gives(self, changes: list[Change], call: str, came: Tensor) -> bool:
         """Tell whether a program with these changes gives this answer."""
@@ -281,21 +288,26 @@ class Search:
         def at(number: float) -> list[Change]:
             return [each.at(number) if each is free else each for each in changes]
 
-        def loss(number: float) -> float:
+        def loss(number: float, where: list[str] = where) -> float:
             return max(misfit(self._run(at(number), call), answers[call]) for call in where)
 
-        low, best = min((loss(number), number) for number in free.numbers)
-        if low > FAR:
+        near = [number for number in free.numbers if loss(number, where[-1:]) <= FAR]
+        if not near:
             return None
-        step = 2.0
-        for _ in range(STEPS):
-            if all(alike(self._run(at(best), call), answers[call]) for call in where) or (low > NEAR and step < FINE):
-                break
-            now, other = min((loss(other), other) for other in (best * step, best / step))
-            low, best, step = (now, other, step) if now < low else (low, best, step**0.5)
+        low, best = min((loss(number), number) for number in near)
         without = [each for each in changes if each is not free]
         before = max(misfit(self._run(without, call), answers[call]) for call in where)
-        return at(best) if low < min(NEAR, before / LITTLE) else None
+        step, earlier = 2.0, FAR
+        for taken in range(STEPS):
+            if all(alike(self._run(at(best), call), answers[call]) for call in where):
+                return at(best) if low < before / LITTLE else None
+            if taken % FEW_STEPS == 0:
+                if low > earlier:
+                    return None
+                earlier = low / 2
+            now, other = min((loss(other), other) for other in (best * step, best / step))
+            low, best, step = (now, other, step) if now < low else (low, best, step**0.5)
+        return None
 
     def _run(self, changes: list[Change], call: str, also: int | None = None) -> Tensor | None:
         key = (*changes, call, also)
@@ -309,6 +321,15 @@ class Search:
 def widen(x: Any) -> Any:
     """A tensor of half precision in float32; anything else as it is."""
     return x.float() if isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def unchanged(x: Any) -> Any:
+    return x
+
+
+def in_float64(x: Any) -> Any:
+    """A tensor of floating-point numbers in float64; anything else as it is."""
+    return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
 def has_number(changes: Iterable[Change]) -> bool:

@@ -102,6 +102,11 @@ def with_more(S: Tensor, more: float) -> Tensor:
     return torch.softmax(torch.cat((S, S.amax(-1, keepdim=True) + math.log(more)), -1), -1)[..., :-1]
 
 
+def without_keepdim(S: Tensor) -> Tensor:
+    powers = (S - S.amax(-1, keepdim=True)).exp()
+    return powers / powers.sum(-1)
+
+
 def by_sum_of_another(S: Tensor) -> Tensor:
     powers = (S - S.amax(-1, keepdim=True)).exp()
     return powers / powers.sum(-1).unsqueeze(-2)
@@ -130,7 +135,6 @@ SCALE = ways_to(
         "You divide by √d_k, and take powers of 2, not of e.",
         lambda Q, K, V: math.log(2) * Q.shape[-1] ** -0.5,
     ),
-    ("scale-sign", "The sign of the scores is reversed.", lambda Q, K, V: -(Q.shape[-1] ** -0.5)),
     (
         "scale-rounded-down",
         "You divide by √d_k rounded down to a whole number.",
@@ -342,6 +346,7 @@ SOFTMAX = ways_to(
         "The maximum is taken over the queries, not over the keys.",
         lambda S: shifted(S, S.amax(-2, keepdim=True)),
     ),
+    ("softmax-keepdim", "The exponentials are divided by a sum without `keepdim=True`.", without_keepdim),
     (
         "divisor-of-another",
         "Each weight is divided by the sum of the wrong query: the one with the same number as its key.",
@@ -414,6 +419,7 @@ SCORE = ways_to(
         "Your scores are the negative distances between queries and keys.",
         lambda Q, K: -torch.cdist(Q, K),
     ),
+    ("scores-sign", "The sign of the scores is reversed.", lambda Q, K: -(Q @ K.mT)),
     ("scores-keys-only", "Your scores are K Kᵀ.", lambda Q, K: K @ K.mT),
     ("scores-queries-only", "Your scores are Q Qᵀ.", lambda Q, K: Q @ Q.mT),
     ("scores-first-keys", "All sequences use the keys of the first.", lambda Q, K: Q @ of_first(K).mT),

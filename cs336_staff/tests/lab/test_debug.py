@@ -175,9 +175,7 @@ def test_the_gradients_of_a_case_are_compared_too(lab: Lab) -> None:
 
 def test_what_no_experiment_explains(lab: Lab) -> None:
     """A mistake in calls of one size alone, which no experiment makes."""
-    report = words(
-        lab, saved(), adapters=ATTENTION.replace("(weights @", "((1 + (V.shape == (2, 5, 6))) * weights @")
-    )
+    report = words(lab, saved(), adapters=ATTENTION.replace("(weights @", "((1 + (V.shape == (2, 5, 6))) * weights @"))
     assert "the answer is wrong in 36 of 36 places" in report
     assert "No experiment explains it. the smallest wrong row is query [0, 0]" in report
 
