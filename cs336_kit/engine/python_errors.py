@@ -63,6 +63,14 @@ def _product(match: Match) -> list[str]:
     return [*lines, "the second would fit if it were transposed"] if inner == columns else lines
 
 
+def _product_of_batches(match: Match) -> list[str]:
+    expected, inner, batch, other = match.groups()
+    line = f"got ({batch}, {other}, ...) on the right of a product, expected ({expected}, {inner}, ...)"
+    if inner == other:
+        return [f"{line}: this product does not broadcast {batch} to {expected}"]
+    return [f"{line}: should an axis be transposed?"]
+
+
 def _no_name(match: Match) -> list[str]:
     return [f"add `{IMPORTS[match[1]]}` at the top of the file"] if match[1] in IMPORTS else []
 
@@ -87,8 +95,8 @@ RULES: tuple[tuple[type[BaseException], str, str | Callable[[Match], list[str]]]
     (RuntimeError, r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)", _product),
     (
         RuntimeError,
-        r"batch2 tensor to be: \[(.*?)\] but got: \[(.*?)\]",
-        "got ({1}, ...) on the right of a product, expected ({0}, ...): should an axis be transposed?",
+        r"batch2 tensor to be: \[(\d+), (\d+)\] but got: \[(\d+), (\d+)\]",
+        _product_of_batches,
     ),
     (
         RuntimeError,

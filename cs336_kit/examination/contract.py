@@ -5,7 +5,9 @@ then known, whatever line it breaks in. The rest are the dtype of the input, gra
 """
 
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeGuard, TypeVar
@@ -19,8 +21,24 @@ from cs336_kit.engine.failure import StudentRaised, with_type
 from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, listed, near, random
 
 WHAT_COMES_BACK = "What does your function return, and what does the handout say that it returns?"
+# What to ask about an error, whatever call raises it.
+ASKED_OF = (
+    (
+        r"(ValueError|AssertionError)(?!.*(unpack|broadcast))",
+        "Is this a check of your own? Does the handout demand it of this call?",
+    ),
+    (
+        r"RuntimeError: view size is not compatible",
+        "How does a transposed tensor lie in memory, and what does view need that reshape does not?",
+    ),
+    (
+        r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor",
+        "Which shape has the mask here, and which shape what it indexes? Which operations broadcast a mask?",
+    ),
+)
 # What to ask when no call works, by the error.
 QUESTIONS = (
+    *ASKED_OF,
     (r"(Syntax|Indentation|Tab)Error", ""),
     (r"(ModuleNotFound|Import)Error", "Which file or package should define that name, and how is it spelt there?"),
     (r".*state_dict", "What are your module's parameters called, and what does your adapter call them?"),
@@ -158,7 +176,8 @@ def _failures(ask: Ask, usual: Call, variations: Sequence[Variation]) -> list[tu
 def _crash(
     id: str, measured: str, error: NoAnswerError, question: str, touches: Callable[[Case], bool] = lambda case: True
 ) -> Finding:
-    means = "A mask in brackets is not broadcast: `x[mask]` takes a mask that has the shape of x."
+    means = "`x[mask]` does not broadcast the mask: it must have the shape of x, or of its first axes."
+    question = next((asks for pattern, asks in ASKED_OF if re.match(pattern, str(error), re.DOTALL)), question)
     return Finding(id, measured, means * bool(NOT_BROADCAST.match(str(error))), question, touches, error.__cause__)
 
 
@@ -207,11 +226,26 @@ def _place(error: NoAnswerError) -> object:
     return trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
 
 
+@contextmanager
+def _empty_as_nan() -> Iterator[None]:
+    """Have torch fill the memory of new tensors with NaN, as far as this process calls it."""
+    strict, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(strict, warn_only=warns)
+
+
 def _quoted(error: NoAnswerError) -> str:
-    message = str(error).partition("\n")[0]
-    if len(message) > LONGEST_MESSAGE:
-        message = message[:LONGEST_MESSAGE] + "…"
-    return f"`{message}`" if error.__cause__ else message
+    return f"`{_brief(str(error))}`" if error.__cause__ else _brief(str(error))
+
+
+def _brief(message: str) -> str:
+    """The first line, without what torch advises; shorter, if it is long."""
+    line = message.partition("\n")[0].partition(" Hint: ")[0].removesuffix(".")
+    return f"{line[:LONGEST_MESSAGE]}…" if len(line) > LONGEST_MESSAGE else line
 
 
 class Contract:
@@ -247,13 +281,11 @@ class Contract:
                 wrong[dtype] = answer.dtype
         if not wrong:
             return None
-        inputs = {
-            came: " and ".join(dtype_name(given) for given in wrong if wrong[given] == came) for came in wrong.values()
-        }
+        inputs = {came: listed(dtype_name(given) for given in wrong if wrong[given] == came) for came in wrong.values()}
         pairs = [f"{dtype_name(came)} for inputs in {given}" for came, given in inputs.items()]
         always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(self.dtypes) - 1 else ""
         measured = f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input."
-        question = "Where does your code change the dtype for good?"
+        question = "Which dtype has the tensor that you return, and where did it get it?"
         return Finding(f"dtype{always}", measured, "", question, has_dtype(*wrong))
 
     def inputs_left_alone(self) -> Finds:
@@ -271,6 +303,12 @@ class Contract:
         """Check that the same call gives the same answer."""
         first = self.ask.tensor(self.shape, *self.arguments)
         again = self.ask.tensor(self.shape, *self.arguments)
+        with _empty_as_nan():
+            unwritten = self.ask.tensor(self.shape, *self.arguments).isnan() & ~first.isnan()
+        if unwritten.any():
+            measured = f"{int(unwritten.sum())} of the {unwritten.numel()} numbers of your answer depend on memory that"
+            question = "Is there a torch.empty of which not every element is set?"
+            return Finding("unwritten", f"{measured} was never written.", "", question)
         self.ask.seed += 1
         other = self.ask.tensor(self.shape, *self.arguments)
         if near(other, first) and near(again, first):
@@ -280,11 +318,12 @@ class Contract:
             measured = f"Two calls on the same input differ by up to {float((other - first).abs().max()):.3g}"
             if zeros:
                 measured += f", and {zeros:.0%} of the numbers are 0"
-            means, question = "Something in your function is random.", "Is dropout on where nothing is being trained?"
+            means = "Something in your function is random."
+            question = "Is dropout on where nothing is being trained? Is there a parameter that keeps its random value?"
             return Finding("random", measured + ".", means, question)
         measured = f"The second call on the same input differs by up to {float((again - first).abs().max()):.3g}."
-        means = "Your function remembers something from call to call, or a part of its answer is never written."
-        question = "What survives the call? Is there a torch.empty of which not every element is set?"
+        means = "Your function remembers something from call to call."
+        question = "What survives the call: a cache, a buffer, an attribute?"
         return Finding("remembers", measured, means, question)
 
     def gradients(self) -> Finds:
@@ -307,7 +346,7 @@ class Contract:
             loss = (answer * direction.to(answer.dtype)).sum().real  # given a cotangent, autograd imports sympy: 1.5 s
             slopes = torch.autograd.grad(loss, leaves, allow_unused=True)
         except Exception as error:
-            measured = f"The call works, and backward() fails: `{with_type(error).splitlines()[0]}`."
+            measured = f"The call works, and backward() fails: `{_brief(with_type(error))}`."
             return self._gradient("backward-fails", measured, "Which tensor did you change after it was used?", error)
         names = [name for name, x in zip(self.ask.names, self.arguments, strict=False) if is_float(x)]
         required = {name: slope for name, slope in zip(names, slopes, strict=True) if name not in self.without}
@@ -332,8 +371,8 @@ class Contract:
             differs = abs(quotient - predicted) > allowed  # not if it is NaN, which has an experiment of its own
             if differs and abs(self._quotient(i, step, direction, 2 * STEP) - quotient) < allowed:
                 measured = (
-                    f"Along one direction autograd says that the answer changes by {predicted:.4g} for each unit of "
-                    f"{name}; a small step in that direction changes it by {quotient:.4g}."
+                    f"When {name} moves in one direction, a weighted sum of your answer changes at a rate of "
+                    f"{quotient:.4g}; autograd says {predicted:.4g}."
                 )
                 question = "Which part of your formula does autograd treat as constant?"
                 return self._gradient("wrong", measured, question, of=[name])

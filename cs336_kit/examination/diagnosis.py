@@ -21,7 +21,7 @@ from cs336_kit.examination.search import (
     ask_all,
     in_float64,
     tell_changes,
-    tell_largest_gap,
+    tell_gap,
     ways_of,
     widen,
 )
@@ -101,7 +101,7 @@ def _tell_wrong(table: Table, changes: Sequence[Change] | None, answers: Answers
     """The first answer that is not explained."""
     model = {call: table.expected[call] for call in answers}
     call = next(call for call, right in model.items() if not alike(answers[call], right))
-    return Finding("wrong", tell_largest_gap(call, answers[call], model[call]), "", "")
+    return Finding("wrong", tell_gap(call, answers[call], model[call]), "", "")
 
 
 def measure_digits(table: Table, changes: Sequence[Change], dtypes: Sequence[torch.dtype], ask: Ask) -> Finds:
@@ -153,10 +153,7 @@ def _tell_half(table: Table, changes: Sequence[Change], arguments: Sequence[Any]
     if not off > FURTHER * least:
         return None
     name = dtype_name(dtype)
-    measured = (
-        f"For inputs in {name} your answer is {off / least:.1f} times as far from the right one as rounding it to "
-        f"{name} takes it."
-    )
+    measured = f"In {name} your error is {off / least:.1f} times what rounding the right answer to {name} would cause."
     for each in table.roundings:
         if dtype in each.dtypes:
             wide = [widen(x) for x in arguments]

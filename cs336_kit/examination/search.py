@@ -31,6 +31,7 @@ NAN, INFINITE = 1e30, 1e31  # stand for them where numbers are compared
 Way = Callable[..., Any]
 Ways = Mapping[str, Way]
 Answers = Mapping[str, Tensor]
+Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,13 @@ class Change:
         return replace(self, numbers=(), number=number)
 
 
-def ways_to(step: str, asks: str, *rows: Any) -> tuple[Change, ...]:
-    """Changes of a step with one question: id, sentence, function, and numbers if one is free."""
-    return tuple(Change(step, id, do, says, asks, *numbers) for id, says, do, *numbers in rows)
+def ways_to(step: str, asks: str, *rows: Any, asks_of: Mapping[str, str] | None = None) -> tuple[Change, ...]:
+    """Changes of a step: id, sentence, function, and numbers if one is free.
+
+    They share a question, but for those whose id is in `asks_of`.
+    """
+    own = asks_of or {}
+    return tuple(Change(step, id, do, says, own.get(id, asks), *numbers) for id, says, do, *numbers in rows)
 
 
 @dataclass(frozen=True)
@@ -356,22 +361,39 @@ def tell_changes(table: Table, changes: Sequence[Change], answers: Answers, wher
     """
     findings = []
     for change in changes:
-        spoiled = [call for call in answers if not alike(table.answer(ways_of([change]), call), table.expected[call])]
-        wrong = [call for call in answers if not alike(answers[call], table.expected[call])]
-        call = next((call for call in wrong if call in spoiled), wrong[0])
-        measured = tell_largest_gap(call, answers[call], table.expected[call])
+        call, place = _where_it_shows(table, change, [each for each in changes if each is not change], answers)
+        measured = tell_gap(call, answers[call], table.expected[call], place)
         means = change.says.format("" if change.number is None else spell(change.number))
         findings.append(Finding(change.id, measured, means, change.asks, program=partial(table.call, [change])))
-    these = {1: "this mistake", 2: "these two mistakes"}.get(len(changes), f"these {len(changes)} mistakes")
+    these = {1: "this mistake", 2: "two mistakes, this one and another,"}.get(len(changes), f"{len(changes)} mistakes")
     tried = f"all {len(answers)} calls" if len(answers) > 1 else "the only call"
-    proof = f"A right program with {these} gives your numbers in {tried}{where} that your function could answer."
+    answered = "" if len(answers) >= len(table.basic if where else table.calls) else " that your function could answer"
+    proof = f"A program that is right but for {these} gives your numbers in {tried}{where}{answered}."
     return [*findings[:-1], *(replace(last, means=f"{last.means} {proof}") for last in findings[-1:])]
 
 
-def tell_largest_gap(call: str, came: Tensor, right: Tensor) -> str:
-    """Tell where an answer is furthest from the right one: "For two dimensions, your answer at [0, 3] is 2; …"."""
-    gap = (came - right).abs().nan_to_num(INFINITE, INFINITE)
-    place = tuple(index_of(int(gap.argmax()), gap.shape))
+def _where_it_shows(table: Table, change: Change, others: list[Change], answers: Answers) -> tuple[str, Place]:
+    """The call, and the place in it, that best shows a change: if there is one, a call that the others leave right."""
+    wrong = [call for call in answers if not alike(answers[call], table.expected[call])]
+    without = {call: table.answer(ways_of(others), call) for call in wrong}
+    shows = [call for call in wrong if not alike(without[call], answers[call])]
+    isolated = [call for call in shows if alike(without[call], table.expected[call])]
+    call = (isolated or shows or wrong)[0]
+    was = without[call]
+    return call, _furthest(answers[call], table.expected[call] if was is None or call not in shows else was)
+
+
+def _furthest(came: Tensor, other: Tensor) -> Place:
+    gap = (came - other).abs().nan_to_num(INFINITE, INFINITE)
+    return tuple(index_of(int(gap.argmax()), gap.shape))
+
+
+def tell_gap(call: str, came: Tensor, right: Tensor, place: Place | None = None) -> str:
+    """Compare an answer with the right one at a place: "For two dimensions, your answer at [0, 3] is 2; …".
+
+    Without a place, it is the one that is furthest from the right one.
+    """
+    place = _furthest(came, right) if place is None else place
     return f"{call}, your answer at {list(place)} is {number(came[place])}; it should be {number(right[place])}."
 
 

@@ -178,6 +178,9 @@ JOIN = ways_to(
         "You divide by the sum in every block, not once after the last.",
         divided_in_every_block,
     ),
+    asks_of={
+        "maximum-falls": "The new block has only lower scores: what is the largest score so far, and what is yours?"
+    },
 )
 
 UNSHIFTED = "The exponential is taken without subtracting the maximum, and overflows."
@@ -261,7 +264,7 @@ WALK = ways_to(
     ),
     (
         "after-hidden-block",
-        "Everything after a block that is hidden throughout is left out.",
+        "After a block of keys that is hidden throughout, all later blocks are left out.",
         before_hidden_block,
     ),
 )
@@ -319,7 +322,7 @@ def calls() -> dict[str, tuple[Any, ...]]:
         "With a mask of shape (batch, 1, keys)": (*normal((4,), 4, 4, 6, 4), MASKS[0].view(4, 1, 4), 2),
         "Where the first block is hidden": (*normal((2,), 6, 6, 5, 4), first, 2),
         "Where a block in the middle is hidden": (*normal((2,), 6, 6, 5, 4), middle, 2),
-        "Where a query may attend to nothing": (*normal((2,), 4, 4, 5, 4), nothing, 2),
+        "Where one query may attend to nothing": (*normal((2,), 4, 4, 5, 4), nothing, 2),
         "With a mask in one block": (*normal((2,), 4, 4, 5, 4), MASKS, ONE_BLOCK),
         "Where hidden scores are far above the others": (*with_scores(depths * ~deep, deep), 5),
         "Where all scores are far below 0": (*with_scores(-depths.expand(n, n), deep), 5),

@@ -102,7 +102,7 @@ VARIATIONS = (
     Variation("one-head", "for one head", {"num_heads": 1}, SPLIT, lambda case: case.num_heads == 1),
     Variation(
         "short-heads",
-        "for 3 heads of length 1",
+        "for 3 heads of length 1, without RoPE",
         {"d_model": 3, "num_heads": 3},
         SPLIT,
         lambda case: case.num_heads == case.d_model,

@@ -180,18 +180,22 @@ WEIGHTS = ways_to(
     ("values-transposed", "You multiply by W_V the wrong way round.", lambda q, k, v, h: (q, k, v.mT)),
     (
         "qkv-by-head",
-        "You cut the joint weight as (heads 3 d_head), not as (3 heads d_head).",
+        "You split the joint product as (heads 3 d_head); it should be (3 heads d_head).",
         lambda q, k, v, h: cut((q, k, v), h, 3, -1),
     ),
     (
         "qkv-by-row",
-        "You cut the joint weight as (d_model 3), not as (3 d_model).",
+        "You split the joint product as (d_model 3); it should be (3 d_model).",
         lambda q, k, v, h: cut((q, k, v), -1, 3),
     ),
     (
         "own-slice",
         "The input is cut into heads before it is projected, so each head sees only its part of it.",
         lambda q, k, v, h: tuple(within_slice(W, h) for W in (q, k, v)),
+    ),
+    asks_of=dict.fromkeys(
+        ("qkv-by-head", "qkv-by-row"),
+        "In which order do the features of the joint product stand: first all queries, or first everything of head 0?",
     ),
 )
 SEQUENCES = ways_to(
@@ -213,7 +217,7 @@ SPLIT = ways_to(
     ),
     (
         "split-inner",
-        "You split the heads as (d_head heads); the heads are the outer factor.",
+        "You split the heads as (d_head heads); it should be (heads d_head).",
         lambda x, h: x.unflatten(-1, (-1, h)).movedim(-1, -3),
     ),
     ("one-head", "All rows share one head, whatever num_heads is.", lambda x, h: x.unsqueeze(-3)),
@@ -236,7 +240,7 @@ OVER = ways_to(
 )
 ALLOWED = ways_to(
     "allowed",
-    "May the token at position 2 look at itself? At position 3? Which answers may the last token change?",
+    "May the token at position 2 look at itself? At the one at position 3? Which answers may the last token change?",
     ("mask-missing", "No token is hidden from any other: there is no causal mask in effect.", lambda at, Q, K: None),
     (
         "mask-peeks",
@@ -278,7 +282,7 @@ HIDE = ways_to(
 )
 MERGE = ways_to(
     "merge",
-    "Which axes does your tensor have before and after each view or transpose? What does each token then hold?",
+    "Which axes does your tensor have before and after each rearrange, view or transpose? What meets W_O then?",
     (
         "join-by-view",
         "You join the heads with view or reshape and without a transpose.",
@@ -286,7 +290,7 @@ MERGE = ways_to(
     ),
     (
         "join-inner",
-        "You join the heads as (d_head heads); the heads are the outer factor.",
+        "You join the heads as (d_head heads); it should be (heads d_head).",
         lambda x: x.movedim(-3, -1).flatten(-2),
     ),
     (
@@ -329,23 +333,23 @@ TURN = ways_to(
     "Which of Q, K and V does RoPE apply to, and at what point: before the split into heads, after it, or later?",
     (
         "rope-missing",
-        "The queries and keys are not turned, or all tokens of a head are turned alike.",
+        "The queries and keys are not rotated, or all tokens of a head are rotated alike.",
         lambda Q, K, V, turn, attend: attend(Q, K, V),
     ),
     ("rope-on-values", "The values are turned too.", lambda Q, K, V, turn, attend: attend(turn(Q), turn(K), turn(V))),
     (
         "rope-on-queries-only",
-        "You turn the queries and not the keys.",
+        "You rotate the queries and not the keys.",
         lambda Q, K, V, turn, attend: attend(turn(Q), K, V),
     ),
     (
         "rope-on-keys-only",
-        "You turn the keys and not the queries.",
+        "You rotate the keys and not the queries.",
         lambda Q, K, V, turn, attend: attend(Q, turn(K), V),
     ),
     (
         "rope-after-attention",
-        "You turn the output of attention, not the queries and keys that go into it.",
+        "You rotate the output of attention, not the queries and keys that go into it.",
         lambda Q, K, V, turn, attend: turn(attend(Q, K, V)),
     ),
 )
@@ -359,7 +363,7 @@ POSITIONS = ways_to(
     ),
     (
         "rope-default-positions",
-        "Nothing is turned, or all tokens of a head alike, when no `token_positions` are given.",
+        "Nothing is rotated, or all tokens of a head alike, when no `token_positions` are given.",
         without_positions,
     ),
     ("rope-first-sequence", "You use the positions of the first sequence for all of them.", first_positions),
@@ -368,13 +372,14 @@ POSITIONS = ways_to(
         "Head 0 gets the positions of sequence 0, head 1 those of sequence 1, and so on.",
         lambda given, x: place(None, x) if given is None else given,
     ),
+    asks_of={"rope-positions-ignored": "Where does your code read `token_positions`?"},
 )
 ROTATE = ways_to(
     "rotate",
-    "Which two components form a pair, and by which angle does pair i of a head turn at position p?",
+    "Which two components form a pair, and by which angle does pair i of a head rotate at position p?",
     (
         "rope-before-split",
-        "You turn the whole of d_model before the split into heads.",
+        "You rotate before the split into heads, by the angles of d_model, not of d_head.",
         turned_by(lambda i, d_head, head: -2 * (i + head * (d_head // 2)) / (d_head * len(head))),
     ),
     (
@@ -394,9 +399,10 @@ ROTATE = ways_to(
         "You pair component i with component i + d_head/2, not 2i with 2i + 1.",
         turned_by(lambda i, d_head, head: -2 * i / d_head, halves=True),
     ),
-    ("rope-direction", "You turn the wrong way round.", lambda x, at, *others: rope(x, -at, *others)),
-    ("rope-one-angle", "All pairs turn by the same angle.", turned_by(lambda i, d_head, head: 0 * i)),
+    ("rope-direction", "You rotate the wrong way round.", lambda x, at, *others: rope(x, -at, *others)),
+    ("rope-one-angle", "All pairs rotate by the same angle.", turned_by(lambda i, d_head, head: 0 * i)),
     ("rope-exponent-half", "Your exponent is i/d_head, not 2i/d_head.", turned_by(lambda i, d_head, head: -i / d_head)),
+    asks_of={"rope-theta-ignored": "Follow `theta` from the call to the angles: which value arrives there?"},
 )
 BY_POSITION = ways_to(
     "allowed",
@@ -443,10 +449,10 @@ CALLS = {
 }
 AT_ZERO = {
     "For one token": at([0], ONE),
-    "For five tokens at position 0": at([0] * 5, FIVE),
-    "For two heads and tokens at position 0": at([0] * 7, TWO_HEADS),
+    "For five tokens, all at position 0": at([0] * 5, FIVE),
+    "For two heads and tokens that are all at position 0": at([0] * 7, TWO_HEADS),
     "For a batch of two with all tokens at position 0": at([0] * 5, BATCH),
-    "For three sequences of three tokens at position 0": at([0] * 3, SQUARE),
+    "For three sequences of three tokens, all at position 0": at([0] * 3, SQUARE),
     "For tokens of zeros": at([0] * 5, WITH_NOTHING),
 }
 CALLS_WITH_ROPE = {

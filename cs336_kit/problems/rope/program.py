@@ -127,7 +127,7 @@ POSITIONS = ways_to(
 COUNT = ways_to(
     "count",
     "What does RoPE do to the token at position 0?",
-    ("from-one", "Every position counts 1 more than it should.", lambda positions: positions + 1),
+    ("from-one", "Every position is one too large: you count from 1.", lambda positions: positions + 1),
     (
         "position-unused",
         "The angle does not depend on the position: it is always that of position 1.",
@@ -147,7 +147,7 @@ FREQUENCIES = ways_to(
     ("exponent-half", "Your exponent is i/d_k, not 2i/d_k.", lambda theta, i, d_k: theta ** (-i / d_k)),
     (
         "exponent-doubled",
-        "Your exponent counts by two twice: 4i/d_k, not 2i/d_k.",
+        "Your exponent has the factor 2 twice: it is 4i/d_k, not 2i/d_k.",
         lambda theta, i, d_k: theta ** (-4 * i / d_k),
     ),
     ("exponent-positive", "The exponent lacks its minus sign.", lambda theta, i, d_k: theta ** (2 * i / d_k)),
@@ -163,7 +163,7 @@ FREQUENCIES = ways_to(
     ),
     (
         "exponent-linspace",
-        "Your exponents are spread from 0 to 1 and reach 1; they should stop before.",
+        "Your exponents are spread from 0 to 1 and reach 1; they should stop at (d_k - 2)/d_k.",
         lambda theta, i, d_k: theta ** -torch.linspace(0, 1, len(i)),
     ),
     (
@@ -262,14 +262,18 @@ MATRIX = (
         ),
         (
             "two-angles",
-            "The two components of a pair are rotated by different angles: yours are laid out for pairs of halves.",
+            "The two components of a pair rotate by different angles: yours are laid out for pairs (i, i + d_k/2).",
             lambda angles: of_other_angles(angles, neighbours(2 * angles.shape[-1]) % angles.shape[-1]),
         ),
         (
             "two-angles",
-            "The two components of a pair are rotated by different angles: yours are laid out for neighbours.",
+            "The two components of a pair rotate by different angles: yours are laid out for neighbours.",
             lambda angles: of_other_angles(angles, halves(2 * angles.shape[-1]) // 2),
         ),
+        asks_of={
+            "overwritten": "Which numbers does each row of the rotation need, and what do your variables hold by then?",
+            "two-angles": "Which column of your table does component 0 use, and which component 1?",
+        },
     ),
 )
 
@@ -278,7 +282,7 @@ PAIRS = ways_to(
     "Which two components does section 5 rotate together, and where does each of them go?",
     (
         "pairs-halves",
-        "You pair the first half of the vector with the second half, as LLaMA's rotate_half does.",
+        "You pair the first half of the vector with the second half, as rotate_half in Hugging Face's LLaMA does.",
         lambda d_k: (halves(d_k), halves(d_k)),
     ),
     (

@@ -37,6 +37,6 @@ def gradients_with_nothing(ask: Ask) -> Finding | None:
     if not wrong:
         return None
     measured = f"Where a query may attend to nothing, the gradient of {' and '.join(wrong)} is NaN."
-    means = "Replacing NaN in the answer comes too late for the gradient."
+    means = "Something on the way to the answer is NaN or infinite: hidden in the answer, it is still in the gradient."
     question = "What could the softmax of such a row be given instead of nothing but -inf, so that NaN never arises?"
     return Finding("nothing-gradient", measured, means, question, lambda c: hides_all(c) and bool(c.gradients))

@@ -241,6 +241,7 @@ MASK = (
     ),
 )
 
+AS_LOW = "What is a hidden key's weight if all scores of a query are as low as that? And if all are -inf?"
 HIDE = ways_to(
     "hide",
     "Which number x gives exp(x) = 0 exactly, and when must a key be left out for the others to sum to 1?",
@@ -248,12 +249,12 @@ HIDE = ways_to(
     ("mask-after-softmax", "Weights are set to 0 after the softmax.", lambda S, mask, w: w(S) * mask),
     (
         "mask-renormalised",
-        "Hidden weights are set to 0 after the exponential, and the others divided by what is left.",
+        "Hidden weights become 0 only after the exponential; the others are then divided by their sum.",
         renormalised,
     ),
     (
         "mask-renormalised",
-        "Hidden weights are set to 0 after the exponential, and the others divided by what is left.",
+        "Hidden weights become 0 only after the exponential; the others are then divided by their sum.",
         lambda S, mask, w: w(S) * mask / (w(S) * mask).sum(-1, keepdim=True),
     ),
     (
@@ -263,7 +264,7 @@ HIDE = ways_to(
     ),
     (
         "mask-renormalised",
-        "Hidden weights are set to 0 after the exponential, and the others divided by what is left.",
+        "Hidden weights become 0 only after the exponential; the others are then divided by their sum.",
         lambda S, mask, w, c: w(S) * mask / (w(S) * mask).sum(-1, keepdim=True).clamp_min(c),
         (1e-12, 1e-9, 1e-6),
     ),
@@ -296,6 +297,10 @@ HIDE = ways_to(
         lambda S, mask, w, c: w(S.where(mask, S * c)),
         (*(-x for x in DECADES), *DECADES),
     ),
+    asks_of={
+        "mask-renormalised": "Which score is the maximum that you subtract? What is left if it is hidden?",
+        **dict.fromkeys(("mask-fill-lowest", "mask-fill", "mask-bias"), AS_LOW),
+    },
 )
 
 SOFTMAX = ways_to(
@@ -567,7 +572,7 @@ def calls() -> dict[str, tuple[Any, ...]]:
         "With a mask of shape (batch, 1, keys)": (*normal((4,), 4, 4, 6, 4), MASKS[0].view(4, 1, 4)),
         "With a mask of shape (queries, keys)": (*normal((2, 3), 4, 4, 5, 6), MASKS[0]),
         "Where a key is hidden from all": (*normal((2,), 4, 4, 5, 6), column),
-        "Where a query may attend to nothing": (*normal((2,), 4, 4, 5, 4), nothing),
+        "Where one query may attend to nothing": (*normal((2,), 4, 4, 5, 4), nothing),
         "Where hidden scores are far above the others": with_scores(
             DEPTHS * torch.stack((~first, second)), torch.stack((first, second))
         ),
@@ -586,6 +591,10 @@ def scores_rounded(dtype: torch.dtype) -> Ways:
     return {"score": lambda Q, K: rounded(Q @ K.mT, dtype)}
 
 
+def scaled_scores_rounded(dtype: torch.dtype) -> Ways:
+    return {**scores_rounded(dtype), "limit": lambda S: rounded(S, dtype)}
+
+
 def weights_rounded(dtype: torch.dtype) -> Ways:
     return {"weights": lambda W, Q: rounded(W, dtype)}
 
@@ -598,6 +607,7 @@ ROUNDINGS = (
         lambda dtype: {"scale": lambda Q, K, V: 1 / rounded(torch.tensor(float(Q.shape[-1])).double().sqrt(), dtype)},
     ),
     Rounding("half-scores", "The scores are rounded to {} before the softmax.", HALF, scores_rounded),
+    Rounding("half-scores", "The scores are rounded to {} before the softmax.", HALF, scaled_scores_rounded),
     Rounding("half-weights", "The weights are rounded to {} before they meet V.", HALF, weights_rounded),
     Rounding(
         "half-scores-and-weights",

@@ -124,5 +124,7 @@ VARIATIONS = (
     ),
     Variation("one-query", "for one query", {"queries": 1}, BROADCAST, lambda c: c.Q.shape[-2] == 1),
     Variation("batch-of-one", "for a batch of one", {"batch": (1,)}, BROADCAST, lambda c: 1 in c.Q.shape),
-    *in_other_dtypes("Which of your tensors or numbers has a different dtype from Q?"),
+    *in_other_dtypes(
+        "Which tensors meet in the line that raises, which dtype has each, and in which should they be computed?"
+    ),
 )

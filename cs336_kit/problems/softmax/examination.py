@@ -11,7 +11,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation, has_dtype, in_other_dtypes
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, near, random, span
-from cs336_kit.examination.search import alike, ask_all, tell_largest_gap
+from cs336_kit.examination.search import alike, ask_all, tell_gap
 from cs336_kit.problems.softmax.program import BASIC, CALLS, TABLE
 
 NEARLY = 0.03  # of the largest number: what a program in half precision is off by at most
@@ -38,7 +38,7 @@ def _shape(id: str, shape: tuple[int, ...], dim: int, question: str) -> Variatio
     )
 
 
-KEEP = "What shape does x.sum(dim) have, and what shape with keepdim=True? And if you move an axis, where is it after?"
+KEEP = "What shape does x.sum(dim) have, and what shape with keepdim=True? If you move an axis, where is it then?"
 ANY = "Does your code count dimensions, although there may be any number of them?"
 VARIATIONS = (
     _shape("first-dim", (3, 4), 0, KEEP),
@@ -100,7 +100,7 @@ def large_logits(ask: Ask) -> Finds:
             infinite = bool(CALLS[call][0].isinf().any())
             return Finding(
                 "minus-infinity" if infinite else "large-logits",
-                tell_largest_gap(call, answer, right),
+                tell_gap(call, answer, right),
                 "",
                 "Where does an infinity meet a 0 or another infinity in your code?"
                 if infinite

@@ -43,6 +43,7 @@ PUBLIC: list[CaseSpec] = [
             "mask-per-batch": inputs(2, queries=7, block_size=3, mask="full"),
             "more-queries": inputs(2, queries=11, keys=5, block_size=3),
             "one-key-value-head": inputs(2, 3, kv_batch=(2, 1), block_size=3, mask="random"),
+            "one-query-head": inputs(2, 1, kv_batch=(2, 3), block_size=3, mask="random"),
             "large-logits": inputs(2, keys=11, block_size=2, mask="random", scale=100.0),
             "queries-far-apart": inputs(2, block_size=3, mask="random", shift=1e4, dtype=torch.float64),
             "square": inputs(4, queries=4, keys=4, d_k=4, d_v=4, block_size=2, mask="random"),
@@ -63,6 +64,7 @@ PUBLIC: list[CaseSpec] = [
         {
             "no-mask": inputs(2, block_size=3),
             "first-block-hidden": inputs(2, block_size=2, mask="later keys"),
+            "nothing-to-attend-to": inputs(2, block_size=2, mask="empty rows"),
         },
         gradients=("Q", "K", "V"),
     ),
@@ -84,6 +86,7 @@ HIDDEN: list[CaseSpec] = [
             "padding": inputs(5, queries=3, keys=11, block_size=2, mask="padding"),
             "mask-per-head": inputs(3, 2, queries=5, keys=11, block_size=3, mask="full"),
             "one-key-value-head": inputs(3, 5, queries=3, kv_batch=(3, 1), block_size=2, mask="random"),
+            "one-query-head": inputs(3, 1, queries=3, kv_batch=(3, 5), block_size=2, mask="random"),
             "large-logits": inputs(3, queries=5, keys=13, block_size=3, mask="random", scale=100.0),
             "queries-far-apart": inputs(3, block_size=2, mask="random", shift=1e3, dtype=torch.float64),
             "square": inputs(6, queries=6, keys=6, d_k=6, d_v=6, block_size=4, mask="random"),
@@ -104,6 +107,7 @@ HIDDEN: list[CaseSpec] = [
         {
             "causal": inputs(3, queries=11, keys=11, block_size=3, mask="causal"),
             "first-block-hidden": inputs(3, queries=5, keys=11, block_size=3, mask="later keys"),
+            "nothing-to-attend-to": inputs(3, queries=7, keys=5, block_size=2, mask="empty rows"),
         },
         gradients=("Q", "K", "V"),
     ),

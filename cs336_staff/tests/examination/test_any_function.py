@@ -81,13 +81,15 @@ CASES = {
 def test_every_entry_of_the_catalogue_can_be_examined(adapter):
     cases = [load_case(FIXTURES, name) for folder in CASES[adapter] for name in case_names(FIXTURES, f"{folder}/*")]
     before = torch.random.get_rng_state()
-    for id, entry in CATALOGUE.items():
-        if adapter in entry.adapters:
-            findings = EXAMINATIONS[adapter](wrong_submission(id)[adapter])
-            assert len({finding.id for finding in findings}) == len(findings), id
-            touched = [[finding.touches(case) for case in cases] for finding in findings]
-            if adapter.startswith(f"run_{entry.problem}") and findings:
-                assert any(map(any, touched)), f"{id} is found and can make no test fail"
+    entries = [entry for entry in CATALOGUE.values() if adapter in entry.adapters]
+    own = [entry for entry in entries if adapter.startswith(f"run_{entry.problem}")]
+    of_others = [entry for entry in entries if entry not in own][::8]  # a later problem has hundreds of them
+    for entry in (*own, *of_others):
+        findings = EXAMINATIONS[adapter](wrong_submission(entry.id)[adapter])
+        assert len({finding.id for finding in findings}) == len(findings), entry.id
+        touched = [[finding.touches(case) for case in cases] for finding in findings]
+        if entry in own and findings:
+            assert any(map(any, touched)), f"{entry.id} is found and can make no test fail"
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -146,7 +148,7 @@ def test_a_mask_in_brackets_that_does_not_broadcast_has_its_own_sentence():
 
     first, *_ = examine_attention(run)
     assert "The shape of the mask" in first.measured
-    assert first.means == "A mask in brackets is not broadcast: `x[mask]` takes a mask that has the shape of x."
+    assert first.means == "`x[mask]` does not broadcast the mask: it must have the shape of x, or of its first axes."
 
 
 def test_each_error_is_quoted_from_its_own_call():

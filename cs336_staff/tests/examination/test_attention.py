@@ -46,7 +46,7 @@ def test_a_cause_is_told_with_a_number_of_this_function_and_what_reproduces_it()
     run = wrong_submission("attention-scale-missing")[ADAPTER]
     assert text(run, "attention-scale-missing") == (
         "For three dimensions, your answer at [0, 0, 5] is -1.018; it should be -0.5652. You do not scale the scores. "
-        "A right program with this mistake gives your numbers in all 19 calls that your function could answer. What is "
+        "A program that is right but for this mistake gives your numbers in all 19 calls. What is "
         "the variance of the dot product of two random vectors of length d_k?"
     )
 

@@ -92,6 +92,6 @@ def test_what_a_student_reads():
     (finding,) = examine_cross_attention(wrong_submission("cross-mask-of-first-head")[ADAPTER])
     assert finding.measured == "With a mask for each head, your answer at [0, 3, 0] is -8.949; it should be -0.1504."
     assert finding.means == (
-        "A mask (batch, heads, queries, keys) is read for the first head, and used for all of them. A right program "
-        "with this mistake gives your numbers in all 15 calls that your function could answer."
+        "A mask (batch, heads, queries, keys) is read for the first head, and used for all of them. A program that "
+        "is right but for this mistake gives your numbers in all 15 calls."
     )

@@ -122,8 +122,8 @@ def test_what_a_student_reads():
     (finding,) = examine_multihead(wrong_submission("multihead-no-mask")[ADAPTER])
     assert finding.measured == "For five tokens, your answer at [0, 3] is -3.303; it should be 6.446."
     assert finding.means == (
-        "No token is hidden from any other: there is no causal mask in effect. A right program with this mistake gives "
-        "your numbers in all 10 calls that your function could answer."
+        "No token is hidden from any other: there is no causal mask in effect. A program that is right but for this "
+        "mistake gives your numbers in all 10 calls."
     )
 
 

@@ -128,14 +128,22 @@ def test_half_of_a_vector_has_one_mistake():
     assert found(run) == ["rope-part"]
 
 
-def test_an_answer_that_is_not_written_is_examined_no_further():
+def test_an_answer_that_depends_on_earlier_calls_is_examined_no_further():
     def run(in_query_or_key, **arguments):
         return torch.full_like(in_query_or_key, float(next(memory)))
 
     memory = iter(range(1000))
+    assert found(run) == ["rope-remembers"]
+
+
+def test_an_answer_of_which_a_part_is_not_written_is_examined_no_further():
+    def run(in_query_or_key, **arguments):
+        answer = torch.empty_like(in_query_or_key)
+        answer[..., ::2] = in_query_or_key[..., ::2]
+        return answer
+
     (finding,) = examine_rope(run)
-    assert finding.id == "rope-remembers"
-    assert "never written" in finding.means
+    assert finding.measured == "48 of the 96 numbers of your answer depend on memory that was never written."
 
 
 def test_what_a_student_reads():
@@ -144,8 +152,8 @@ def test_what_a_student_reads():
         "For the vector (1, 0, 1, 0, …) at positions 0 to 5, your answer at [5, 6] is -0.5122; it should be 0.6301."
     )
     assert finding.means == (
-        "Your exponent is i/d_k, not 2i/d_k. A right program with this mistake gives your numbers in all 11 calls that "
-        "your function could answer."
+        "Your exponent is i/d_k, not 2i/d_k. A program that is right but for this mistake gives your numbers in all 11 "
+        "calls."
     )
 
 

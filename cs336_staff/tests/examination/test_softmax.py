@@ -42,7 +42,9 @@ def divided(exponents: Tensor, dim: int, keepdim: bool = True) -> Tensor:
 
 def test_a_number_is_this_functions_and_no_digits_are_missed_for_it():
     (found,) = examine_softmax(lambda x, dim: torch.softmax(1.7 * x, dim))
-    assert found.means.startswith("Your logits are multiplied by 1.7. A right program with this mistake gives your")
+    assert found.means.startswith(
+        "Your logits are multiplied by 1.7. A program that is right but for this mistake gives your"
+    )
 
 
 def test_what_is_added_to_the_sum_is_named():
@@ -87,7 +89,7 @@ def test_a_logarithm_of_softmax_is_named_however_it_is_computed(run):
 
 def test_what_is_not_written_is_examined_no_further():
     (found,) = examine_softmax(lambda x, dim: torch.empty_like(x))
-    assert "a part of its answer is never written" in found.means
+    assert found.measured == "12 of the 12 numbers of your answer depend on memory that was never written."
 
 
 def test_what_raises_is_quoted_beside_what_works():

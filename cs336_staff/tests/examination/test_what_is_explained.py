@@ -127,7 +127,7 @@ def test_the_same_finding_in_two_functions_is_one(tell):
         WITH_ROPE: [crash[1], finding("mask", wrong[WITH_ROPE])],
     }
     first, mask = tell("multihead_self_attention", wrong, findings)
-    assert first.lines[0] == f"{same} This is so in {PLAIN} and {WITH_ROPE}."
+    assert first.lines[0] == f"{same} This is so in both {PLAIN} and {WITH_ROPE}."
     assert after_read(first) == []
     assert after_read(mask) == ["This explains all 20 tests that fail.", "Correct these, and all of them pass."]
 
