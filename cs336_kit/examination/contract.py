@@ -138,14 +138,14 @@ def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -
         broken = {each.id for each, _ in failed}
         working = next((each for each in variations if each.id not in broken), None)
         if working is None:
-            measured = f"Your function fails {words}, and in every other call that was tried: {_quoted(error)}."
+            measured = f"Your function fails {words}, and in every other call that was tried: {quoted(error)}."
             if other := next(((each, e) for each, e in failed if _text(e) != _text(error)), None):
                 measured = (
-                    f"Your function fails {words}: {_quoted(error)}. Every other call that was tried fails, too, but "
-                    f"differently {other[0].words}: {_quoted(other[1])}."
+                    f"Your function fails {words}: {quoted(error)}. Every other call that was tried fails, too, but "
+                    f"differently {other[0].words}: {quoted(other[1])}."
                 )
             return Calls(usual, False, [_crash("fails", measured, error, _question(error))])
-        measured = f"Your function fails {words}: {_quoted(error)}. The same call {working.words} works."
+        measured = f"Your function fails {words}: {quoted(error)}. The same call {working.words} works."
         question = f"Which line raises, and what does it take for granted that holds only {working.words}?"
         findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))
         usual, words = replace(usual, **working.sizes), working.words
@@ -194,7 +194,7 @@ def _named(group: Sequence[tuple[Variation, NoAnswerError]]) -> str:
     for each, error in group[:MOST_NAMED]:
         calls.setdefault(_text(error), []).append((each, error))
     return ", and ".join(
-        f"{' and '.join(each.words for each, _ in same)}: {_quoted(same[0][1])}" for same in calls.values()
+        f"{' and '.join(each.words for each, _ in same)}: {quoted(same[0][1])}" for same in calls.values()
     )
 
 
@@ -238,7 +238,7 @@ def _empty_as_nan() -> Iterator[None]:
         torch.use_deterministic_algorithms(strict, warn_only=warns)
 
 
-def _quoted(error: NoAnswerError) -> str:
+def quoted(error: NoAnswerError) -> str:
     return f"`{_brief(str(error))}`" if error.__cause__ else _brief(str(error))
 
 
@@ -334,7 +334,7 @@ class Contract:
             if self.in_place:  # which is what autograd refuses
                 return None
             self.ask(*self.arguments)  # works, or there is nothing to find here
-            measured = f"Your function works, but fails when its inputs require gradients: {_quoted(error)}."
+            measured = f"Your function works, but fails when its inputs require gradients: {quoted(error)}."
             return self._gradient("fails", measured, "Which operation can autograd not follow?", error.__cause__)
         if not isinstance(answer, Tensor) or answer.shape != self.shape:
             return None

@@ -26,8 +26,9 @@ from cs336_kit.examination.search import (
     widen,
 )
 
-# Of the largest number: what a program in this dtype does not lose. Its digits, and the dtype to which it may round.
-DIGITS = {torch.float64: (1e-11, 16, torch.float32), torch.float32: (1e-5, 7, torch.float16)}
+DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3}
+# Of the largest number: what a program in this dtype does not lose; and the dtype to which it may round.
+NARROWER = {torch.float64: (1e-11, torch.float32), torch.float32: (1e-5, torch.float16)}
 FURTHER = 1.5  # times as far from the right answer as rounding takes it: a program in half precision
 
 INSIDE = "Which of your tensors or numbers has fewer digits than the answer needs?"
@@ -133,17 +134,18 @@ def _tell_digits(
     table: Table, changes: Sequence[Change], arguments: Sequence[Any], came: Tensor, exact: Tensor
 ) -> Finds:
     off = float((came - exact).abs().max() / exact.abs().max())
-    kept, digits, narrower = DIGITS[came.dtype]
+    kept, narrower = NARROWER[came.dtype]
     if not kept < off < 1:
         return None
-    name = dtype_name(came.dtype)
-    measured = f"For inputs in {name} your answer is right to {-math.log10(off):.0f} digits; {name} has {digits}."
+    name, digits = dtype_name(came.dtype), -math.log10(off)
+    measured = f"For inputs in {name} your answer is right to {digits:.0f} digits; {name} has {DIGITS[came.dtype]}."
     for each in table.roundings:
         if came.dtype in each.dtypes:
             rounded = table.run({**table.right, **ways_of(changes), **each.ways(narrower)}, *arguments)
             if float((came - rounded).abs().max() / exact.abs().max()) < kept:
                 return Finding(each.id, measured, each.says.format(dtype_name(narrower)), INSIDE, has_dtype(came.dtype))
-    return Finding(f"{dtype_name(narrower)}-inside", measured, "", INSIDE, has_dtype(came.dtype))
+    means = f"Some step is computed in {dtype_name(narrower)}." if abs(digits - DIGITS[narrower]) < 1 else ""
+    return Finding(f"{dtype_name(narrower)}-inside", measured, means, INSIDE, has_dtype(came.dtype))
 
 
 def _tell_half(table: Table, changes: Sequence[Change], arguments: Sequence[Any], came: Tensor, exact: Tensor) -> Finds:

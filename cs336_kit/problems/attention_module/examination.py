@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.examination.contract import DTYPES
+from cs336_kit.examination.contract import DTYPES, quoted
 from cs336_kit.examination.experiment import (
     Ask,
     Finding,
@@ -85,7 +85,7 @@ def examine_attention_module(run: Callable[..., Any]) -> list[Finding]:
         return no_attention
     without_dropout = examine_attention(lambda Q, K, V, mask=None: run(Q, K, V, mask, 0.0, False, 0)[0], DTYPES[2:])
     unchanged = partial(nothing_dropped, 0.5, False), partial(nothing_dropped, 0.0, True)
-    return [*without_dropout, *examine(student, (*unchanged, dropout, returned, seeds))]
+    return [*without_dropout, *examine(student, (*unchanged, trains, dropout, returned, seeds))]
 
 
 def pair(student: Module) -> Finds:
@@ -130,6 +130,17 @@ def nothing_dropped(p: float, training: bool, student: Module) -> Finds:
     return Finding(
         id, measured, "", TURNED_ON, lambda case: case.training == training and bool(case.dropout) == bool(p)
     )
+
+
+def trains(student: Module) -> Finds:
+    """Check that a call in training gets an answer."""
+    try:
+        student.twice(P, True)
+    except NoAnswerError as error:
+        measured = f"Your module works in evaluation and fails in training, with a dropout of {P}: {quoted(error)}."
+        question = "Which line runs only in training, and which shape and dtype has each tensor in it?"
+        return Finding("fails-training", measured, "", question, drops, error.__cause__)
+    return None
 
 
 def dropout(student: Module) -> Finds:

@@ -18,6 +18,7 @@ from cs336_kit.problems.linear.program import TABLE
 D_IN, D_OUT = 3, 2
 WEIGHTS = torch.tensor([[1.1, 1.2, 1.3], [2.1, 2.2, 2.3]])
 AXES = "Which axis does the layer work on? Should it matter how many come before it?"
+OFFSET = "Your layer adds something that does not depend on x, as a bias does; it should have no bias."
 ZEROS = "What does y = W x give when x is 0?"
 
 
@@ -84,7 +85,7 @@ def offset(ask: Ask) -> Finds:
     came = of_rows(ask, torch.zeros(1, D_IN))[0]
     if near(came + 1, 1.0):
         return None
-    return Finding("bias", f"A vector of zeros becomes {numbers(came)}; it should stay zero.", "", ZEROS)
+    return Finding("bias", f"A vector of zeros becomes {numbers(came)}; it should stay zero.", OFFSET, ZEROS)
 
 
 def matrix(ask: Ask) -> Finds:

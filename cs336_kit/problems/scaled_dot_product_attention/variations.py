@@ -47,7 +47,11 @@ class Call:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (*self.batch, self.queries, self.d_v)
+        return (*map(max, self.batch, self.batch_of_keys), self.queries, self.d_v)
+
+    @property
+    def batch_of_keys(self) -> tuple[int, ...]:
+        return self.batch if self.kv_batch is None else self.kv_batch
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -56,8 +60,8 @@ class Call:
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         generator = torch.Generator().manual_seed(0)
-        others = self.batch if self.kv_batch is None else self.kv_batch
-        shapes = ((*self.batch, self.queries, self.d_k), (*others, self.keys, self.d_k), (*others, self.keys, self.d_v))
+        keys = (*self.batch_of_keys, self.keys)
+        shapes = ((*self.batch, self.queries, self.d_k), (*keys, self.d_k), (*keys, self.d_v))
         Q, K, V = (torch.randn(shape, generator=generator) for shape in shapes)
         return Q, K, V
 
@@ -120,6 +124,13 @@ VARIATIONS = (
         "where the heads share one K and V of shape (batch, 1, positions, d)",
         {"batch": (2, 3), "kv_batch": (2, 1)},
         BROADCAST,
+        touches_shared_keys,
+    ),
+    Variation(
+        "shared-queries",
+        "where one Q of shape (batch, 1, positions, d) meets several heads of K and V",
+        {"batch": (2, 1), "kv_batch": (2, 3)},
+        "Which of Q, K and V has the leading axes of the answer, after broadcasting?",
         touches_shared_keys,
     ),
     Variation("one-query", "for one query", {"queries": 1}, BROADCAST, lambda c: c.Q.shape[-2] == 1),

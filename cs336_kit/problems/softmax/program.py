@@ -123,6 +123,11 @@ EXPONENTS = ways_to(
         lambda x, dim: x - x.abs().amax(dim, keepdim=True),
     ),
     (
+        "shift-magnitude",
+        "You subtract the largest absolute value of a slice, not its maximum.",
+        lambda x, dim: x - x.masked_fill(x == -INF, 0.0).abs().amax(dim, keepdim=True),
+    ),
+    (
         "maximum-of-another-axis",
         "You take the maximum along the last axis, whatever `dim` is.",
         lambda x, dim: x - x.amax(-1, keepdim=True),

@@ -46,7 +46,7 @@ PUBLIC: list[CaseSpec] = [
             "4d-negative-dim": inputs(2, 3, 5, 7, dim=-2),
             "square": inputs(5, 5, 5, dim=1),
             "large-logits": inputs(3, 5, dim=-1, scale=1e4),
-            "slices-far-apart": inputs(3, 5, dim=-1, shift=300.0),
+            "slices-far-apart": inputs(3, 5, dim=-1, shift=1000.0),
             "some-minus-infinity": inputs(3, 11, dim=-1, hidden=0.4),
         },
     ),

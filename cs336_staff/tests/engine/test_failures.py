@@ -31,7 +31,7 @@ def test_what_is_not_written_takes_one_line_for_each_problem(student: Student) -
         "To begin:  uv run cs336 check",
         f"then open  {FUNCTIONAL}, line N",
     ]
-    assert "80 not written yet" in summary[-1]
+    assert "82 not written yet" in summary[-1]
     assert "FAILED" not in process.stdout
     assert len(process.stdout.splitlines()) <= 30
 

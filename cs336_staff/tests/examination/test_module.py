@@ -47,6 +47,19 @@ def with_a_dropout_of_its_own(Q, K, V, mask, dropout, training, seed):
     return module(Q, K, V, mask, 0.5, True, seed)
 
 
+def inverts_floats(weights, p):
+    return weights.masked_fill(~torch.bernoulli(torch.full_like(weights, 1 - p)), 0.0) / (1 - p)
+
+
+def test_what_raises_in_training_is_quoted():
+    (found,) = examine_attention_module(partial(module, drop=inverts_floats))
+    assert found.measured == (
+        "Your module works in evaluation and fails in training, with a dropout of 0.25: `TypeError: ~ "
+        "(operator.invert) is only implemented on integer and Boolean-type tensors`."
+    )
+    assert isinstance(found.error, TypeError)
+
+
 def output_alone(*arguments):
     return module(*arguments)[0]
 

@@ -143,7 +143,7 @@ def test_an_answer_of_which_a_part_is_not_written_is_examined_no_further():
         return answer
 
     (finding,) = examine_rope(run)
-    assert finding.measured == "48 of the 96 numbers of your answer depend on memory that was never written."
+    assert finding.measured == "24 of the 48 numbers of your answer depend on memory that was never written."
 
 
 def test_what_a_student_reads():
