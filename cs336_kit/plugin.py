@@ -18,6 +18,7 @@ from _pytest._io import TerminalWriter
 
 from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
+from cs336_kit.checking.short_failures import ShortFailures
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
@@ -44,7 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("leave -n out: what your code does is measured in one process, in seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
     config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
-    config.pluginmanager.register(EngineRuns())
+    engine_runs = EngineRuns()
+    config.pluginmanager.register(engine_runs)
+    config.pluginmanager.register(ShortFailures(engine_runs.failures, engine_runs.explanations))
     atexit.register(end_quickly)
 
 
@@ -63,6 +66,7 @@ class EngineRuns:
 
     def __init__(self) -> None:
         self.results: list[Result] = []
+        self.failures: dict[str, tuple[Test, Result]] = {}  # by the id of the item
         self.explanations: list[Explanation] = []
         self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
@@ -119,6 +123,7 @@ class EngineRuns:
         pyfuncitem.stash[RESULT] = result
         self.results.append(result)
         if not result.passed:
+            self.failures[pyfuncitem.nodeid] = pyfuncitem.stash[TEST], result
             raise TestFailed(pytrace=False)
         return True
 
@@ -139,7 +144,8 @@ class EngineRuns:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, TestFailed):
             place = (item.location[0], (item.location[1] or 0) + 1)
-            report.longrepr = ResultText(item.stash[RESULT], place, self.explanations)
+            told = item.config.getoption("tbstyle") != "line"  # else pytest prints the place alone
+            report.longrepr = ResultText(item.stash[RESULT], place, self.explanations, told)
         return report
 
     @pytest.hookimpl(wrapper=True)
@@ -212,14 +218,21 @@ class Text(TerminalRepr):
 
 
 class ResultText(Text):
-    """One result; where nothing explains its problem, the smallest wrong row stands below it."""
+    """One result; where nothing explains its problem, the smallest wrong row stands below it.
 
-    def __init__(self, result: Result, place: tuple[str, int], explanations: Sequence[Explanation]) -> None:
+    Args:
+        told: whether it is printed at all.
+    """
+
+    def __init__(self, result: Result, place: tuple[str, int], explanations: Sequence[Explanation], told: bool) -> None:
         super().__init__(result.headline, result.details, place)
         self.result = result
+        self.told = told
         self.explanations = explanations  # complete by the time this is printed
 
     def toterminal(self, tw: TerminalWriter) -> None:
+        if not self.told:
+            return
         super().toterminal(tw)
         explained = any(explanation.problem == self.result.problem for explanation in self.explanations)
         on_paper = (

@@ -105,6 +105,9 @@ class Result:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
+AS_EARLIER = "{}-as-earlier"  # the id of the finding that a problem does what an earlier one does
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One finding of an examination in one problem, as the student reads it.
@@ -118,6 +121,11 @@ class Explanation:
     problem: str
     id: str
     lines: tuple[str, ...]
+
+    @property
+    def is_of_earlier(self) -> bool:
+        """Tell whether all that is wrong with the problem is wrong with an earlier one."""
+        return self.id == AS_EARLIER.format(self.problem)
 
     def as_json(self) -> str:
         """One line, which `explanation_from_json` reads."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import Stopped, describe
-from cs336_kit.engine.result import Check, Explanation, Result
+from cs336_kit.engine.result import AS_EARLIER, Check, Explanation, Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.earlier import right_programs, say_what_earlier_explains
@@ -55,7 +55,7 @@ def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[E
         tests = [test for test in suite.tests if test.problem == problem and test.name not in passed]
         failing = [test for test in tests if test.name in failed]
         if said := say_what_earlier_explains(suite, problem, failing, results):
-            explanations.append(Explanation(problem, f"{problem}-as-earlier", (said,)))
+            explanations.append(Explanation(problem, AS_EARLIER.format(problem), (said,)))
             continue
         causes = sorted(_find_causes(suite, problem, tests), key=lambda cause: _rank(cause, failing))[:most]
         said = [[*_lines(cause, suite.root), *_count(cause, failing)] for cause in causes]

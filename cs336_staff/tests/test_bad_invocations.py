@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from cs336_kit.cli import cs336
 from cs336_kit.engine.assignment import find_root
+from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.tests.grading.test_grades import gradebook_with
 
 ROOT = find_root(Path(__file__).parent)
@@ -135,7 +136,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("damaged", "damaged-later", "graded"):
         (folder / name).mkdir()
     (folder / "damaged" / "gradebook.sqlite").write_text("no gradebook, but long enough to be looked at" * 9)
-    gradebook_with(folder / "graded", ada=2.0).close()
+    gradebook = gradebook_with(folder / "graded", ada=2.0)
+    gradebook.score_with(load_graded_problems(ROOT))  # a decision scores with other weights first, and writes reports
+    gradebook.close()
     gradebook_with(folder / "damaged-later", **{f"s{i}": 2.0 for i in range(40)}).close()
     path = folder / "damaged-later" / "gradebook.sqlite"
     with path.open("r+b") as file:

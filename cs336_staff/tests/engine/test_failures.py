@@ -60,6 +60,33 @@ def test_a_wrong_answer(student: Student) -> None:
     ) in output
 
 
+def test_the_smallest_failure_is_shown_in_full_and_the_others_in_a_line_for_each_kind(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    arguments = ["pytest", "-k", "test_scaled_dot_product_attention"]
+    short = student.run(*arguments).stdout
+    assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
+    assert "\n19 more: the answer is wrong in … of … places\n  3d-no-mask, 3d-causal, " in short
+    assert "FAILED" not in short
+    assert "= 20 failed, 3 passed, " in short.splitlines()[-1]
+    assert len(short.splitlines()) <= 60
+    assert any("Think:" in line for line in short.splitlines()[-12:])
+    assert student.run(*arguments, "-rf").stdout.count("FAILED tests/test_2_attention.py::test_scaled") == 20
+    for asked in ("-v", "--tb=short"):
+        assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 20
+    places = re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", student.run(*arguments, "--tb=line").stdout, re.M)
+    assert len(places) == 20
+
+
+def test_a_failing_test_of_the_students_own_is_shown_in_full(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    (student.folder / "test_own.py").write_text(
+        "def test_one():\n    assert 1 == 2\n\n\ndef test_two():\n    assert 2 == 3\n"
+    )
+    output = student.run("pytest", "test_own.py", "tests/test_2_attention.py").stdout
+    assert "assert 1 == 2" in output
+    assert "assert 2 == 3" in output
+
+
 def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
     student.replace(FUNCTIONAL, "... queries d_k, ... keys d_k ->", "... queries d_k, ... d_k keys ->")
     output = failures(student, "-k", "test_scaled_dot_product_attention and 3d-more-keys")

@@ -28,8 +28,8 @@ def suite() -> Suite:
         ("attention computes float64 in float32", r"last_digit\[float64\]|far-apart"),
         ("half precision computed in half precision", "in_half_precision"),
         ("attention refuses Q, K, V of two dimensions", r"no-batch|by-hand"),
-        ("K and V do not broadcast", "one-key-value-head"),
-        ("NaN for a query that may attend to nothing", "nothing_to_attend_to"),
+        ("K and V do not broadcast", "one-key-value-head|one-query-head"),
+        ("NaN for a query that may attend to nothing", "nothing.to.attend.to"),
         ("Q changed in place", "alone|side_effects|gradients"),  # autograd refuses it, where gradients are asked for
         ("attention detached from autograd", "gradients"),
         ("crash without a mask", "no-mask|without_a_mask|by-hand"),
