@@ -18,6 +18,7 @@ from cs336_kit.engine.suite import Test
 WIDTH = 78
 MOST_NAMED = 6  # of the tests that fail alike
 LONGEST_KIND = 68
+PYTESTS_OWN = "fE"  # what it lists at the end if nobody asks for anything else: what failed, and errors
 
 
 class ShortFailures:
@@ -37,12 +38,12 @@ class ShortFailures:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
         """Have pytest print some failures, and no list of all unless it was asked for."""
         config = terminalreporter.config
-        asked = [arg for arg in config.invocation_params.args if re.match(r"--tb|-r|-v|--verbose", arg)]
         self.reports = terminalreporter.stats.get("failed", [])
-        if not any(arg.startswith("-r") for arg in asked):
+        ours = [self.failures[each.nodeid] for each in self.reports if each.nodeid in self.failures]
+        if len(ours) == len(self.reports) and config.getoption("reportchars") == PYTESTS_OWN:
             terminalreporter.reportchars = terminalreporter.reportchars.replace("f", "")
-        if self.failures and not any(not arg.startswith("-r") for arg in asked):
-            ours = [self.failures[each.nodeid] for each in self.reports if each.nodeid in self.failures]
+        traced = any(arg.startswith("--tb") for arg in config.invocation_params.args)
+        if ours and not traced and config.get_verbosity() < 1:
             follow = {explanation.problem for explanation in self.explanations if explanation.is_of_earlier}
             shown = {test.name for test in choose_smallest(ours, follow)}
             terminalreporter.stats["failed"] = [

@@ -71,7 +71,7 @@ def test_the_smallest_failure_is_shown_in_full_and_the_others_in_a_line_for_each
     assert len(short.splitlines()) <= 60
     assert any("Think:" in line for line in short.splitlines()[-12:])
     assert student.run(*arguments, "-rf").stdout.count("FAILED tests/test_2_attention.py::test_scaled") == 20
-    for asked in ("-v", "--tb=short"):
+    for asked in ("-sv", "--tb=short"):
         assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 20
     places = re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", student.run(*arguments, "--tb=line").stdout, re.M)
     assert len(places) == 20
@@ -85,6 +85,7 @@ def test_a_failing_test_of_the_students_own_is_shown_in_full(student: Student) -
     output = student.run("pytest", "test_own.py", "tests/test_2_attention.py").stdout
     assert "assert 1 == 2" in output
     assert "assert 2 == 3" in output
+    assert output.count("FAILED test_own.py::") == 2
 
 
 def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
