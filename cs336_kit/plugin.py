@@ -7,7 +7,7 @@ the student's own work, and what that costs.
 import atexit
 import os
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
@@ -70,6 +70,8 @@ class EngineRuns:
         self.explanations: list[Explanation] = []
         self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
+        self.timer: Timer | None = None
+        self.debugged = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest keeps what is written there during a test
 
@@ -111,7 +113,7 @@ class EngineRuns:
         if TEST not in pyfuncitem.stash:
             return None
         assert self.watch is not None
-        timer = Timer(LONG, self._say_that_it_is_long, [pyfuncitem.name])
+        self.timer = timer = Timer(LONG, self._say_that_it_is_long, [pyfuncitem.name])
         timer.daemon = True
         timer.start()
         try:
@@ -119,6 +121,8 @@ class EngineRuns:
                 result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
         finally:
             timer.cancel()
+        if self.debugged and result.raised == "Exit":
+            pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
         self.seen[result.problem] |= self.watch.uses
         pyfuncitem.stash[RESULT] = result
         self.results.append(result)
@@ -126,6 +130,12 @@ class EngineRuns:
             self.failures[pyfuncitem.nodeid] = pyfuncitem.stash[TEST], result
             raise TestFailed(pytrace=False)
         return True
+
+    def pytest_enter_pdb(self) -> None:
+        """Leave whoever debugs in peace: no word of the time, and no examination, which would stop there again."""
+        self.debugged = True
+        if self.timer:
+            self.timer.cancel()
 
     def _say_that_it_is_long(self, name: str) -> None:
         line = f"\n{name} has been running for {LONG:.0f} s: is there an endless loop in your code? Ctrl-C ends it.\n"
@@ -145,7 +155,7 @@ class EngineRuns:
         if call.excinfo is not None and isinstance(call.excinfo.value, TestFailed):
             place = (item.location[0], (item.location[1] or 0) + 1)
             told = item.config.getoption("tbstyle") != "line"  # else pytest prints the place alone
-            report.longrepr = ResultText(item.stash[RESULT], place, self.explanations, told)
+            report.longrepr = ResultText(item.stash[RESULT], place, self, told)
         return report
 
     @pytest.hookimpl(wrapper=True)
@@ -162,7 +172,7 @@ class EngineRuns:
 
     @pytest.hookimpl(tryfirst=True)  # before the failures are printed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if not all(result.passed for result in self.results):
+        if not self.debugged and not all(result.passed for result in self.results):
             import adapters  # the tests have imported it
 
             root, suites = session.config.rootpath, session.config.getini("suites")
@@ -221,23 +231,23 @@ class ResultText(Text):
     """One result; where nothing explains its problem, the smallest wrong row stands below it.
 
     Args:
+        runs: has the explanations by the time this is printed.
         told: whether it is printed at all.
     """
 
-    def __init__(self, result: Result, place: tuple[str, int], explanations: Sequence[Explanation], told: bool) -> None:
+    def __init__(self, result: Result, place: tuple[str, int], runs: EngineRuns, told: bool) -> None:
         super().__init__(result.headline, result.details, place)
         self.result = result
+        self.runs = runs
         self.told = told
-        self.explanations = explanations  # complete by the time this is printed
 
     def toterminal(self, tw: TerminalWriter) -> None:
         if not self.told:
             return
         super().toterminal(tw)
-        explained = any(explanation.problem == self.result.problem for explanation in self.explanations)
-        on_paper = (
-            () if explained or not self.result.on_paper else ("No experiment explains it.", *self.result.on_paper)
-        )
+        explained = any(explanation.problem == self.result.problem for explanation in self.runs.explanations)
+        examined = () if self.runs.debugged else ("No experiment explains it.",)
+        on_paper = () if explained or not self.result.on_paper else (*examined, *self.result.on_paper)
         for lines in filter(None, (on_paper, self.result.inputs)):
             tw.line()
             for line in wrapped(lines, WIDTH, "  "):

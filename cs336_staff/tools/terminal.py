@@ -1,4 +1,4 @@
-"""The `cs336` command in a terminal of its own, for keys and Ctrl-C."""
+"""The `cs336` command, or pytest, in a terminal of its own, for keys and Ctrl-C."""
 
 import os
 import sys
@@ -17,8 +17,8 @@ ENDED = r"\d\d:\d\d:\d\d, (\d+\.\d\d) s"
 class Terminal(pexpect.spawn):
     """24 lines by 80 columns; a "dumb" one has no colours, which would stand between words."""
 
-    def __init__(self, folder: Path, *arguments: str, kind: str = "dumb") -> None:
-        command = ["-m", "cs336_kit", *arguments]
+    def __init__(self, folder: Path, *arguments: str, kind: str = "dumb", module: str = "cs336_kit") -> None:
+        command = ["-m", module, *arguments]
         super().__init__(
             sys.executable,
             command,

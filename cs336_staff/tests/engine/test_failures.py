@@ -1,10 +1,13 @@
 """What a student reads when a test fails: their mistake and their lines, and no frame of anyone else."""
 
 import re
+import time
 
+import pexpect
 import pytest
 
 from cs336_staff.tools.student import Student
+from cs336_staff.tools.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +78,37 @@ def test_the_smallest_failure_is_shown_in_full_and_the_others_in_a_line_for_each
         assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 20
     places = re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", student.run(*arguments, "--tb=line").stdout, re.M)
     assert len(places) == 20
+
+
+def test_a_breakpoint_stops_once_in_each_call_and_nothing_is_said_of_time(student: Student) -> None:
+    (student.folder / "conftest.py").write_text("import cs336_kit.plugin\ncs336_kit.plugin.LONG = 1.0\n")
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "breakpoint()\n    logits = 2 * at_least_float32(x)")
+    terminal = Terminal(student.folder, "-k", "test_softmax and (1d or 2d)", module="pytest")
+    terminal.shows("(Pdb)")
+    time.sleep(1.5)  # in which it would be said that the test takes long
+    terminal.sendline("p tuple(x.shape)")
+    terminal.shows("(7,)", "(Pdb)")
+    assert "endless loop" not in str(terminal.before)
+    terminal.sendline("c")
+    terminal.shows("(Pdb)")
+    terminal.sendline("c")
+    terminal.expect(pexpect.EOF)
+    said = str(terminal.before)
+    assert "2 failed" in said
+    assert "(Pdb)" not in said
+    assert "No experiment explains it" not in said  # none was made, for it would have stopped there again
+    terminal.close()
+
+
+def test_q_leaves_the_debugger_and_the_tests(student: Student) -> None:
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "breakpoint()\n    logits = 2 * at_least_float32(x)")
+    terminal = Terminal(student.folder, "-k", "test_softmax", module="pytest")
+    terminal.shows("(Pdb)")
+    terminal.sendline("q")
+    terminal.shows("Quitting debugger")
+    terminal.expect(pexpect.EOF)
+    assert "failed" not in str(terminal.before)
+    terminal.close()
 
 
 def test_a_failing_test_of_the_students_own_is_shown_in_full(student: Student) -> None:
