@@ -18,7 +18,7 @@ from _pytest._io import TerminalWriter
 
 from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
-from cs336_kit.checking.short_failures import ShortFailures
+from cs336_kit.checking.short_failures import WIDTH, ShortFailures
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
@@ -27,7 +27,6 @@ from cs336_kit.examination.explain import explain
 from cs336_kit.quick_end import end_quickly
 from cs336_kit.rules.watch import Use, Watch
 
-WIDTH = 78
 LONG = 10.0  # seconds; a right program needs milliseconds for any test
 NOT_WRITTEN = "not written yet"
 TEST = pytest.StashKey[Test]()
@@ -88,7 +87,7 @@ class EngineRuns:
         except SuiteError as error:
             raise pytest.UsageError(str(error)) from None
         if tests[0].stored:
-            ids = [test.name.partition("[")[2].removesuffix("]") for test in tests]
+            ids = [test.parameter for test in tests]
             metafunc.parametrize("case", tests, ids=ids, indirect=True)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:

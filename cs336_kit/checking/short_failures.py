@@ -15,7 +15,7 @@ from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.result import Explanation, Result
 from cs336_kit.engine.suite import Test
 
-WIDTH = 78
+WIDTH = 78  # of what pytest prints
 MOST_NAMED = 6  # of the tests that fail alike
 LONGEST_KIND = 68
 PYTESTS_OWN = "fE"  # what it lists at the end if nobody asks for anything else: what failed, and errors
@@ -96,12 +96,7 @@ def count_kinds(failures: Sequence[tuple[Test, Result]]) -> Iterator[str]:
     for test, result in failures:
         kinds.setdefault(re.sub(r"\d[\d.,]*\b", "…", result.headline), []).append(test)
     for kind, tests in kinds.items():
-        names = list(dict.fromkeys(map(name_case, tests)))
+        names = list(dict.fromkeys(test.parameter or test.name.removeprefix("test_") for test in tests))
         more = [*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])]
         yield f"{len(tests)} more: {shorten(kind, LONGEST_KIND, placeholder=' …')}"
         yield f"  {', '.join(more)}"
-
-
-def name_case(test: Test) -> str:
-    """Name what stands in the brackets, or the function without its first word."""
-    return test.name.partition("[")[2].removesuffix("]") or test.name.removeprefix("test_")

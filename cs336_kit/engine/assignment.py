@@ -111,6 +111,13 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
     return {problem.id: problem for problem in assignment.problem if left_out in (problem.left_out, None)}
 
 
+def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:
+    """The problems that one builds on, directly or not, in the order of the assignment."""
+    direct = problems[problem].needs
+    found = {*direct, *(deeper for need in direct for deeper in find_needs(problems, need))}
+    return [each for each in problems if each in found]
+
+
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
     """The problem of this name.
 

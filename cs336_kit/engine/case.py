@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from cs336_kit.engine.compare import WrongAnswer, article, compare, compare_form
+from cs336_kit.engine.compare import WrongAnswer, article, compare, compare_form, is_float
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check
 
@@ -167,7 +167,7 @@ class Case:
 
 def dtype_of(inputs: Mapping[str, Any]) -> torch.dtype:
     """The dtype of the first floating-point tensor among some inputs; torch's default one if there are only others."""
-    dtypes = (x.dtype for x in inputs.values() if isinstance(x, Tensor) and x.is_floating_point())
+    dtypes = (x.dtype for x in inputs.values() if is_float(x))
     return next(dtypes, torch.get_default_dtype())
 
 

@@ -1,7 +1,7 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -122,6 +122,16 @@ def index_of(position: int, shape: Sequence[int]) -> list[int]:
         position, i = divmod(position, size)
         index.insert(0, i)
     return index
+
+
+def is_float(x: object) -> TypeGuard[Tensor]:
+    """Tell whether this is a tensor of floating-point numbers."""
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def in_dtype(x: Any, dtype: torch.dtype) -> Any:
+    """Convert a tensor of floating-point numbers to a dtype; anything else stays as it is."""
+    return x.to(dtype) if is_float(x) else x
 
 
 def dtype_name(dtype: torch.dtype) -> str:

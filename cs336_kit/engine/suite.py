@@ -67,6 +67,11 @@ class Test:
         """The test function alone."""
         return self.name.partition("[")[0]
 
+    @property
+    def parameter(self) -> str:
+        """The case in the brackets of its name, or ""."""
+        return self.name.partition("[")[2].removesuffix("]")
+
     def cases(self) -> Sequence[Case]:
         """Read the cases that it runs on; none if it makes its own inputs.
 

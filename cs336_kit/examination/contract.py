@@ -10,17 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import dtype_name
+from cs336_kit.engine.compare import dtype_name, in_dtype, is_float
 from cs336_kit.engine.failure import StudentRaised, with_type
 from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, listed, near, random
 
 WHAT_COMES_BACK = "What does your function return, and what does the handout say that it returns?"
+NOT_BROADCAST = r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor"
 # What to ask about an error, whatever call raises it.
 ASKED_OF = (
     (
@@ -32,13 +33,12 @@ ASKED_OF = (
         "How does a transposed tensor lie in memory, and what does view need that reshape does not?",
     ),
     (
-        r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor",
+        NOT_BROADCAST,
         "Which shape has the mask here, and which shape what it indexes? Which operations broadcast a mask?",
     ),
 )
-# What to ask when no call works, by the error.
+# What to ask about another one when no call works.
 QUESTIONS = (
-    *ASKED_OF,
     (r"(Syntax|Indentation|Tab)Error", ""),
     (r"(ModuleNotFound|Import)Error", "Which file or package should define that name, and how is it spelt there?"),
     (r".*state_dict", "What are your module's parameters called, and what does your adapter call them?"),
@@ -48,7 +48,6 @@ QUESTIONS = (
     ("", "Which line raises, and what does it take for granted?"),
 )
 LONGEST_MESSAGE = 160
-NOT_BROADCAST = re.compile(r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor")
 MOST_NAMED = 2  # of the calls that break in one place
 STEP = 1e-2  # of the difference quotients: in float32 its square and the rounding are both about 1e-4
 SLOPE = 2e-2  # a gradient is wrong when it is further from the difference quotient than this, relative to the largest
@@ -178,7 +177,7 @@ def _crash(
 ) -> Finding:
     means = "`x[mask]` does not broadcast the mask: it must have the shape of x, or of its first axes."
     question = next((asks for pattern, asks in ASKED_OF if re.match(pattern, str(error), re.DOTALL)), question)
-    return Finding(id, measured, means * bool(NOT_BROADCAST.match(str(error))), question, touches, error.__cause__)
+    return Finding(id, measured, means * bool(re.match(NOT_BROADCAST, str(error))), question, touches, error.__cause__)
 
 
 def _question(error: NoAnswerError) -> str:
@@ -274,7 +273,7 @@ class Contract:
         wrong = {}
         for dtype in self.dtypes:
             try:
-                answer = self.ask(*(x.to(dtype) if is_float(x) else x for x in self.arguments))
+                answer = self.ask(*(in_dtype(x, dtype) for x in self.arguments))
             except NoAnswerError:
                 continue
             if isinstance(answer, Tensor) and answer.dtype != dtype:
@@ -397,7 +396,3 @@ class Contract:
             return bool(named.intersection(case.gradients) if named else case.gradients)
 
         return Finding(f"gradient-{id}", measured, "", question, touches, error)
-
-
-def is_float(x: object) -> TypeGuard[Tensor]:
-    return isinstance(x, Tensor) and x.is_floating_point()

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.compare import dtype_name
-from cs336_kit.examination.contract import DTYPES, Call, Contract, Variation, has_dtype, is_float, try_calls
+from cs336_kit.engine.compare import dtype_name, in_dtype
+from cs336_kit.examination.contract import DTYPES, Call, Contract, Variation, has_dtype, try_calls
 from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine
 from cs336_kit.examination.search import (
     Answers,
@@ -19,7 +19,6 @@ from cs336_kit.examination.search import (
     Table,
     alike,
     ask_all,
-    in_float64,
     tell_changes,
     tell_gap,
     ways_of,
@@ -77,17 +76,19 @@ def diagnose(
         changes = search.explain_basic()
         found = tell_changes(table, changes or [], search.basic, f" {table.basic_words}")
         measured = examine(ask, facts(ask, changes is not None))
-        found += measured or [_tell_wrong(table, changes, answers)]
-    model = Ask(partial(table.call, changes or []), *ask.names)
-    same = {each.id for call in (usual, calls.usual) for each in try_calls(model, call, words, variations).findings}
-    same_contract = Contract(model, calls.usual, dtypes, without)
-    promises = (Contract.dtype, Contract.inputs_left_alone, Contract.gradients)
-    same |= {each.id for each in examine(same_contract, promises)}
+        found += measured or [_tell_wrong(table, answers)]
     found += examine(contract, (Contract.dtype,))
     if changes is not None and all(each.number is None for each in changes):  # a number is not found to all digits
         found += examine(ask, (partial(measure_digits, table, changes, dtypes),))
     found += examine(contract, (Contract.inputs_left_alone, Contract.gradients))
-    return [each for each in (*calls.findings, *found) if each.program or each.id not in same]
+    told = [*calls.findings, *found]
+    if all(each.program for each in told):
+        return told
+    model = Ask(partial(table.call, changes or []), *ask.names)
+    same = {each.id for call in {usual, calls.usual} for each in try_calls(model, call, words, variations).findings}
+    promises = (Contract.dtype, Contract.inputs_left_alone, Contract.gradients)
+    same |= {each.id for each in examine(Contract(model, calls.usual, dtypes, without), promises)}
+    return [each for each in told if each.program or each.id not in same]
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,10 @@ class _Again:
     shape: tuple[int, ...]
 
 
-def _tell_wrong(table: Table, changes: Sequence[Change] | None, answers: Answers) -> Finding:
-    """The first answer that is not explained."""
-    model = {call: table.expected[call] for call in answers}
-    call = next(call for call, right in model.items() if not alike(answers[call], right))
-    return Finding("wrong", tell_gap(call, answers[call], model[call]), "", "")
+def _tell_wrong(table: Table, answers: Answers) -> Finding:
+    """The first answer that is wrong."""
+    call = next(call for call, came in answers.items() if not alike(came, table.expected[call]))
+    return Finding("wrong", tell_gap(call, answers[call], table.expected[call]), "", "")
 
 
 def measure_digits(table: Table, changes: Sequence[Change], dtypes: Sequence[torch.dtype], ask: Ask) -> Finds:
@@ -112,22 +112,18 @@ def measure_digits(table: Table, changes: Sequence[Change], dtypes: Sequence[tor
         for call, given in table.calls.items():
             if call not in table.basic:
                 continue
-            arguments = [x.to(dtype) if is_float(x) else x for x in given]
+            arguments = [in_dtype(x, dtype) for x in given]
             try:
                 came = ask(*arguments)
             except NoAnswerError:
                 continue
-            exact = _run_in_float64(table, changes, arguments)
+            exact = table.call(changes, *(in_dtype(x, torch.float64) for x in arguments))
             if not isinstance(came, Tensor) or came.shape != exact.shape or came.dtype != dtype:
                 continue
             tell = _tell_digits if dtype == widest else _tell_half
             if found := tell(table, changes, arguments, came, exact):
                 return found
     return None
-
-
-def _run_in_float64(table: Table, changes: Sequence[Change], arguments: Sequence[Any]) -> Tensor:
-    return table.call(changes, *map(in_float64, arguments))
 
 
 def _tell_digits(

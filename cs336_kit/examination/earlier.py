@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Result
@@ -66,13 +66,6 @@ def right_programs(problems: Mapping[str, Problem], problem: str) -> Functions:
     needs = find_needs(problems, problem)
     earlier = {adapter: run for need in needs for adapter, run in right_programs(problems, need).items()}
     return {adapter: build(earlier) for adapter, build in room.on_earlier.items()}
-
-
-def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:
-    """The problems that one builds on, directly or not, in the order of the assignment."""
-    direct = problems[problem].needs
-    found = {*direct, *(deeper for need in direct for deeper in find_needs(problems, need))}
-    return [each for each in problems if each in found]
 
 
 def _students(suite: Suite, problem: str) -> Functions:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import article
+from cs336_kit.engine.compare import article, is_float
 from cs336_kit.engine.failure import with_type
 
 CLOSE = 0.02  # of numbers around 1
@@ -142,7 +142,7 @@ class Ask:
             NoAnswerError: the function raised.
         """
         given = _copies(arguments)
-        leaves = [x.requires_grad_() for x in given if isinstance(x, Tensor) and x.is_floating_point()]
+        leaves = [x.requires_grad_() for x in given if is_float(x)]
         return self._call(given), leaves
 
     def _call(self, arguments: list[Any]) -> Any:

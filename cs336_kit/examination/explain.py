@@ -106,7 +106,8 @@ def _rank(cause: Cause, failing: Sequence[Test]) -> tuple[int, float]:
 def _lines(cause: Cause, root: Path) -> Iterator[str]:
     finding = cause.finding
     in_both = not finding.program and len(cause.found) > 1
-    yield finding.measured + f" This is so in both {listed(cause.found)}." * in_both
+    both = "both " * (len(cause.found) == 2)
+    yield finding.measured + f" This is so in {both}{listed(cause.found)}." * in_both
     if finding.means:
         yield finding.means
     if finding.error:

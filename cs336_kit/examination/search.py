@@ -8,6 +8,7 @@ load.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.compare import index_of
+from cs336_kit.engine.compare import in_dtype, index_of, is_float
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, number
 
 MOST_RUNS = 5_000  # of the program, in one search
@@ -120,7 +121,7 @@ class Table:
 
         It computes in float32 at least, and answers in the dtype of its inputs.
         """
-        given = [x for x in (*arguments, *named.values()) if isinstance(x, Tensor) and x.is_floating_point()]
+        given = [x for x in (*arguments, *named.values()) if is_float(x)]
         wide = [widen(x) for x in arguments]
         answer = self.run({**self.right, **ways_of(changes)}, *wide, **{name: widen(x) for name, x in named.items()})
         return answer.to(given[0].dtype)
@@ -170,15 +171,15 @@ def ask_all(ask: Ask, table: Table) -> Answers:
 
     The calls are in float32; if none has an answer, in float64.
     """
+    return _ask_in(torch.float32, ask, table) or _ask_in(torch.float64, ask, table)
+
+
+def _ask_in(dtype: torch.dtype, ask: Ask, table: Table) -> Answers:
     answers = {}
-    for given in (unchanged, in_float64):
-        for call, arguments in table.calls.items():
-            try:
-                answers[call] = ask.tensor(table.expected[call].shape, *map(given, arguments)).float()
-            except NoAnswerError:
-                continue
-        if answers:
-            break
+    for call, arguments in table.calls.items():
+        with suppress(NoAnswerError):
+            came = ask.tensor(table.expected[call].shape, *(in_dtype(x, dtype) for x in arguments))
+            answers[call] = came.float()
     return answers
 
 
@@ -326,15 +327,6 @@ class Search:
 def widen(x: Any) -> Any:
     """A tensor of half precision in float32; anything else as it is."""
     return x.float() if isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def unchanged(x: Any) -> Any:
-    return x
-
-
-def in_float64(x: Any) -> Any:
-    """A tensor of floating-point numbers in float64; anything else as it is."""
-    return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
 def has_number(changes: Iterable[Change]) -> bool:

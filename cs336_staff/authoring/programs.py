@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from cs336_kit.engine.assignment import FILE_NAME, SuiteError
+from cs336_kit.engine.assignment import FILE_NAME, SuiteError, find_needs
 from cs336_kit.engine.room import load_room
 from cs336_staff.authoring.room import (
     FOLDER,
@@ -26,7 +26,7 @@ def build_submission(builds: Mapping[str, Build] | None = None) -> dict[str, Ada
     adapters: dict[str, Adapter] = {}
     for id, room in load_rooms().items():
         build = (builds or {}).get(id, room.build)
-        programs[id] = build(_Earlier(id, {need: programs[need] for need in _needs(id)}))
+        programs[id] = build(_Earlier(id, {need: programs[need] for need in find_needs(load_all_problems(), id)}))
         adapters |= room.adapters(programs[id])
     return adapters
 
@@ -40,12 +40,6 @@ class _Earlier(dict[str, Part]):
 
     def __missing__(self, need: str) -> Part:
         raise SuiteError(f"the room of {self.problem} builds on {need}, which is not among its `needs` in {FILE_NAME}")
-
-
-def _needs(id: str) -> set[str]:
-    """The problems that a problem builds on, directly or not."""
-    needs = load_all_problems()[id].needs
-    return {*needs, *(deeper for need in needs for deeper in _needs(need))}
 
 
 def put_in_place(entry: Misconception, problem: str) -> Misconception:
@@ -95,7 +89,8 @@ def _adapters_of(builds: Mapping[str, Build], problem: str, alone: bool) -> dict
 
     A bonus problem is graded as it stands: nobody carries a fault into it.
     """
-    later = {id for id, each in load_all_problems().items() if problem in _needs(id) and not each.bonus}
+    problems = load_all_problems()
+    later = {id for id, each in problems.items() if problem in find_needs(problems, id) and not each.bonus}
     reached = {problem} if alone else {problem, *later}
     adapters = build_submission(builds)
     return {call: adapters[call] for id, room in load_rooms().items() if id in reached for call in room.calls}

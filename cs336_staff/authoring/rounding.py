@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import dtype_of
+from cs336_kit.engine.compare import is_float
 
 # Each operation may round this often beyond what is counted. A single product can be off by all that is counted; where
 # many operations follow each other their worst cases never meet, and they need no other room.
@@ -106,8 +107,7 @@ def bound_errors(
     working = torch.promote_types(dtype, torch.float32)
 
     def exact(x: Any) -> Any:
-        is_number = isinstance(x, Tensor) and x.is_floating_point()
-        return Rounded(x.detach().double(), torch.zeros_like(x, dtype=torch.float64), working) if is_number else x
+        return Rounded(x.detach().double(), torch.zeros_like(x, dtype=torch.float64), working) if is_float(x) else x
 
     arguments = {name: exact(x) for name, x in inputs.items()}
     if cotangent is not None:

@@ -12,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from cs336_kit.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
+from cs336_kit.engine.compare import in_dtype
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.room import Adapter, bound_of, outputs_of, reference_of
 from cs336_staff.authoring.rounding import bound_errors
@@ -201,7 +202,7 @@ def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | No
 
 
 def _wide(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {key: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for key, x in inputs.items()}
+    return {key: in_dtype(x, torch.float64) for key, x in inputs.items()}
 
 
 def _sha256(tensors: dict[str, Tensor]) -> str:

@@ -11,6 +11,7 @@ import click
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.examination.explain import explain
 from cs336_kit.rules.forbidden import FORBIDDEN
@@ -153,7 +154,7 @@ def _print_call(recorder: Recorder) -> None:
     for i, argument in enumerate(recorder.arguments, start=1):
         click.echo(f"  argument {i}: {_describe(argument)}")
     click.echo(f"answer: {_describe(recorder.answer)}")
-    wide = [x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in recorder.arguments]
+    wide = [in_dtype(x, torch.float64) for x in recorder.arguments]
     with torch.no_grad():
         click.echo(f"reference: {_describe(reference_of(recorder.name)(*wide))}")
 

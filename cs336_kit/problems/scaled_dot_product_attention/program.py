@@ -102,14 +102,16 @@ def with_more(S: Tensor, more: float) -> Tensor:
     return torch.softmax(torch.cat((S, S.amax(-1, keepdim=True) + math.log(more)), -1), -1)[..., :-1]
 
 
+def exponentials(S: Tensor) -> Tensor:
+    return (S - S.amax(-1, keepdim=True)).exp()
+
+
 def without_keepdim(S: Tensor) -> Tensor:
-    powers = (S - S.amax(-1, keepdim=True)).exp()
-    return powers / powers.sum(-1)
+    return exponentials(S) / exponentials(S).sum(-1)
 
 
 def by_sum_of_another(S: Tensor) -> Tensor:
-    powers = (S - S.amax(-1, keepdim=True)).exp()
-    return powers / powers.sum(-1).unsqueeze(-2)
+    return exponentials(S) / exponentials(S).sum(-1).unsqueeze(-2)
 
 
 SCALE = ways_to(
@@ -242,6 +244,7 @@ MASK = (
 )
 
 AS_LOW = "What is a hidden key's weight if all scores of a query are as low as that? And if all are -inf?"
+RENORMALISED = "Hidden weights become 0 only after the exponential; the others are then divided by their sum."
 HIDE = ways_to(
     "hide",
     "Which number x gives exp(x) = 0 exactly, and when must a key be left out for the others to sum to 1?",
@@ -249,12 +252,12 @@ HIDE = ways_to(
     ("mask-after-softmax", "Weights are set to 0 after the softmax.", lambda S, mask, w: w(S) * mask),
     (
         "mask-renormalised",
-        "Hidden weights become 0 only after the exponential; the others are then divided by their sum.",
+        RENORMALISED,
         renormalised,
     ),
     (
         "mask-renormalised",
-        "Hidden weights become 0 only after the exponential; the others are then divided by their sum.",
+        RENORMALISED,
         lambda S, mask, w: w(S) * mask / (w(S) * mask).sum(-1, keepdim=True),
     ),
     (
@@ -264,7 +267,7 @@ HIDE = ways_to(
     ),
     (
         "mask-renormalised",
-        "Hidden weights become 0 only after the exponential; the others are then divided by their sum.",
+        RENORMALISED,
         lambda S, mask, w, c: w(S) * mask / (w(S) * mask).sum(-1, keepdim=True).clamp_min(c),
         (1e-12, 1e-9, 1e-6),
     ),
@@ -323,7 +326,7 @@ SOFTMAX = ways_to(
     (
         "softmax-exponentials",
         "The exponentials are not divided by their sum.",
-        lambda S: (S - S.amax(-1, keepdim=True)).exp(),
+        exponentials,
     ),
     (
         "softmax-no-maximum",

@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 
 
@@ -97,10 +97,7 @@ def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> C
     dropout, training = random.choice(((0.0, True), (0.5, False)))
     drawing = inputs(
         *batch(random),
-        queries=draw_size(random),
-        keys=draw_size(random),
-        d_k=draw_size(random),
-        d_v=draw_size(random),
+        **attention.draw_sizes(random),
         mask=random.choice(masks),
         dropout=dropout,
         training=training,

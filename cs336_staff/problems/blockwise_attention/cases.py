@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 
 
@@ -117,10 +117,7 @@ HIDDEN: list[CaseSpec] = [
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:
     drawing = inputs(
         *batch(random),
-        queries=draw_size(random),
-        keys=draw_size(random),
-        d_k=draw_size(random),
-        d_v=draw_size(random),
+        **attention.draw_sizes(random),
         block_size=random.choice((2, 1, 3, 100, None)),
         mask=random.choice(masks),
         scale=random.choice((1.0, 100.0)),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -203,15 +204,12 @@ HIDDEN: list[CaseSpec] = [
 ]
 
 
+def draw_sizes(random: Random) -> dict[str, Any]:
+    return {size: draw_size(random) for size in ("queries", "keys", "d_k", "d_v")}
+
+
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], gradients: tuple[str, ...], random: Random) -> CaseSpec:
-    drawing = inputs(
-        *batch(random),
-        queries=draw_size(random),
-        keys=draw_size(random),
-        d_k=draw_size(random),
-        d_v=draw_size(random),
-        mask=random.choice(masks),
-    )
+    drawing = inputs(*batch(random), **draw_sizes(random), mask=random.choice(masks))
     return CaseSpec("attention", "run_scaled_dot_product_attention", drawing, gradients)
 
 
