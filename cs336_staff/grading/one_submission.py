@@ -58,17 +58,20 @@ def grade_one(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> t
                     raise Faulty(f"{result.test}: {result.staff or result.text}")
                 results.append(result)
                 seen[result.problem] |= worker.forbidden
-            if seen is public:  # what it prints from here on may spell hidden inputs
+            if seen is public:  # what it says from here on may spell hidden inputs
                 missing = tuple(sorted(worker.missing))
                 notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-    notes = _examine(suite, sandbox, submission, results, notes)
+                notes = _examine(suite, sandbox, submission, results, notes)
     return results, replace(notes, forbidden=judge(public, hidden), peak_memory=worker.peak_memory)
 
 
 def _examine(
     suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], notes: Notes
 ) -> Notes:
-    """Note what the examinations find, in a process that has seen no hidden input, until it is starved of time."""
+    """Note what the examinations find, before any process of the submission has seen a hidden input.
+
+    What fails hidden tests alone is not examined: exceptions of the submission would tell its student what they hold.
+    """
     with suppress(Starved), Worker(sandbox, submission, EXAMINATION) as worker:
         suite.proxy.worker = worker
         notes = replace(notes, explanations=tuple(explain(suite.suite, results)))

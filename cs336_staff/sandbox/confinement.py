@@ -70,7 +70,7 @@ class SandboxError(CourseworkError):
 class Achieved:
     """The layers between a submission and this machine, as reports name them.
 
-    `parts` are those of "namespaces", "uid", "landlock" and "seccomp" that hold. `notes` say why a stronger layer
+    `parts` are those of "namespaces", "uid", "ids", "landlock" and "seccomp" that hold. `notes` say why a stronger layer
     was not taken.
     """
 
@@ -89,10 +89,14 @@ class Process:
     pidfd: int
     pid: int
 
-    def kill(self) -> None:
-        """Kill it, and return when nothing of it is left."""
+    def end(self) -> None:
+        """Have it end; what it has written can still be read."""
         with suppress(ProcessLookupError):  # it has ended by itself
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kill it, and return when nothing of it is left."""
+        self.end()
         select.select([self.pidfd], [], [], FORK_SECONDS)
         self.channel.close()
         for descriptor in (self.stdout, self.stderr, self.pidfd):
@@ -275,9 +279,10 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
             "worker": folder,
             "packages": packages,
             "confined": layer != "none",
-            "readable": ["/"]
-            if layer == "bubblewrap"
-            else [*filter(os.path.exists, (*visible, *_libraries(), *DEVICES))],
+            # Under bubblewrap there is nothing else, and nothing is writable.
+            "readable": [path for path in (*visible, *_libraries(), *DEVICES) if os.path.exists(path)]
+            if layer == "process"
+            else [],
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         interpreter = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", MAIN]

@@ -21,6 +21,7 @@ from cs336_staff.sandbox.channel import CHUNK, Channel, TooLongError
 from cs336_staff.sandbox.confinement import Process, Sandbox
 from cs336_staff.sandbox.inside.frames import FrameError, parse_header
 from cs336_staff.sandbox.limits import Limits
+from cs336_staff.sandbox.own_time import OwnTime
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.replies import MAX_ITEMS, Line, Reply, check
 from cs336_staff.sandbox.request import Request
@@ -31,10 +32,8 @@ AHEAD = 16  # requests that a worker has before it is asked for their replies
 DROPPED_SECONDS = 1.0  # that a worker may take for a reply that nobody needs
 TIMEOUTS = 2  # calls without an answer, after which a submission gets less time for each
 LAST_WORDS = b"Fatal Python error: "  # on stderr
-COMPUTING = "RD"  # the states of a thread that runs or waits for a processor or a disk
-# Of the time between two looks counts as sleep: more than that, and this side came late, and may have had to answer.
-MOST_ASLEEP = 2 * SAMPLE_SECONDS
-TICKS = os.sysconf("SC_CLK_TCK")
+# A thread's wait for a processor is told when it is over, so what looks like sleep may yet turn out to be that.
+SETTLING_SECONDS = 0.5
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Where Python and the packages lie on this machine, which is not students' business.
 PLACES = [f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib", "stdlib")]
@@ -90,7 +89,6 @@ class _Conversation:
         self.printed = printed  # bytes on stderr by the processes before
         self.channel = Channel(process.channel, reply_bytes)
         self.sent: deque[_Sent] = deque()
-        self.computed = self.sampled = 0.0  # its processor time, and when that was last looked at from outside
         self.poll = select.poll()
         for descriptor in (process.channel.fileno(), process.stdout, process.stderr):
             self.poll.register(descriptor, select.POLLIN)
@@ -321,30 +319,38 @@ class Worker:
     def _wait(self, conversation: _Conversation, seconds: float) -> None:
         """Wait for a reply, while the worker is held to its limits."""
         channel, what = conversation.channel, conversation.sent[0].what
-        started = conversation.sampled = time.monotonic()
         try:
             self._exchange(conversation, 0)
+            self._exchange(conversation, SAMPLE_SECONDS)  # most calls need no more
             if not channel.replies:
-                self._sample(conversation, what, started)  # what it computed before is not charged to this call
-            before = self._seconds
-            while not channel.replies:
-                self._exchange(conversation, SAMPLE_SECONDS)
-                now = time.monotonic()
-                if now < conversation.sampled + SAMPLE_SECONDS:
-                    continue
-                self._sample(conversation, what, now)
-                if self._seconds - before > seconds:
-                    raise TimedOut(f"{what}: no answer within {seconds:g} s in which it computed or slept")
-                if self._seconds > self.limits.seconds:
-                    raise TimedOut(f"{what}: no answer within the {self.limits.seconds:g} s that all calls may take")
-                if now - started > seconds * self.limits.patience:
-                    own = f"of which it computed or slept for {self._seconds - before:.1f} s"
-                    message = f"no answer within {now - started:.0f} s on the clock, {own}"
-                    raise Starved(f"{what}: {message}; the machine is too busy to grade")
+                self._watch(conversation, what, seconds)
         except EOFError:
             raise WorkerDied(f"{what}: {self._say_how_it_ended(conversation)}") from None
         except TooLongError as error:
             raise LimitExceeded(f"{what}: {error}") from None
+
+    def _watch(self, conversation: _Conversation, what: str, seconds: float) -> None:
+        """Wait for a reply of a process that takes its time, and look at it from outside."""
+        own = OwnTime(conversation.process.pid)
+        before = self._seconds
+        sampled = started = time.monotonic()
+        while not conversation.channel.replies:
+            self._exchange(conversation, SAMPLE_SECONDS)
+            now = time.monotonic()
+            if now < sampled + SAMPLE_SECONDS:
+                continue
+            sampled = now
+            self._check_size(conversation, what)
+            computed, passed = own.used()
+            self._seconds = before + max(computed, passed)
+            settled = max(computed, passed - SETTLING_SECONDS)
+            if settled > seconds:
+                raise TimedOut(f"{what}: no answer within {seconds:g} s in which it computed or slept")
+            if before + settled > self.limits.seconds:
+                raise TimedOut(f"{what}: no answer within the {self.limits.seconds:g} s that all calls may take")
+            if now - started > seconds * self.limits.patience:
+                message = f"no answer within {now - started:.0f} s on the clock, of which it computed or slept for"
+                raise Starved(f"{what}: {message} {max(computed, passed):.1f} s; the machine is too busy to grade")
 
     def _say_how_it_ended(self, conversation: _Conversation) -> str:
         """Tell all that is known of it. Python's last words name files of this machine, and are not kept."""
@@ -397,22 +403,18 @@ class Worker:
         kept += data[: self.limits.output_bytes - len(kept)]
         return bool(data)
 
-    def _sample(self, conversation: _Conversation, what: str, now: float) -> None:
-        """Look at the worker from outside, and charge it what it has used of its own since the last look."""
+    def _check_size(self, conversation: _Conversation, what: str) -> None:
+        """Look at the threads and the memory of the worker, and end it if it cannot answer any more."""
         try:
             fields = _stat(f"/proc/{conversation.process.pid}/stat")
         except (FileNotFoundError, ProcessLookupError):
             return  # it has just ended
-        threads = int(fields[17])
-        asleep = fields[0] not in COMPUTING if threads == 1 else _all_asleep(conversation.process.pid)
-        computed = (int(fields[11]) + int(fields[12])) / TICKS
-        self._seconds += computed - conversation.computed
-        if asleep:
-            self._seconds += min(now - conversation.sampled, MOST_ASLEEP)
-        conversation.computed, conversation.sampled = computed, now
+        threads, memory = int(fields[17]), int(fields[21]) * PAGE
+        if memory == 0:  # its main thread has ended; the others would hold memory that is not seen any more
+            conversation.process.end()
         if threads > self.limits.threads:
             raise LimitExceeded(f"{what}: more than {self.limits.threads} threads")
-        if int(fields[21]) * PAGE > self.limits.memory_bytes:
+        if memory > self.limits.memory_bytes:
             raise LimitExceeded(f"{what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
 
 
@@ -431,14 +433,6 @@ def _peak_memory(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(lines.get("VmHWM", "0 kB").split()[0]) << 10
-
-
-def _all_asleep(pid: int) -> bool:
-    """Tell whether no thread of the process computes; one that has just ended did."""
-    try:
-        return all(_stat(f"{task.path}/stat")[0] not in COMPUTING for task in os.scandir(f"/proc/{pid}/task"))
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def _stat(path: str) -> list[str]:

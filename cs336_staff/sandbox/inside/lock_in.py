@@ -1,8 +1,8 @@
 """Give up, for good, whatever student code must not have. Linux only.
 
-Three layers that do not depend on each other: no capabilities and hard resource limits; Landlock, which makes all but
-the named folders unreadable and everything unwritable; a seccomp filter that allows the system calls of a program
-that computes and prints, and no others.
+Layers that do not depend on each other: namespaces in which a process sees no id but its own, and no `/proc`; no
+capabilities and hard resource limits; Landlock, which makes all but the named folders unreadable and everything
+unwritable; a seccomp filter that allows the system calls of a program that computes and prints, and no others.
 """
 
 import ctypes
@@ -17,6 +17,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 ADDRESSES = 16 << 30
 ALL, DATA = 0, 5  # fields of /proc/self/statm
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 38
+CLONE3 = 435  # on every processor
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 
 
 def hide_memory() -> None:
@@ -24,13 +27,39 @@ def hide_memory() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
-def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, seccomp: "Filter | None") -> list[str]:
+class _Clone(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls")
+    )
+
+
+def fork_apart() -> tuple[int, bool]:
+    """Fork into namespaces of its own, for users, mounts and process ids, or where that is forbidden as `os.fork` does.
+
+    Returns:
+        The id of the child, 0 in the child; and whether it has such namespaces. It needs no capability.
+    """
+    arguments = _Clone(flags=CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS, exit_signal=signal.SIGCHLD)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = ctypes.PyDLL(None).syscall(CLONE3, ctypes.byref(arguments), ctypes.sizeof(arguments))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return (os.fork(), False) if pid < 0 else (pid, True)
+
+
+def lock_in(
+    readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool, seccomp: "Filter | None"
+) -> list[str]:
     """Lock the calling process in and name the layers that hold.
 
     Args:
-        readable: files and folders that stay readable, where the kernel has Landlock.
+        readable: files and folders that stay readable, where the kernel has Landlock; without any it is not asked.
         cpu_seconds: processor time after which the kernel kills the process.
         data_bytes: private memory that may be mapped beyond what is mapped now.
+        apart: whether it has ids and mounts of its own.
         seccomp: the filter; None leaves the process unconfined (`--sandbox none`).
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -49,11 +78,14 @@ def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, seccomp: "Fi
         resource.setrlimit(limit, (value, value))
     if seccomp is None:
         return []
+    if apart:  # what `/proc` tells, as the id that this process has outside, is nobody's business
+        nothing = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+        _check(libc.mount(b"tmpfs", b"/proc", b"tmpfs", nothing, b"size=4k"), "mount")
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
-    layers = ["landlock"] if _landlock(readable) else []
+    landlock = bool(readable) and _landlock(readable)
     seccomp.load()
-    return [*layers, "seccomp"]
+    return [*["ids"] * apart, *["landlock"] * landlock, "seccomp"]
 
 
 def _prctl(option: int, value: int) -> None:
@@ -119,7 +151,7 @@ def _landlock(readable: list[str]) -> bool:
 ALLOWED = """
     read readv pread64 write writev lseek close dup dup2 dup3 poll ppoll select pselect6
     stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents64 getcwd chdir
-    brk munmap mprotect mremap madvise mincore membarrier
+    brk munmap mprotect mremap madvise membarrier
     exit exit_group futex set_robust_list set_tid_address rseq restart_syscall sched_yield sched_getaffinity
     rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
     nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getrusage
@@ -127,7 +159,7 @@ ALLOWED = """
     getpid gettid getppid getuid geteuid getgid getegid uname sysinfo getrlimit getcpu getrandom arch_prctl
 """.split()  # noqa: SIM905  (a list would be a page long)
 
-CLONE_THREAD = 0x10000
+CLONE_VFORK, CLONE_THREAD = 0x4000, 0x10000
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MAP_SHARED, MAP_GROWSDOWN = 0x1, 0x100
 F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
@@ -159,8 +191,9 @@ class Filter:
         self.context = ctypes.c_void_p(self.lib.seccomp_init(ACT_ERRNO | EPERM))
         for name in ALLOWED:
             self._rule(name)
-        # Threads, but no processes. glibc falls back from clone3, whose flags no filter can see, when it is missing.
-        self._rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD, CLONE_THREAD))
+        # Threads, but no processes, and none that its parent has to wait for in the kernel, where it neither computes
+        # nor sleeps. glibc falls back from clone3, whose flags no filter can see, when it is missing.
+        self._rule("clone", _Argument(0, MASKED_EQUAL, CLONE_THREAD | CLONE_VFORK, CLONE_THREAD))
         self._rule("clone3", action=ACT_ERRNO | ENOSYS)
         self._rule("open", _Argument(1, MASKED_EQUAL, WRITING, 0))
         self._rule("openat", _Argument(2, MASKED_EQUAL, WRITING, 0))

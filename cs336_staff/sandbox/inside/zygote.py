@@ -23,7 +23,7 @@ import torch
 from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.inside.importing import is_submitted
-from cs336_staff.sandbox.inside.lock_in import Filter, hide_memory, lock_in
+from cs336_staff.sandbox.inside.lock_in import Filter, fork_apart, hide_memory, lock_in
 from cs336_staff.sandbox.inside.serve import send, serve
 
 STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
@@ -61,8 +61,9 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
-        if os.fork() == 0:
-            _become_worker(wanted, descriptors, settings, seccomp, watch)
+        pid, apart = fork_apart() if settings["confined"] else (os.fork(), False)
+        if pid == 0:
+            _become_worker(wanted, descriptors, settings, apart, seccomp, watch)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -92,7 +93,12 @@ def _not_compiled(model: Any = None, **_: Any) -> Any:
 
 
 def _become_worker(
-    wanted: dict[str, Any], descriptors: list[int], settings: dict[str, Any], seccomp: Filter | None, watch: Watch
+    wanted: dict[str, Any],
+    descriptors: list[int],
+    settings: dict[str, Any],
+    apart: bool,
+    seccomp: Filter | None,
+    watch: Watch,
 ) -> None:
     status = 1
     try:
@@ -110,7 +116,7 @@ def _become_worker(
             pidfd = os.pidfd_open(os.getpid())
             socket.send_fds(channel, [b"."], [pidfd])
             os.close(pidfd)
-        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], seccomp)
+        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
         send(CHANNEL, frames.pack({"layers": layers}))
         serve(CHANNEL, watch)
         status = 0
