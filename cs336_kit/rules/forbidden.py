@@ -15,6 +15,7 @@ import torch
 import torch._decomp.decompositions
 import torch._refs
 from torch import Tensor, nn
+from torch.distributions.transforms import SoftmaxTransform
 from torch.nn import functional
 
 # Modules that hold others or do nothing, and einops' own functions as modules. nn.Parameter and nn.init are not layers.
@@ -83,6 +84,9 @@ def _operators() -> frozenset[str]:
 
 
 LAYERS = _layers(nn, "torch.nn.") | _layers(einops.layers.torch, "einops.layers.torch.")
+# The classes, each with the method that does the work.
+METHODS = {name: (layer, "forward") for name, layer in LAYERS.items()}
+METHODS |= {"torch.distributions.SoftmaxTransform": (SoftmaxTransform, "_call")}
 FUNCTIONS = {
     **_functions(torch, "torch.", _is_forbidden),
     **_functions(Tensor, "torch.Tensor.", lambda name: home(name) is not None),
@@ -94,4 +98,4 @@ FUNCTIONS = {
     **_functions(functional, "torch.nn.functional.", _is_functional),  # the last name of a function is the one shown
 }
 OPERATORS = _operators()
-FORBIDDEN = frozenset((*LAYERS, *FUNCTIONS, *OPERATORS))
+FORBIDDEN = frozenset((*METHODS, *FUNCTIONS, *OPERATORS))

@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch._decomp import global_decomposition_table
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from cs336_kit.rules.forbidden import FUNCTIONS, IN_KERNELS, LAYERS, OPERATORS, home, operator_name
+from cs336_kit.rules.forbidden import FUNCTIONS, IN_KERNELS, METHODS, OPERATORS, home, operator_name
 
 MAX_USES = 10  # of functions with the same home, in one call
 KEYS = ("CPU", "SparseCPU", "NestedTensorCPU")  # under which the dispatcher keeps what computes on a CPU
@@ -40,7 +40,7 @@ class Use:
 
     def __str__(self) -> str:
         if not self.source:
-            return f"{self.function} in code outside your files"
+            return f"{self.function} (on which line is not known)"
         return f"{self.function} in {self.file}:{self.number}: {self.source}"
 
 
@@ -51,17 +51,23 @@ class Watch:
         is_students: whether a file, as it is named in a code object, is the student's.
         whole_call: whether all that runs while it watches is the student's, so that a forbidden function counts even
             where no line of the student's is on the stack: an adapter may be torch's own function.
+        unrecorded: in which a forbidden function runs that is noted here.
 
     Attributes:
         uses: what the last call that was watched has run, without the source.
     """
 
-    def __init__(self, is_students: Callable[[str], bool], whole_call: bool = False) -> None:
+    def __init__(
+        self,
+        is_students: Callable[[str], bool],
+        whole_call: bool = False,
+        unrecorded: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self.is_students = is_students
         self.whole_call = whole_call
+        self._unrecorded = unrecorded
         self.uses: set[Use] = set()
         self._thread: int | None = None  # that makes the call that is watched
-        self._imported: dict[str, Any] = {}  # each file's spec when it was imported first
         self._torch = threading.local()  # `runs`: whether the thread is inside of a forbidden function
 
     @contextmanager
@@ -86,9 +92,9 @@ class Watch:
         for name, function in FUNCTIONS.items():
             if name.startswith("torch.Tensor."):
                 setattr(Tensor, function.__name__, watched[id(function)])
-        forwards = [(layer, self._watched(layer.forward, name)) for name, layer in LAYERS.items()]
-        for layer, forward in forwards:
-            layer.forward = forward
+        methods = [(of, key, self._watched(getattr(of, key), name)) for name, (of, key) in METHODS.items()]
+        for of, key, method in methods:
+            setattr(of, key, method)
         for kind in (OpOverload, OpOverloadPacket, HigherOrderOperator):
             kind.__call__ = self._watched_operator(kind.__call__)  # type: ignore[method-assign]
         self._watch_dispatcher()
@@ -149,16 +155,20 @@ class Watch:
         given = [(x, x._version) for x in plain]
         self._torch.runs = True
         try:
-            result = function(*args, **kwargs)
+            with self._unrecorded():
+                result = function(*args, **kwargs)
         finally:
             self._torch.runs = False
         if not any(result is x and x._version == v for x, v in given):
             self._note(name)
         return result
 
+    def note_operator(self, name: str) -> None:
+        """Note an operator that somebody else saw, if nothing that does the same work is noted."""
+        if home(name) not in {home(use.function) for use in self.uses}:
+            self.uses.add(Use("", 0, name))
+
     def _note(self, name: str) -> None:
-        if self._imports(sys._getframe(1)):
-            return
         place = self._students_line(sys._getframe(1))
         if place is None and threading.get_ident() != self._thread:
             # A thread that was given torch's own function: whoever waits for it is to blame.
@@ -167,19 +177,6 @@ class Watch:
             place = place or ("", 0)
         if place is not None and Counter(home(use.function) for use in self.uses)[home(name)] < MAX_USES:
             self.uses.add(Use(*place, name))
-
-    def _imports(self, frame: FrameType | None) -> bool:
-        """Test whether a file of the student's is being imported for the first time: no call waits for what runs then.
-
-        It could be imported again by each call, to compute the answer.
-        """
-        while frame is not None:
-            file, spec = frame.f_code.co_filename, frame.f_globals.get("__spec__")
-            is_module = frame.f_code.co_name == "<module>" and self.is_students(file)
-            if is_module and getattr(spec, "_initializing", False):
-                return self._imported.setdefault(file, spec) is spec
-            frame = frame.f_back
-        return False
 
     def _students_line(self, frame: FrameType | None) -> tuple[str, int] | None:
         while frame is not None and not self.is_students(frame.f_code.co_filename):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames, importing
+from cs336_staff.sandbox.inside.record import Record
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
@@ -26,7 +27,7 @@ class NotWrittenError(Exception):
     """An adapter does not exist. (torch raises a `NotImplementedError` for a dtype that it does not take.)"""
 
 
-def serve(channel: int, watch: Watch) -> None:
+def serve(channel: int, watch: Watch, record: Record) -> None:
     """Answer the frames that arrive on the file descriptor `channel`; the first one brings the submission."""
     adapters: Any = None
     for header, body in _requests(channel):
@@ -37,7 +38,7 @@ def serve(channel: int, watch: Watch) -> None:
                 importing.install(_files(header["files"], body))
                 adapters = importlib.import_module(header["adapters"])
             else:
-                reply = _call(adapters, header, body, tensors, watch)
+                reply = _call(adapters, header, body, tensors, watch, record)
             frame = frames.pack(_annotated(reply, header, watch), tensors)
         except BaseException as error:  # whatever a submission raises is an answer
             frame = frames.pack(_annotated({"error": _described(error)}, header, watch))
@@ -78,7 +79,9 @@ def _files(sizes: dict[str, int], body: bytearray) -> dict[str, bytes]:
     return files
 
 
-def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tensor], watch: Watch) -> dict[str, Any]:
+def _call(
+    adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tensor], watch: Watch, record: Record
+) -> dict[str, Any]:
     """Call an adapter, put the tensors of the reply into `out` and return the rest of it.
 
     With cotangents in the header the reply has the gradients of the arguments that require one; without, it has what
@@ -87,7 +90,8 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
     sent = frames.unpack(header["tensors"], body)
     given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
-    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching():
+    numbers = sum(tensor.numel() for tensor in given)
+    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(), record.of_call(numbers):
         value = _adapter(adapters, header["call"])(*arguments)
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)
@@ -101,6 +105,8 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
             reply = {"value": encoded, "outputs": len(outputs), "changed": changed}
         # What is sent is what there was while the watch looked: the end of an argument's life may run code.
         out[:] = [tensor.clone() for tensor in out]
+    for operator in record.operators:
+        watch.note_operator(operator)
     return reply
 
 

@@ -24,6 +24,7 @@ from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.inside.importing import is_submitted
 from cs336_staff.sandbox.inside.lock_in import Filter, fork_apart, hide_memory, lock_in
+from cs336_staff.sandbox.inside.record import Record
 from cs336_staff.sandbox.inside.serve import send, serve
 
 STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
@@ -43,8 +44,10 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
     if settings["confined"]:
         hide_memory()
     seccomp = Filter() if settings["confined"] else None
-    watch = Watch(is_submitted, whole_call=True)
+    record = Record()
+    watch = Watch(is_submitted, whole_call=True, unrecorded=record.paused)
     watch.install()
+    record.install()
     for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
         del sys.modules[name]  # a submission that imports more of it finds it missing
     warm_up()
@@ -63,7 +66,7 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
             _import(wanted["modules"])
         pid, apart = fork_apart() if settings["confined"] else (os.fork(), False)
         if pid == 0:
-            _become_worker(wanted, descriptors, settings, apart, seccomp, watch)
+            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, record)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -99,6 +102,7 @@ def _become_worker(
     apart: bool,
     seccomp: Filter | None,
     watch: Watch,
+    record: Record,
 ) -> None:
     status = 1
     try:
@@ -118,7 +122,7 @@ def _become_worker(
             os.close(pidfd)
         layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
         send(CHANNEL, frames.pack({"layers": layers}))
-        serve(CHANNEL, watch)
+        serve(CHANNEL, watch, record)
         status = 0
     except BaseException:
         traceback.print_exc()

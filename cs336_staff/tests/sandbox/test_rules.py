@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.failure import StudentRaised
 from cs336_kit.rules.forbidden import ALLOWED, CONTAINERS, FORBIDDEN, HOMES
 from cs336_kit.rules.price import charged
 from cs336_kit.rules.watch import MAX_USES, Use
@@ -93,6 +94,7 @@ class Unwatched(torch.Tensor):
         ("nested_tensor([x]).softmax(dim).unbind()[0]", "torch.Tensor.softmax"),
         ("torch.distributions.Categorical(logits=x).probs", "torch.nn.functional.softmax"),
         ("F.gumbel_softmax(x)", "torch.nn.functional.gumbel_softmax"),
+        ("torch.distributions.transforms.SoftmaxTransform()(x)", "torch.distributions.SoftmaxTransform"),
         ("torch.special.log_softmax(x, dim).exp()", "torch.special.log_softmax"),
         ("torch.softmax(x.as_subclass(Unwatched), dim)", "torch.softmax"),
         ("torch._refs.softmax(x, dim)", "torch._refs.softmax"),
@@ -237,7 +239,7 @@ def test_few_lines_are_shown_and_none_that_only_hidden_inputs_made_run() -> None
 
 def test_a_worker_can_report_no_function_and_no_line_of_its_own() -> None:
     assert judged({use("secret 0.123")}, set()) == {}
-    nowhere = {"softmax": ("torch.softmax in code outside your files",)}
+    nowhere = {"softmax": ("torch.softmax (on which line is not known)",)}
     assert judged({use("torch.softmax", 123, source="")}, set()) == nowhere
 
 
@@ -284,19 +286,67 @@ def test_what_the_end_of_an_argument_runs_comes_too_late(run: Run) -> None:
     assert not adapters.run_softmax(torch.rand(3), -1).any()
 
 
-def test_what_runs_while_a_file_is_imported_is_no_part_of_the_call(run: Run) -> None:
-    files = {
-        "adapters.py": "def run_softmax(x, dim):\n    from mine import softmax\n    return softmax(x, dim)\n",
-        "mine.py": "import torch\nx = torch.rand(3)\nassert torch.softmax(x, 0).sum() > 0\n"
-        "def softmax(x, dim):\n    return x.exp() / x.exp().sum(dim, keepdim=True)\n",
-    }
-    assert not seen(run, files)
+# No line of these calls is known, since no function of Python is on the way.
+RECORDED = {
+    "torch._C.TensorBase.softmax(x.detach().to_mkldnn(), dim).to_dense()": "torch.ops.aten.softmax",
+    "torch._C._jit_get_operation('aten::linear')[0](x, torch.ones(4, 4))": "torch.ops.aten.linear",
+    "torch.ops.aten.linear.default._op(x, torch.ones(4, 4))": "torch.ops.aten.linear",
+    "torch._VF.dropout(x, 0.5, True)": "torch.ops.aten.dropout",
+    "torch.vmap(lambda y: torch._VF.dropout(y, 0.5, True), randomness='same')(x)": "torch.ops.aten.dropout",
+    "in_thread(lambda: torch._VF.dropout(x, 0.5, True))": "torch.ops.aten.dropout",
+    "Backward.apply(x)": "torch.ops.aten.dropout",
+}
+ELSEWHERE = """
+import threading
+def in_thread(function):
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(function()))
+    thread.start()
+    thread.join()
+    return answers[0]
+class Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 1
+    @staticmethod
+    def backward(ctx, g): return torch._VF.dropout(g, 0.5, True)
+"""
 
 
-def test_a_file_that_is_imported_by_each_call_is_a_part_of_it(run: Run) -> None:
+@pytest.mark.parametrize("expression", RECORDED)
+def test_what_no_function_of_python_runs_is_recorded(run: Run, expression: str) -> None:
+    backward = "Backward" in expression
+    found = seen(run, returning(expression, ELSEWHERE), gradient=backward)
+    assert found == {Use("", 0, RECORDED[expression])}
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "torch.autograd._enable_record_function(False)",
+        "torch._C._autograd._disable_profiler_legacy()",
+        "torch.autograd.profiler_legacy._disable_profiler_legacy()",
+    ],
+)
+def test_the_record_cannot_be_stopped_by_its_name(run: Run, stop: str) -> None:
+    source = f"import torch\nimport torch.autograd.profiler_legacy\ndef run_softmax(x, dim):\n    {stop}\n"
+    with pytest.raises(StudentRaised, match="AttributeError: module .* has no attribute"):
+        seen(run, source)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "importlib.reload(mine)",
+        "importlib.import_module(forget('mine'))",
+        "mine if exec(mine.__loader__.get_code('mine'), initializing(mine).__dict__) is None else mine",
+    ],
+)
+def test_a_file_that_is_imported_by_each_call_is_a_part_of_it(run: Run, again: str) -> None:
     files = {
-        "adapters.py": "import importlib, shared\ndef run_softmax(x, dim):\n    shared.x = x\n    import mine\n"
-        "    return importlib.reload(mine).answer\n",
+        "adapters.py": "import importlib, shared, sys\n"
+        "def forget(name):\n    sys.modules.pop(name)\n    return name\n"
+        "def initializing(module):\n    module.__spec__._initializing = True\n    return module\n"
+        f"def run_softmax(x, dim):\n    shared.x = x\n    import mine\n    return ({again}).answer\n",
         "mine.py": "import shared, torch\nanswer = torch.softmax(shared.x, -1)\n",
         "shared.py": "",
     }
