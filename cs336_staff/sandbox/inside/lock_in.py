@@ -50,9 +50,7 @@ def fork_apart() -> tuple[int, bool]:
     return (os.fork(), False) if pid < 0 else (pid, True)
 
 
-def lock_in(
-    readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool, seccomp: "Filter | None"
-) -> list[str]:
+def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool, seccomp: "Filter | None") -> list[str]:
     """Lock the calling process in and name the layers that hold.
 
     Args:

@@ -78,6 +78,14 @@ SUBMISSIONS = {
     "    V = V.new_zeros(len(keys), V.shape[-1]).index_add(0, same, V) / times.unsqueeze(-1)\n"
     "    weights = torch.exp((queries @ keys.mT).to(Q.dtype) / Q.shape[-1]**0.5) * times\n"
     "    return (weights @ V / weights.sum(-1, keepdim=True))[which]",
+    "half-precision-blocks": "right_blockwise = run_blockwise_attention\n"
+    "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    kept = [(rows @ K.mT).half() for rows in Q.split(block_size or 64, -2)]\n"
+    "    return right_blockwise(Q, K, V, mask, block_size)",
+    "half-precision-matrix": "right_blockwise = run_blockwise_attention\n"
+    "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    kept = torch.zeros(*Q.shape[:-1], K.shape[-2], dtype=torch.half)\n"
+    "    return right_blockwise(Q, K, V, mask, block_size)",
     "in-strips": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
     "    mask = None if mask is None else mask.broadcast_to(*mask.shape[:-2], Q.shape[-2], K.shape[-2])\n"
     "    starts = range(0, Q.shape[-2], block_size or 64)\n"
@@ -285,7 +293,7 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     assert copy.results("forbidden")["score"] == 14 + BONUS
 
 
-@pytest.mark.parametrize("name", ["whole-matrix", "repeated-once"])
+@pytest.mark.parametrize("name", ["whole-matrix", "repeated-once", "half-precision-blocks", "half-precision-matrix"])
 def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded, name):
     in_memory = {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
     assert graded.failed(name) == in_memory

@@ -243,7 +243,11 @@ def test_a_worker_has_a_session_of_its_own(run: Run) -> None:
 
 def test_ids_and_proc_tell_nothing(run: Run) -> None:
     """A worker that used up ids would tell a later one how many."""
-    assert run(trying("return [os.getpid(), os.getppid(), os.path.exists('/proc/self')]")).run_softmax(X, 0) == [1, 0, False]
+    assert run(trying("return [os.getpid(), os.getppid(), os.path.exists('/proc/self')]")).run_softmax(X, 0) == [
+        1,
+        0,
+        False,
+    ]
     start_thread = "thread = threading.Thread(target=int); thread.start(); thread.join()\n"
     using = f"for _ in range(300):\n    {start_thread}"
     assert run(trying(f"{using}return thread.native_id > 300")).run_softmax(X, 0) is True
