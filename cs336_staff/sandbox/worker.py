@@ -331,6 +331,7 @@ class Worker:
 
     def _watch(self, conversation: _Conversation, what: str, seconds: float) -> None:
         """Wait for a reply of a process that takes its time, and look at it from outside."""
+        self._check_size(conversation, what)
         own = OwnTime(conversation.process.pid)
         before = self._seconds
         sampled = started = time.monotonic()

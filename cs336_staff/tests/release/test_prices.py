@@ -50,6 +50,13 @@ def test_a_program_that_computes_next_to_nothing_earns_next_to_nothing(suite: Su
         assert sum(earned(suite, TRIVIAL[program], bonus).values()) < most
 
 
+def test_who_looks_up_the_public_answers_and_gives_zeros_for_the_rest_earns_less_than_two_of_fifteen(
+    suite: Suite,
+) -> None:
+    public = sum(test.points for test in suite.tests if not test.hidden and not test.bonus)
+    assert public + sum(earned(suite, TRIVIAL["zeros"]).values()) < 2
+
+
 @pytest.mark.slow
 def test_the_pages_state_these_points() -> None:
     for path, text in pages(ROOT):
