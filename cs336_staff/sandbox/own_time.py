@@ -14,8 +14,8 @@ class OwnTime:
     """The time that a process uses, from when this is made.
 
     It is the larger of two: the processor time of all its threads, and the time on the clock less the longest that one
-    of its threads has waited for a processor. So load costs it nothing; its own threads, which wait for each other, are
-    no excuse; and whatever else keeps it from answering, asleep or held by the kernel, counts.
+    of its threads has waited for a processor. So load costs it nothing, threads of its own that wait for each other do
+    not excuse it, and whatever else keeps it from answering counts: sleep, or the kernel.
 
     Where the kernel does not say who has waited (`/proc/PID/task/TID/schedstat`), the time on the clock counts.
     """
