@@ -70,8 +70,8 @@ class SandboxError(CourseworkError):
 class Achieved:
     """The layers between a submission and this machine, as reports name them.
 
-    `parts` are those of "namespaces", "uid", "ids", "landlock" and "seccomp" that hold. `notes` say why a stronger layer
-    was not taken.
+    `parts` are those of "namespaces", "uid", "ids", "landlock" and "seccomp" that hold. `notes` say why a stronger
+    layer was not taken.
     """
 
     layer: Layer

@@ -32,6 +32,7 @@ class Record:
 
     def __init__(self) -> None:
         self.operators: set[str] = set()
+        self._recorded = False  # whether a call is, now
         self._switch, self._enable, self._disable = (getattr(_autograd, switch) for switch in SWITCHES)
         self._config = ProfilerConfig(ProfilerState.CPU, False, False, False, False, False, _ExperimentalConfig())
 
@@ -48,7 +49,7 @@ class Record:
                 with self._recording():
                     function(*args, **kwargs)
 
-            return start(run, arguments, *more)
+            return start(run if self._recorded else function, arguments, *more)
 
         _thread.start_new_thread = threading._start_new_thread = start_recorded  # type: ignore[attr-defined]
 
@@ -60,8 +61,12 @@ class Record:
             RuntimeError: the call has stopped the record.
         """
         self.operators.clear()
-        with self._recording() if numbers <= MOST_NUMBERS else nullcontext():
-            yield
+        self._recorded = numbers <= MOST_NUMBERS
+        try:
+            with self._recording() if self._recorded else nullcontext():
+                yield
+        finally:
+            self._recorded = False
 
     @contextmanager
     def paused(self) -> Iterator[None]:

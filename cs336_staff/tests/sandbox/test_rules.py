@@ -329,7 +329,7 @@ def test_what_no_function_of_python_runs_is_recorded(run: Run, expression: str) 
 )
 def test_the_record_cannot_be_stopped_by_its_name(run: Run, stop: str) -> None:
     source = f"import torch\nimport torch.autograd.profiler_legacy\ndef run_softmax(x, dim):\n    {stop}\n"
-    with pytest.raises(StudentRaised, match="AttributeError: module .* has no attribute"):
+    with pytest.raises(StudentRaised, match=r"AttributeError: module .* has no attribute"):
         seen(run, source)
 
 
