@@ -4,7 +4,7 @@ A right submission is asked exactly that. Where a wrong one makes a test ask som
 answer as it would have without this.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -21,19 +21,21 @@ from cs336_staff.sandbox.worker import Worker
 Requests = Mapping[str, Sequence[Request]]
 
 
-def foresee(suite: Suite, tests: Iterable[Test], proxy: Adapters) -> Requests:
+def foresee(suite: Suite, tests: Iterable[Test], proxy: Adapters, recorded: Collection[str]) -> Requests:
     """For each test, by name, the requests that it makes of a right submission.
 
     Args:
         suite: what the tests belong to.
         tests: those that will run. One with a process of its own is left out: it is not there before the test begins.
         proxy: what they call.
+        recorded: the names of those in which torch records what runs.
     """
     found: dict[str, Sequence[Request]] = {}
     for test in tests:
         if not test.memory:
             recorder = _Recorder()
             proxy.worker = cast(Worker, recorder)  # it asks a worker nothing but `call`
+            proxy.recorded = test.name in recorded
             suite.run(test)
             found[test.name] = recorder.requests
     proxy.worker = None

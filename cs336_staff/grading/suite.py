@@ -4,7 +4,7 @@ import ast
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,6 +42,7 @@ class GradedSuite:
         suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
         proxy: what the tests call.
         requests: what each test is expected to ask, by name.
+        recorded: the names of the tests in which torch records what runs.
         release: where the hidden inputs come from.
         course: its limits decide verdicts; what it has muted is not told.
     """
@@ -49,6 +50,7 @@ class GradedSuite:
     suite: Suite
     proxy: Adapters
     requests: Requests
+    recorded: Collection[str]
     release: Release
     course: Course
 
@@ -78,9 +80,11 @@ class GradedSuite:
         for test in tests:
             worker.next_test()
             worker.forbidden.clear()
+            self.proxy.recorded = test.name in self.recorded
             with worker.with_memory(test.memory) if test.memory else nullcontext():
                 result = self.suite.run(test)
             made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
+            self.proxy.recorded = False
             if not result.passed:
                 carried.faults()  # what is asked for them is no part of the test
                 worker.forbidden.clear()
@@ -111,7 +115,17 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     tests = [test for test in suite.tests if only in (None, test.name, test.function)]
     for test in tests:
         test.cases()
-    return GradedSuite(suite, proxy, foresee(suite, tests, proxy), release, load_course(root))
+    recorded = draw_recorded(tests, release)
+    return GradedSuite(suite, proxy, foresee(suite, tests, proxy, recorded), recorded, release, load_course(root))
+
+
+def draw_recorded(tests: Iterable[Test], release: Release) -> set[str]:
+    """Name a test of each problem, public or hidden, with gradients or without, that only the secret tells."""
+    kinds: dict[tuple[str, bool, bool], list[str]] = {}
+    for test in tests:
+        if not test.memory:
+            kinds.setdefault((test.problem, test.hidden, "gradients" in test.function), []).append(test.name)
+    return {min(names, key=lambda name: release.seed(f"recorded {name}")) for names in kinds.values()}
 
 
 def check_hidden_cases(release: Release) -> None:

@@ -23,9 +23,14 @@ class Adapters(ModuleType):
     """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code.
 
     Set `worker` before the first call; set another one, and the same functions call another submission.
+
+    Attributes:
+        worker: what is called.
+        recorded: whether calls have torch record their operators, which doubles the time that they take.
     """
 
     worker: Worker | None = None
+    recorded: bool = True
 
     def __init__(self, source: Path) -> None:
         """Read the names and signatures in `source`, a file of the course's own, without running it."""
@@ -47,7 +52,12 @@ class Adapters(ModuleType):
             raise RuntimeError("expected a worker; set the module's `worker` before calling its functions")
         tensors: list[Tensor] = []
         encoded = [encode(argument, tensors) for argument in arguments]
-        header = {"call": name, "arguments": encoded, "grad_enabled": torch.is_grad_enabled()}
+        header = {
+            "call": name,
+            "arguments": encoded,
+            "grad_enabled": torch.is_grad_enabled(),
+            "recorded": self.recorded,
+        }
         replies: list[Reply] = []
         outputs = _Call.apply(self.worker, header, tensors, replies, *(t for t in tensors if t.requires_grad))
         _modify(tensors, replies[0].changed, name)

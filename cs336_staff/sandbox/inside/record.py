@@ -18,7 +18,8 @@ from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfi
 
 from cs336_kit.rules.forbidden import OPERATORS, home, operator_name
 
-# The record of a call takes 3 KB for each operator, and a program in nested loops runs many of those on large inputs.
+# In the inputs of a call that is recorded: the record takes 3 KB for each operator, and a program in nested loops runs
+# many of those on large inputs.
 MOST_NUMBERS = 4096
 SWITCHES = ("_enable_record_function", "_enable_profiler_legacy", "_disable_profiler_legacy")
 
@@ -54,16 +55,16 @@ class Record:
         _thread.start_new_thread = threading._start_new_thread = start_recorded  # type: ignore[attr-defined]
 
     @contextmanager
-    def of_call(self, numbers: int) -> Iterator[None]:
-        """Record a call, unless its inputs have more than `MOST_NUMBERS` elements.
+    def of_call(self, recorded: bool) -> Iterator[None]:
+        """Record a call, or not.
 
         Raises:
             RuntimeError: the call has stopped the record.
         """
         self.operators.clear()
-        self._recorded = numbers <= MOST_NUMBERS
+        self._recorded = recorded
         try:
-            with self._recording() if self._recorded else nullcontext():
+            with self._recording() if recorded else nullcontext():
                 yield
         finally:
             self._recorded = False

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames, importing
-from cs336_staff.sandbox.inside.record import Record
+from cs336_staff.sandbox.inside.record import MOST_NUMBERS, Record
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
@@ -90,8 +90,8 @@ def _call(
     sent = frames.unpack(header["tensors"], body)
     given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
-    numbers = sum(tensor.numel() for tensor in given)
-    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(), record.of_call(numbers):
+    recorded = header["recorded"] and sum(tensor.numel() for tensor in given) <= MOST_NUMBERS
+    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(), record.of_call(recorded):
         value = _adapter(adapters, header["call"])(*arguments)
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)

@@ -106,7 +106,7 @@ def test_a_hidden_case_that_is_missing_or_damaged_is_named(cases: Path, damage) 
 def test_hosts_with_other_hidden_cases_do_not_agree(cases: Path) -> None:
     def key() -> str:
         suite = Suite(ROOT, {}, [], Calls())
-        return GradedSuite(suite, Adapters(ROOT / "adapters.py"), {}, Release(b"", cases.parent), Course()).sha256
+        return GradedSuite(suite, Adapters(ROOT / "adapters.py"), {}, (), Release(b"", cases.parent), Course()).sha256
 
     before = key()
     assert key() == before

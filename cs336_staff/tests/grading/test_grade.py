@@ -42,6 +42,8 @@ SUBMISSIONS = {
     "    return right_linear(d_in, d_out, weights, in_features)",
     "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    return torch.nn.functional.linear(in_features, weights)",
+    "forbidden-without-a-line": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    return torch._C._jit_get_operation('aten::linear')[0](in_features, weights)",
     "shared": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, dim)\n"
     "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
     "    scores = Q @ K.mT / Q.shape[-1] ** 0.5\n"
@@ -185,6 +187,7 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
         ("no-scale", "multihead_self_attention", 5, 5),
         ("forbidden", "linear", 0, 0),
         ("forbidden", "multihead_self_attention", 5, 5),
+        ("forbidden-without-a-line", "linear", 0, 0),
         ("shared", "softmax", 0, 0),
         ("shared", "scaled_dot_product_attention", 4.5, 5),
         # They leave their inputs alone, and that is a public test.

@@ -213,7 +213,7 @@ def grade_in_batch(
         future.set_result(Record([Result("test_softmax", "softmax", False, False, 3.0, Outcome.PASSED)], notes))
         return future
 
-    suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
+    suite = GradedSuite(tests, NONE, {}, (), Release(b"", folder), course)
     done = batch.grade_by(Graders(submit, lambda: 1), suite, paths, folder / "results", **stated)
     assert not done.faults
     return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)

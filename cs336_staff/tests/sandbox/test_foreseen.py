@@ -21,7 +21,9 @@ COUNTING = (
 
 
 def softmax_of(x: torch.Tensor, dim: int) -> Request:
-    return Request({"call": "run_softmax", "arguments": [{"tensor": 0}, dim], "grad_enabled": True}, [x])
+    return Request(
+        {"call": "run_softmax", "arguments": [{"tensor": 0}, dim], "grad_enabled": True, "recorded": True}, [x]
+    )
 
 
 def ahead(run: Run, source: str, *tests: list[int], **limits: float) -> Any:
