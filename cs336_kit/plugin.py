@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
 
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
@@ -19,6 +18,7 @@ from _pytest._io import TerminalWriter
 from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
 from cs336_kit.checking.short_failures import WIDTH, ShortFailures
+from cs336_kit.checking.watchdog import watchdog
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.result import Check, Explanation, Result
@@ -69,8 +69,8 @@ class EngineRuns:
         self.explanations: list[Explanation] = []
         self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
-        self.timer: Timer | None = None
         self.debugged = False
+        self.told_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest keeps what is written there during a test
 
@@ -112,14 +112,8 @@ class EngineRuns:
         if TEST not in pyfuncitem.stash:
             return None
         assert self.watch is not None
-        self.timer = timer = Timer(LONG, self._say_that_it_is_long, [pyfuncitem.name])
-        timer.daemon = True
-        timer.start()
-        try:
-            with self.watch.watching():
-                result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
-        finally:
-            timer.cancel()
+        with self.watch.watching(), watchdog(LONG, lambda seconds: self._tell_of_time(pyfuncitem.name, seconds)):
+            result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
         if self.debugged and result.raised == "Exit":
             pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
         self.seen[result.problem] |= self.watch.uses
@@ -133,12 +127,13 @@ class EngineRuns:
     def pytest_enter_pdb(self) -> None:
         """Leave whoever debugs in peace: no word of the time, and no examination, which would stop there again."""
         self.debugged = True
-        if self.timer:
-            self.timer.cancel()
 
-    def _say_that_it_is_long(self, name: str) -> None:
-        line = f"\n{name} has been running for {LONG:.0f} s: is there an endless loop in your code? Ctrl-C ends it.\n"
-        os.write(self.terminal, line.encode())
+    def _tell_of_time(self, name: str, seconds: float) -> None:
+        if not self.debugged and not self.told_of_time:
+            self.told_of_time = True
+            line = f"\n{name} has been running for {seconds:.0f} s: is there an endless loop in your code?\n"
+            what = "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count.\n"
+            os.write(self.terminal, (line + what).encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Count what is not written apart from the failures, each of which takes several lines."""

@@ -27,6 +27,7 @@ class Run:
 
     Args:
         number: which run it is.
+        running: seconds of what is under way, an import of the student's files or a test; None while torch is imported.
         results: by test; of those that have not ended yet, too.
         explanations: what the examinations found.
         decided: the problems of which all is said.
@@ -37,6 +38,7 @@ class Run:
     """
 
     number: int
+    running: float | None = None
     results: dict[str, Result] = field(default_factory=dict)
     explanations: list[Explanation] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)
@@ -48,10 +50,14 @@ class Run:
     def hear(self, line: dict[str, Any]) -> None:
         """Take in a line of this run's."""
         match line:
+            case {"running": seconds}:
+                self.running = seconds
             case {"planned": planned}:
+                self.running = 0.0
                 self.results = {result.test: result for result in map(result_from_json, planned)}
             case {"result": text}:
                 result = result_from_json(text)
+                self.running = 0.0
                 self.results[result.test] = result
             case {"explanation": text}:
                 self.explanations.append(explanation_from_json(text))
@@ -84,9 +90,10 @@ class Run:
         if self.broken:
             raise click.ClickException(f"the tests could not start\n{self.broken}")
         if not self.results:
-            endless = "you pressed Ctrl-C before the first test: is there an endless loop at the top of a file?"
-            why = endless if self.status is None else f"the tests could not start: exit status {self.status}"
-            raise click.ClickException(why)
+            if self.status is not None:
+                raise click.ClickException(f"the tests could not start: exit status {self.status}")
+            endless = ": is there an endless loop at the top of a file?" if self.running is not None else ""
+            raise click.ClickException(f"you pressed Ctrl-C before the first test{endless}")
         if self.status is None:
             return self.so_far("you pressed Ctrl-C during this test: is there an endless loop in your code?")
         return self.so_far(f"the process ended during this test, with exit status {self.status}")

@@ -49,8 +49,11 @@ def test_a_test_that_takes_long(student: Student) -> None:
     (student.folder / "conftest.py").write_text("import cs336_kit.plugin\ncs336_kit.plugin.LONG = 1.0\n")
     slow = "import time; time.sleep(2)\n    logits = at_least_float32(x)"
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", slow)
-    process = student.run("pytest", "-q", "-k", "test_softmax and 1d")
-    assert "test_softmax[1d] has been running for 1 s: is there an endless loop in your code?" in process.stderr
+    process = student.run("pytest", "-q", "-k", "test_softmax and (1d or 2d)")
+    assert process.stderr == (
+        "\ntest_softmax[1d] has been running for 1 s: is there an endless loop in your code?\n"
+        "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count.\n"
+    )
 
 
 def test_a_wrong_answer(student: Student) -> None:
