@@ -45,6 +45,10 @@ def submit(archive: Path | None) -> None:
     if not any(each.points for each in scores):
         click.secho("\nThis submission would earn 0 points: none of the public tests passes yet.", fg="yellow")
     write_submission(root / FILE_NAME, files, scores)
+    if unfinished := [each for each in scores if each.state != "passed" and not each.problem.bonus]:
+        lines = (f"{each.problem.id}: {each.passed} of {len(each.results)} tests pass" for each in unfinished)
+        click.secho(f"\nNot done yet:\n{_indented(lines)}", fg="yellow")
+        click.echo("You can hand this in now, go on working, and hand in again until the deadline.")
     click.echo(f"\n{root / FILE_NAME} is written: hand it in")
 
 
