@@ -114,7 +114,8 @@ def _lines(cause: Cause, root: Path) -> Iterator[str]:
         yield from (f"  {line}" for line in describe(finding.error, root).details)
     if finding.question:
         yield f"  Think: {finding.question}"
-    yield f"  Read:  docs/assignment.md, section {finding.section}"
+    page = "bonus" if finding.section.startswith("B") else "assignment"
+    yield f"  Read:  docs/{page}.md, section {finding.section}"
 
 
 def _count(cause: Cause, failing: Sequence[Test]) -> Iterator[str]:

@@ -93,7 +93,8 @@ def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None =
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
             content = stub(name, source).encode()
-        files[name] = content
+        if content or not name.endswith(".md"):  # a text of problems that are all left out
+            files[name] = content
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
     return Handout(version, files)

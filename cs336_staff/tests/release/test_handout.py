@@ -52,6 +52,8 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "README.md").write_text("for all\n<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
     (tmp_path / "pyproject.toml").write_text('a = [\n    "for all",\n    "for staff", # staff-only\n]\n')
     (tmp_path / "assignment.toml").write_text("problem = []\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/for_staff.md").write_text("<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
     (tmp_path / "cs336_staff").mkdir()
     (tmp_path / "cs336_staff/secret.py").touch()
     git(tmp_path, "init", "--quiet")
@@ -116,9 +118,9 @@ def test_a_file_that_git_does_not_know(tree: Path) -> None:
 
 
 def test_a_link(tree: Path) -> None:
-    (tree / "docs").symlink_to("cs336_staff")
+    (tree / "docs/link").symlink_to("cs336_staff")
     git(tree, "add", "--all")
-    with pytest.raises(HandoutError, match="docs: not a plain file"):
+    with pytest.raises(HandoutError, match="docs/link: not a plain file"):
         make_handout(tree, "1")
 
 
