@@ -17,6 +17,7 @@ from _pytest._io import TerminalWriter
 
 from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
+from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.checking.short_failures import WIDTH, ShortFailures
 from cs336_kit.checking.watchdog import watchdog
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
@@ -40,6 +41,7 @@ class TestFailed(pytest.fail.Exception):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    print_everywhere()
     if config.getoption("numprocesses", None):  # pytest-xdist's
         raise pytest.UsageError("leave -n out: what your code does is measured in one process, in seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 import click
@@ -176,7 +176,8 @@ def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
     try:
         runner.start(1, problems, most)
         while run.status is None:
-            run.hear(lines.get())
+            with suppress(Empty):
+                run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
     except KeyboardInterrupt:
         pass
     finally:
@@ -186,9 +187,14 @@ def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
 
 def _process(root: Path, how: str) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
-    command = [sys.executable, "-m", "cs336_kit.checking.process", how]
     return subprocess.Popen(
-        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+        [sys.executable, "-m", "cs336_kit.checking.process", how],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
     )
 
 
@@ -199,11 +205,11 @@ def _send(process: subprocess.Popen[bytes], run: int, problems: Sequence[str], m
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":
-        process.kill()
-    else:
+    if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
     process.wait()
 
 

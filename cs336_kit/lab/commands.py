@@ -136,7 +136,10 @@ def flow(length: int, d_k: int, mask: str, query: int | None, seed: int, output:
 @click.command()
 @click.argument("text", nargs=-1)
 @click.option(
-    "--file", metavar="FILE", type=click.File(errors="replace"), help="Read the text from a file; - is input."
+    "--file",
+    metavar="FILE",
+    type=click.File(encoding="utf-8", errors="replace"),
+    help="Read the text from a file; - is input.",
 )
 @click.option("--example", type=click.Choice(list(EXAMPLES)), help="A text to begin with.")
 @click.option("--mask", type=click.Choice(list(MASKS)), help="None, causal, or both side by side.")
