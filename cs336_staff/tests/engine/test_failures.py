@@ -125,6 +125,12 @@ def test_a_failing_test_of_the_students_own_is_shown_in_full(student: Student) -
     assert output.count("FAILED test_own.py::") == 2
 
 
+def test_one_beside_the_courses_tests_does_not_keep_the_others_from_being_explained(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    (student.folder / "tests/test_own.py").write_text("def test_own():\n    assert 1 == 2\n")
+    assert "You divide by d_k, not by √d_k." in failures(student, "-k", "test_own or 3d-more-keys")
+
+
 def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
     student.replace(FUNCTIONAL, "... queries d_k, ... keys d_k ->", "... queries d_k, ... d_k keys ->")
     output = failures(student, "-k", "test_scaled_dot_product_attention and 3d-more-keys")
