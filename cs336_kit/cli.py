@@ -4,11 +4,13 @@ import atexit
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import click
 
 from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.kit import check_kit
 from cs336_kit.quick_end import end_quickly
 
 
@@ -71,7 +73,10 @@ def _registered() -> dict[str, tuple[str, str]]:
     daily=("check", "hint", "debug", "submit"),
 )
 @click.version_option(package_name="cs336_basics")
-def cs336() -> None:
+@click.pass_context
+def cs336(ctx: click.Context) -> None:
     """The assignment: check your work, look into it, and hand it in."""
     print_everywhere()
     atexit.register(end_quickly)
+    if ctx.invoked_subcommand != "update":
+        check_kit(Path.cwd())

@@ -21,7 +21,9 @@ from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.checking.short_failures import WIDTH, ShortFailures
 from cs336_kit.checking.watchdog import watchdog
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.failure import describe
+from cs336_kit.engine.kit import check_kit
 from cs336_kit.engine.result import Check, Explanation, Result
 from cs336_kit.engine.suite import Test, expand, load_suite, run, with_points
 from cs336_kit.examination.explain import explain
@@ -42,6 +44,10 @@ class TestFailed(pytest.fail.Exception):
 
 def pytest_configure(config: pytest.Config) -> None:
     print_everywhere()
+    try:
+        check_kit(config.rootpath)
+    except CourseworkError as error:
+        raise pytest.UsageError(str(error)) from None
     if config.getoption("numprocesses", None):  # pytest-xdist's
         raise pytest.UsageError("leave -n out: what your code does is measured in one process, in seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")

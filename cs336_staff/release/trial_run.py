@@ -70,7 +70,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "cs336", "hint", problem)
         _run(clone, "uv", "run", "cs336", "submit")
         _run(clone, "uv", "run", "cs336", "submit", "--check", "submission.zip")
-        yield "check, hint and submit work there, and its submission.zip reads back"
+        _run(clone, "uv", "run", "cs336", "update", *map(str, out.resolve().glob("update-*.zip")))
+        yield "check, hint, submit and update work there, and its submission.zip reads back"
 
         _watch(clone, problem)
         yield "check --watch shows the board, and another one after a save"

@@ -106,7 +106,6 @@ def test_a_file_that_is_no_text(student: Student) -> None:
 @pytest.mark.parametrize("line", ["import helpers", "from helpers import x", "import cs336_kit.lab", "import tests"])
 def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
     (student.folder / "helpers.py").write_text("x = 1\n")
-    (student.folder / "cs336_kit").mkdir()
     student.replace(ROPE, "import torch\n", f"import torch\n{line}\n")
     module = line.split()[1].partition(".")[0]
     assert refusal(student) == (
