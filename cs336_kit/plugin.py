@@ -181,6 +181,17 @@ class EngineRuns:
             with suppress(SuiteError):  # pytest reports a file of tests that cannot be imported
                 self.explanations += explain(load_suite(root, suites, self.problems, adapters), self.results)
 
+    @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
+    def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:
+        """Say in the very last line where something is to be written."""
+        yield
+        unwritten = next((result for result in self.results if result.check is Check.NOT_WRITTEN), None)
+        if unwritten and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
+            if not any(result.passed for result in self.results):
+                terminal.line("To begin:  uv run cs336 check", bold=True)
+            place = begin_at(session.config.rootpath, self.problems[unwritten.problem])
+            terminal.line(f"Now open:  {place}", bold=True)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
         root = terminalreporter.config.rootpath
@@ -208,10 +219,6 @@ class EngineRuns:
                 place = result.headline.rpartition(" in ")[2]
                 count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
                 terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
-            terminalreporter.line("")
-            terminalreporter.line("To begin:  uv run cs336 check", bold=True)
-            place = begin_at(root, self.problems[unwritten[0].problem])
-            terminalreporter.line(f"then open  {place}", bold=True)
 
 
 class Text(TerminalRepr):
