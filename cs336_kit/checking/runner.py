@@ -105,9 +105,10 @@ class Forks:
     A run that is under way when the next one starts is killed.
     """
 
-    def __init__(self, root: Path, listener: Listener) -> None:
+    def __init__(self, root: Path, listener: Listener, python: str = sys.executable) -> None:
         self.root = root
         self.listener = listener
+        self.python = python
         self.run = 0
         self.process = self._start_process()
 
@@ -128,7 +129,7 @@ class Forks:
             _kill(self.process)
 
     def _start_process(self) -> subprocess.Popen[bytes]:
-        process = _process(self.root, "fork")
+        process = _process(self.root, "fork", self.python)
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         return process
 
@@ -185,10 +186,10 @@ def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
     return run
 
 
-def _process(root: Path, how: str) -> subprocess.Popen[bytes]:
+def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
     return subprocess.Popen(
-        [sys.executable, "-m", "cs336_kit.checking.process", how],
+        [python, "-m", "cs336_kit.checking.process", how],
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
