@@ -25,4 +25,4 @@ def check_kit(folder: Path) -> None:
     """Raise CourseworkError if the kit of the assignment that `folder` is in is not installed: `uv run` would do it."""
     wheels = next(filter(None, map(find_wheels, (folder, *folder.parents))), [])
     if wheels and not any(map(is_installed, wheels)):
-        raise CourseworkError(f"the kit of this folder is not installed: run  uv pip install {wheels[-1]}")
+        raise CourseworkError(f'the kit of this folder is not installed: run  uv pip install "{wheels[-1]}"')

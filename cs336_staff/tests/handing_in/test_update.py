@@ -80,7 +80,7 @@ def test_a_kit_that_is_not_installed_is_told_in_a_line(student: Student) -> None
     wheel = student.folder / "kit/cs336_kit-0.1.0.post1-py3-none-any.whl"
     wheel.parent.mkdir()
     wheel.write_bytes(b"")
-    told = f"the kit of this folder is not installed: run  uv pip install {wheel}\n"
+    told = f'the kit of this folder is not installed: run  uv pip install "{wheel}"\n'
     for command, before in ((("cs336_kit", "check"), "Error: "), (("pytest",), "ERROR: ")):
         process = student.run(*command)
         assert process.stderr.strip() == f"{before}{told}".strip()
