@@ -1,23 +1,26 @@
 """The `cs336` command. Each command is imported when it runs, so that `--help` is instant."""
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import click
 
 from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.kit import check_kit
 from cs336_kit.quick_end import end_quickly
 
 
 class Commands(click.Group):
-    """Commands by name: where each is, as "module:function", and what it does in a few words."""
+    """Commands by name, each with its place, "module:function", and a few words about it; the `daily` ones first."""
 
-    def __init__(self, *, lazy: Mapping[str, tuple[str, str]], **attributes) -> None:
+    def __init__(self, *, lazy: Mapping[str, tuple[str, str]], daily: Sequence[str] = (), **attributes) -> None:
         super().__init__(**attributes)
         self.lazy = lazy
+        self.daily = daily
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self.lazy)
@@ -29,8 +32,11 @@ class Commands(click.Group):
         return getattr(import_module(module), function)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self.lazy[name][1]) for name in self.list_commands(ctx)])
+        others = [name for name in self.list_commands(ctx) if name not in self.daily]
+        for title, names in (("Every day", self.daily), ("Now and then" if self.daily else "Commands", others)):
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, self.lazy[name][1]) for name in names])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -64,9 +70,13 @@ def _registered() -> dict[str, tuple[str, str]]:
         "update": ("cs336_kit.handing_in.commands:update", "Take in an update of the course's files."),
         **_registered(),
     },
+    daily=("check", "hint", "debug", "submit"),
 )
 @click.version_option(package_name="cs336_basics")
-def cs336() -> None:
+@click.pass_context
+def cs336(ctx: click.Context) -> None:
     """The assignment: check your work, look into it, and hand it in."""
     print_everywhere()
     atexit.register(end_quickly)
+    if ctx.invoked_subcommand != "update":
+        check_kit(Path.cwd())

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
 
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
@@ -18,9 +17,13 @@ from _pytest._io import TerminalWriter
 
 from cs336_kit.checking.board import begin_at, said_once, wrapped
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
+from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.checking.short_failures import WIDTH, ShortFailures
+from cs336_kit.checking.watchdog import watchdog
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.failure import describe
+from cs336_kit.engine.kit import check_kit
 from cs336_kit.engine.result import Check, Explanation, Result
 from cs336_kit.engine.suite import Test, expand, load_suite, run, with_points
 from cs336_kit.examination.explain import explain
@@ -40,6 +43,11 @@ class TestFailed(pytest.fail.Exception):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    print_everywhere()
+    try:
+        check_kit(config.rootpath)
+    except CourseworkError as error:
+        raise pytest.UsageError(str(error)) from None
     if config.getoption("numprocesses", None):  # pytest-xdist's
         raise pytest.UsageError("leave -n out: what your code does is measured in one process, in seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
@@ -69,8 +77,8 @@ class EngineRuns:
         self.explanations: list[Explanation] = []
         self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
-        self.timer: Timer | None = None
         self.debugged = False
+        self.told_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest keeps what is written there during a test
 
@@ -112,14 +120,8 @@ class EngineRuns:
         if TEST not in pyfuncitem.stash:
             return None
         assert self.watch is not None
-        self.timer = timer = Timer(LONG, self._say_that_it_is_long, [pyfuncitem.name])
-        timer.daemon = True
-        timer.start()
-        try:
-            with self.watch.watching():
-                result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
-        finally:
-            timer.cancel()
+        with self.watch.watching(), watchdog(LONG, lambda seconds: self._tell_of_time(pyfuncitem.name, seconds)):
+            result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
         if self.debugged and result.raised == "Exit":
             pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
         self.seen[result.problem] |= self.watch.uses
@@ -133,12 +135,13 @@ class EngineRuns:
     def pytest_enter_pdb(self) -> None:
         """Leave whoever debugs in peace: no word of the time, and no examination, which would stop there again."""
         self.debugged = True
-        if self.timer:
-            self.timer.cancel()
 
-    def _say_that_it_is_long(self, name: str) -> None:
-        line = f"\n{name} has been running for {LONG:.0f} s: is there an endless loop in your code? Ctrl-C ends it.\n"
-        os.write(self.terminal, line.encode())
+    def _tell_of_time(self, name: str, seconds: float) -> None:
+        if not self.debugged and not self.told_of_time:
+            self.told_of_time = True
+            line = f"\n{name} has been running for {seconds:.0f} s: is there an endless loop in your code?\n"
+            what = "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count.\n"
+            os.write(self.terminal, (line + what).encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Count what is not written apart from the failures, each of which takes several lines."""
@@ -178,6 +181,17 @@ class EngineRuns:
             with suppress(SuiteError):  # pytest reports a file of tests that cannot be imported
                 self.explanations += explain(load_suite(root, suites, self.problems, adapters), self.results)
 
+    @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
+    def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:
+        """Say in the very last line where something is to be written."""
+        yield
+        unwritten = next((result for result in self.results if result.check is Check.NOT_WRITTEN), None)
+        if unwritten and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
+            if not any(result.passed for result in self.results):
+                terminal.line("To begin:  uv run cs336 check", bold=True)
+            place = begin_at(session.config.rootpath, self.problems[unwritten.problem])
+            terminal.line(f"Now open:  {place}", bold=True)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
         root = terminalreporter.config.rootpath
@@ -205,10 +219,6 @@ class EngineRuns:
                 place = result.headline.rpartition(" in ")[2]
                 count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
                 terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
-            terminalreporter.line("")
-            terminalreporter.line("To begin:  uv run cs336 check", bold=True)
-            place = begin_at(root, self.problems[unwritten[0].problem])
-            terminalreporter.line(f"then open  {place}", bold=True)
 
 
 class Text(TerminalRepr):

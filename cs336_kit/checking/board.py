@@ -26,11 +26,12 @@ SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is sto
 
 @dataclass(frozen=True)
 class Score:
-    """One problem, the results of its tests, and what explains the failures among them."""
+    """One problem, the results of its tests, what explains the failures among them, and whether that is all."""
 
     problem: Problem
     results: tuple[Result, ...]
     explanations: tuple[Explanation, ...] = ()
+    ended: bool = True
 
     @property
     def passed(self) -> int:
@@ -46,6 +47,8 @@ class Score:
 
     @property
     def state(self) -> str:
+        if not self.ended:
+            return "running"
         if all(result.outcome is Outcome.NOT_RUN for result in self.results):
             return "not run"
         if self.first_failure is None:
@@ -125,7 +128,7 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
     table.add_column("State")
     table.add_column("Tests", justify="right")
     table.add_column("Points", justify="right")
-    colours = {"passed": "green", "failing": "red", "not implemented": "yellow", "not run": "red"}
+    colours = {"passed": "green", "failing": "red", "not implemented": "yellow", "not run": "red", "running": ""}
     for result in scores:
         table.add_row(
             result.problem.id + " (bonus)" * result.problem.bonus,
@@ -183,7 +186,7 @@ def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
 
 def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
     for result in scores:
-        if failure := result.first_failure:
+        if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
             if result.state == "not implemented":
                 yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
                 if (place := begin_at(root, result.problem)) not in failure.headline:

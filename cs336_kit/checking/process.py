@@ -5,11 +5,12 @@
 
 A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
 order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
-thing more: `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be
-imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed has printed;
-`explanation`, for each thing that the examination of a problem found;
-`decided`, a problem of which all is said; `not_own_work`, what they use and must write themselves; `ended`, the exit
-status of the run. A line that comes early kills the run. The end of the input ends everything.
+thing more: `running`, the seconds that the import of the student's files has taken, or the test that is under way;
+`planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be imported; `result`,
+for each test as it ends; `printed`, what the first `test` of a problem that failed has printed; `explanation`, for each
+thing that the examination of a problem found; `decided`, a problem of which all is said; `not_own_work`, what they use
+and must write themselves; `ended`, the exit status of the run.
+A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
 would wait for threads that it did not inherit.
@@ -38,6 +39,7 @@ import torch
 from jaxtyping import install_import_hook
 
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
+from cs336_kit.checking.watchdog import watchdog
 from cs336_kit.engine.assignment import SuiteError, find_root, load_problems
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import describe
@@ -48,6 +50,7 @@ from cs336_kit.rules.watch import Use, Watch
 
 PRINTED = 12  # lines that are shown of what a test prints
 PIECES = 1000
+SECOND = 1.0
 
 
 class Reply:
@@ -56,9 +59,14 @@ class Reply:
     def __init__(self, replies: BinaryIO, run: int) -> None:
         self.replies = replies
         self.run = run
+        self.lock = threading.Lock()
 
     def say(self, **what: object) -> None:
-        self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
+        with self.lock:
+            self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
+
+    def say_time(self, seconds: float) -> None:
+        self.say(running=seconds)
 
 
 class Printed(io.TextIOBase):
@@ -79,10 +87,12 @@ class Printed(io.TextIOBase):
 def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, watch: Watch) -> None:
     """Import the student's files and run the tests of some problems, one problem after the other."""
     tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in problems}
+    reply.say_time(0)
     try:
         importlib.invalidate_caches()
         install_import_hook(["adapters", "cs336_basics"], "beartype.beartype")  # adapters may import late
-        suite.calls.adapters = importlib.import_module("adapters")
+        with watchdog(SECOND, reply.say_time):
+            suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them
         failure = describe(error, suite.root)
         reply.say(broken="\n".join((failure.headline, *failure.details)))
@@ -94,7 +104,7 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
         failures = 0
         for test in tests[problem]:
             printed = Printed()
-            with watch.watching(), redirect_stdout(printed):
+            with watch.watching(), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
                 results.append(suite.run(test))
             seen[problem] |= watch.uses
             reply.say(result=results[-1].as_json())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 import click
@@ -27,6 +27,7 @@ class Run:
 
     Args:
         number: which run it is.
+        running: seconds of what is under way, an import of the student's files or a test; None while torch is imported.
         results: by test; of those that have not ended yet, too.
         explanations: what the examinations found.
         decided: the problems of which all is said.
@@ -37,6 +38,7 @@ class Run:
     """
 
     number: int
+    running: float | None = None
     results: dict[str, Result] = field(default_factory=dict)
     explanations: list[Explanation] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)
@@ -48,10 +50,14 @@ class Run:
     def hear(self, line: dict[str, Any]) -> None:
         """Take in a line of this run's."""
         match line:
+            case {"running": seconds}:
+                self.running = seconds
             case {"planned": planned}:
+                self.running = 0.0
                 self.results = {result.test: result for result in map(result_from_json, planned)}
             case {"result": text}:
                 result = result_from_json(text)
+                self.running = 0.0
                 self.results[result.test] = result
             case {"explanation": text}:
                 self.explanations.append(explanation_from_json(text))
@@ -84,9 +90,10 @@ class Run:
         if self.broken:
             raise click.ClickException(f"the tests could not start\n{self.broken}")
         if not self.results:
-            endless = "you pressed Ctrl-C before the first test: is there an endless loop at the top of a file?"
-            why = endless if self.status is None else f"the tests could not start: exit status {self.status}"
-            raise click.ClickException(why)
+            if self.status is not None:
+                raise click.ClickException(f"the tests could not start: exit status {self.status}")
+            endless = ": is there an endless loop at the top of a file?" if self.running is not None else ""
+            raise click.ClickException(f"you pressed Ctrl-C before the first test{endless}")
         if self.status is None:
             return self.so_far("you pressed Ctrl-C during this test: is there an endless loop in your code?")
         return self.so_far(f"the process ended during this test, with exit status {self.status}")
@@ -98,9 +105,10 @@ class Forks:
     A run that is under way when the next one starts is killed.
     """
 
-    def __init__(self, root: Path, listener: Listener) -> None:
+    def __init__(self, root: Path, listener: Listener, python: str = sys.executable) -> None:
         self.root = root
         self.listener = listener
+        self.python = python
         self.run = 0
         self.process = self._start_process()
 
@@ -121,7 +129,7 @@ class Forks:
             _kill(self.process)
 
     def _start_process(self) -> subprocess.Popen[bytes]:
-        process = _process(self.root, "fork")
+        process = _process(self.root, "fork", self.python)
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
         return process
 
@@ -169,7 +177,8 @@ def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
     try:
         runner.start(1, problems, most)
         while run.status is None:
-            run.hear(lines.get())
+            with suppress(Empty):
+                run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
     except KeyboardInterrupt:
         pass
     finally:
@@ -177,11 +186,16 @@ def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
     return run
 
 
-def _process(root: Path, how: str) -> subprocess.Popen[bytes]:
+def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
-    command = [sys.executable, "-m", "cs336_kit.checking.process", how]
     return subprocess.Popen(
-        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+        [python, "-m", "cs336_kit.checking.process", how],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
     )
 
 
@@ -192,11 +206,11 @@ def _send(process: subprocess.Popen[bytes], run: int, problems: Sequence[str], m
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":
-        process.kill()
-    else:
+    if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
     process.wait()
 
 

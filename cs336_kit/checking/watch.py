@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,10 @@ from cs336_kit.checking.keys import keys
 from cs336_kit.checking.runner import Forks, Run, Spares
 from cs336_kit.checking.saves import Saves, events
 from cs336_kit.engine.assignment import Problem, is_students, load_problems
+from cs336_kit.engine.result import Result
 
 LOOK_EVERY = 1.0  # seconds, for what the file system does not report
+LONG = 2.0  # seconds; a right program needs milliseconds for any test
 
 
 def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool) -> None:
@@ -43,11 +46,12 @@ def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool)
             stack.enter_context(keys(lambda key: board.todo.put(actions.get(key, board.look))))
         board.show()
         board.run()
+        due = time.monotonic() + LOOK_EVERY
         while True:
             try:
-                act = board.todo.get(timeout=LOOK_EVERY)
+                act = board.todo.get(timeout=max(due - time.monotonic(), 0))
             except Empty:
-                act = board.look
+                act, due = board.look, time.monotonic() + LOOK_EVERY
             if act is None:
                 return
             act()
@@ -146,22 +150,28 @@ class WatchedBoard:
         if run.broken:
             self.body = Text(f"The tests could not start\n{run.broken}")
         elif run.results:
-            running = f"has been running for {self._seconds():.0f} s: is there an endless loop in your code?"
-            ended = f"the process ended during this test, with exit status {run.status}"
-            results = run.so_far(running if run.status is None else ended)
-            new = {each.problem.id: each for each in score(self._in_view(), results, run.explanations)}
+            new = {each.problem.id: each for each in score(self._in_view(), self._results(), run.explanations)}
+            if run.status is None:
+                new = {id: replace(each, ended=id in run.decided) for id, each in new.items()}
             if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were
                 new = {id: each if id in run.decided else self.scores.get(id, each) for id, each in new.items()}
             self.scores |= new
             self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
         elif run.status is None:
-            self.body = (
-                f"Importing torch and your files, {self._seconds():.0f} s so far.\n"
-                "If it never ends: is there an endless loop at the top of a file?"
-            )
+            what = "torch" if run.running is None else "your files"
+            endless = ": is there an endless loop at the top of a file?" if (run.running or 0) >= LONG else ""
+            self.body = f"Importing {what}, {run.running or self._seconds():.0f} s so far{endless}"
         else:
             self.body = "The tests could not start; uv run pytest says why"
         self.show()
+
+    def _results(self) -> list[Result]:
+        run = self.current
+        if run.status is not None:
+            return run.so_far(f"the process ended during this test, with exit status {run.status}")
+        if (run.running or 0) >= LONG:
+            return run.so_far(f"has been running for {run.running:.0f} s: is there an endless loop in your code?")
+        return list(run.results.values())
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started

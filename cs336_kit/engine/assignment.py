@@ -119,12 +119,12 @@ def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:
 
 
 def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
-    """The problem of this name.
+    """The problem of this name, or the first whose name it is a part of: "attention", "rotary".
 
     Raises:
         AssignmentError: no problem has this name.
     """
-    try:
-        return problems[name]
-    except KeyError:
-        raise AssignmentError(f"no problem is called {name}; the problems are {', '.join(problems)}") from None
+    for problem in [problems[name]] if name in problems else problems.values():
+        if name.casefold() in f"{problem.id} {problem.title.casefold()}":
+            return problem
+    raise AssignmentError(f"no problem is called {name}; the problems are {', '.join(problems)}")

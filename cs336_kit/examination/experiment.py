@@ -39,7 +39,7 @@ class Finding:
         question: what a tutor would ask next.
         touches: whether what was found can make a test on this case fail.
         error: what the student's function raised, where that is what was found.
-        section: where docs/assignment.md explains it, "3 Attention"; `about` says so.
+        section: where docs/assignment.md explains it, "3 Attention", or docs/bonus.md, "B1 ..."; `about` says so.
         program: the right program with this mistake in it, called as the tests call the student's, where there is one.
     """
 
@@ -73,7 +73,7 @@ def about(problem: str, section: str) -> Callable[[Examination], Examination]:
 
     Args:
         problem: the first word of their ids.
-        section: where docs/assignment.md explains what they are about.
+        section: where the handout explains what they are about.
     """
 
     def complete(examination: Examination) -> Examination:

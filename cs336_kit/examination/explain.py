@@ -51,7 +51,7 @@ def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[E
     """
     passed, failed = {each.test for each in results if each.passed}, {each.test for each in results if each.is_wrong}
     explanations = []
-    for problem in dict.fromkeys(test.problem for test in suite.tests if test.name in failed):
+    for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem and test.name in failed):
         tests = [test for test in suite.tests if test.problem == problem and test.name not in passed]
         failing = [test for test in tests if test.name in failed]
         if said := say_what_earlier_explains(suite, problem, failing, results):
@@ -114,7 +114,8 @@ def _lines(cause: Cause, root: Path) -> Iterator[str]:
         yield from (f"  {line}" for line in describe(finding.error, root).details)
     if finding.question:
         yield f"  Think: {finding.question}"
-    yield f"  Read:  docs/assignment.md, section {finding.section}"
+    page = "bonus" if finding.section.startswith("B") else "assignment"
+    yield f"  Read:  docs/{page}.md, section {finding.section}"
 
 
 def _count(cause: Cause, failing: Sequence[Test]) -> Iterator[str]:

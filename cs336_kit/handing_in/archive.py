@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cs336_kit.engine.errors import CourseworkError
 
@@ -44,15 +44,21 @@ def write_archive(
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             unfinished = Path(folder) / path.name
-            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as archive:  # zlib's versions differ in bytes
-                for name in sorted(entries):
-                    entry = zipfile.ZipInfo(top + name, date_time=(1980, 1, 1, 0, 0, 0))
-                    entry.create_system = 3  # Unix, also when Windows writes
-                    entry.external_attr = 0o100644 << 16
-                    archive.writestr(entry, entries[name])
+            with unfinished.open("wb") as file:
+                pack(file, {top + name: content for name, content in entries.items()})
             os.replace(unfinished, path)
     except OSError as error:
         raise ArchiveError(f"cannot write {path}: {error.strerror}") from None
+
+
+def pack(file: IO[bytes], entries: Mapping[str, bytes]) -> None:
+    """Write a zip: of the same entries the same bytes, whoever writes and whenever."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # zlib's versions differ in bytes
+        for name in sorted(entries):
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3  # Unix, also when Windows writes
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, entries[name])
 
 
 def read_archive(path: Path, manifest_name: str, top: str = "") -> tuple[dict[str, Any], dict[str, bytes]]:

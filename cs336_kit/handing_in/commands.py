@@ -9,6 +9,7 @@ from rich.console import Console
 from cs336_kit.checking.board import render, score
 from cs336_kit.checking.runner import run_once
 from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.kit import find_wheels, is_installed
 from cs336_kit.handing_in.submit import (
     FILE_NAME,
     SubmissionError,
@@ -45,6 +46,10 @@ def submit(archive: Path | None) -> None:
     if not any(each.points for each in scores):
         click.secho("\nThis submission would earn 0 points: none of the public tests passes yet.", fg="yellow")
     write_submission(root / FILE_NAME, files, scores)
+    if unfinished := [each for each in scores if each.state != "passed" and not each.problem.bonus]:
+        lines = (f"{each.problem.id}: {each.passed} of {len(each.results)} tests pass" for each in unfinished)
+        click.secho(f"\nNot done yet:\n{_indented(lines)}", fg="yellow")
+        click.echo("You can hand this in now, go on working, and hand in again until the deadline.")
     click.echo(f"\n{root / FILE_NAME} is written: hand it in")
 
 
@@ -57,10 +62,15 @@ def _indented(lines: Iterable[str]) -> str:
 def update(archive: Path) -> None:
     """Put an update of the course's files in place; what you wrote is not touched."""
     new = read_update(archive)
-    changes, copies = apply_update(find_root(Path.cwd()), new)
+    root = find_root(Path.cwd())
+    changes, copies = apply_update(root, new)
     for change in changes:
         lines = " +{} -{}".format(*change.lines) if change.lines else ""
         click.echo(f"{change.kind:<8} {change.name}{lines}")
     click.echo(f"Files changed: {len(changes)}; this is release {new.version}")
     if any(change.kind != "new" for change in changes):
         click.echo(f"The files as they were before are in {copies.name}/")
+    for wheel in find_wheels(root):
+        if not is_installed(wheel):
+            click.echo("The next uv run installs the new kit. With UV_NO_SYNC, run this:")
+            click.echo(f"uv pip install {wheel.relative_to(root).as_posix()}")

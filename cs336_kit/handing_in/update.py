@@ -4,7 +4,8 @@ An update archive is a zip as in `cs336_kit.handing_in.archive` with the manifes
 
     {"version": "0.1.1", "files": {NAME: SHA256, ...}, "removed": [NAME, ...]}
 
-It holds files that students do not write, whole; "removed" are names of files that the new release no longer has.
+It holds files that students do not write, whole; "removed" are names of files that the new release no longer has. The
+kit is one of them, a wheel that has its version in its name; those of other versions go.
 """
 
 import difflib
@@ -17,6 +18,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 
 from cs336_kit.engine.assignment import is_students
+from cs336_kit.engine.kit import WHEELS, find_wheels
 from cs336_kit.handing_in.archive import NAME, ArchiveError, read_archive, write_archive
 
 MANIFEST = "update.json"
@@ -112,7 +114,9 @@ def apply_update(root: Path, update: Update) -> tuple[list[Change], Path]:
 
 
 def _changes(root: Path, update: Update) -> Iterator[Change]:
-    for name in (*update.files, *update.removed):
+    kits = [path.relative_to(root).as_posix() for path in find_wheels(root)]
+    old_kits = kits if any(PurePosixPath(name).match(WHEELS) for name in update.files) else []
+    for name in dict.fromkeys((*update.files, *update.removed, *old_kits)):
         target = root / name
         folder = target.parent.resolve()
         if not folder.is_relative_to(root.resolve()) or is_students(folder.relative_to(root.resolve()) / target.name):
@@ -123,9 +127,10 @@ def _changes(root: Path, update: Update) -> Iterator[Change]:
             raise ArchiveError(f"{root / blocked} is a file, and the update has a folder of that name; move it away")
         old = target.read_bytes() if target.exists() else None
         new = update.files.get(name)
-        if old != new:
-            kind = "new" if old is None else "removed" if new is None else "changed"
-            yield Change(name, kind, _count_lines(old or b"", new or b""))
+        kind = "new" if old is None else "removed" if new is None else "changed"
+        lines = _count_lines(old or b"", new or b"")
+        if old != new and (kind != "changed" or lines != (0, 0)):  # else git has put other ends to its lines
+            yield Change(name, kind, lines)
 
 
 def _free(folder: Path) -> Path:

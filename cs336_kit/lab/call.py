@@ -4,10 +4,14 @@ The scores cannot be had from outside: they are the lab's own arithmetic, in flo
 """
 
 import math
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
+from posixpath import basename, dirname
 from typing import Any
 
 import numpy as np
@@ -125,6 +129,16 @@ def read_case(fixtures: Path, name: str) -> Call:
     inputs = {key: case.inputs.get(key) for key in ("Q", "K", "V", "mask")}
     right = {what: x for what, x in case.expected.items() if what == "answer" or what.startswith(GRADIENT)}
     return replace(call, stored=replace(case, call=ADAPTER, inputs=inputs, expected=right))
+
+
+def list_cases(fixtures: Path) -> Iterator[str]:
+    """Lines that name the stored cases of attention, folder by folder, and the command that looks into one."""
+    calls = [name for name in case_names(fixtures, "*/*") if _is_call(fixtures, name)]
+    for folder, cases in groupby(sorted(calls, key=dirname), dirname):
+        yield from textwrap.wrap(
+            f"{folder}/  {', '.join(map(basename, cases))}", 78, subsequent_indent="    ", break_on_hyphens=False
+        )
+    yield f"\nuv run cs336 debug --case {calls[0]}"
 
 
 def _is_call(fixtures: Path, name: str) -> bool:

@@ -86,7 +86,7 @@ def compare(seed: int) -> None:
 @click.argument("file", required=False, type=FILE)
 @click.option("--case", metavar="NAME", help="A stored case of attention, such as attention/3d-causal.")
 def debug(file: Path | None, case: str | None) -> None:
-    """Report one call of attention, step by step, and say what to do.
+    """Report one call of attention, step by step, and say what to do; alone, list the cases.
 
     FILE holds tensors named Q, K, V and, if there is one, mask:
 
@@ -94,13 +94,17 @@ def debug(file: Path | None, case: str | None) -> None:
     from safetensors.torch import save_file
     save_file({"Q": Q, "K": K, "V": V, "mask": mask}, "call.safetensors")
     """
-    if (file is None) == (case is None):
+    if file and case:
         raise BadInput("give either FILE or --case NAME")
-    from cs336_kit.lab.call import read_call, read_case
+    from cs336_kit.lab.call import list_cases, read_call, read_case
     from cs336_kit.lab.report import report_call
     from cs336_kit.lab.student import Student
 
-    call = read_call(file) if file else read_case(find_root(Path.cwd()) / "fixtures", case or "")
+    fixtures = find_root(Path.cwd()) / "fixtures"
+    if not file and not case:
+        click.echo("\n".join(list_cases(fixtures)))
+        return
+    call = read_call(file) if file else read_case(fixtures, case or "")
     _print(report_call(call, Student()))
 
 
@@ -132,7 +136,10 @@ def flow(length: int, d_k: int, mask: str, query: int | None, seed: int, output:
 @click.command()
 @click.argument("text", nargs=-1)
 @click.option(
-    "--file", metavar="FILE", type=click.File(errors="replace"), help="Read the text from a file; - is input."
+    "--file",
+    metavar="FILE",
+    type=click.File(encoding="utf-8", errors="replace"),
+    help="Read the text from a file; - is input.",
 )
 @click.option("--example", type=click.Choice(list(EXAMPLES)), help="A text to begin with.")
 @click.option("--mask", type=click.Choice(list(MASKS)), help="None, causal, or both side by side.")

@@ -21,7 +21,7 @@ from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, Handout, make_handout, write_handout
 from cs336_staff.release.mutants import modules_of, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
-from cs336_staff.release.prices import TEXT, with_points
+from cs336_staff.release.prices import handout_texts
 from cs336_staff.release.stages import Stage, Stages, count
 from cs336_staff.release.trial_run import try_out
 from cs336_staff.release.verify import (
@@ -152,6 +152,6 @@ def handout(out: Path, since: Path | None) -> None:
 
 
 def _handout(root: Path) -> Handout:
-    """The handout of the problems that the course has, with their points in its text."""
-    text = with_points((root / TEXT).read_text(encoding="utf-8"), both_suites(root))
-    return make_handout(root, version("cs336_basics"), {TEXT: text.encode()})
+    """The handout of the problems that the course has, with their points in its texts."""
+    texts = {name: text.encode() for name, text in handout_texts(root, both_suites(root))}
+    return make_handout(root, version("cs336_basics"), texts)

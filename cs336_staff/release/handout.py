@@ -4,8 +4,11 @@ Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a functi
 `raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported.
 
 Files of any kind are cut by marks in comments. `staff-only: begin` and `staff-only: end` are around lines for staff,
-`# staff-only` is in one. `problem ID: begin` and `problem ID: end` are around lines that go when the course leaves the
-problem out, `<!-- problem ID -->` is at the end of one. A line that is marked with several goes when all of them do.
+`# staff-only` is in one, and `# handout: ` begins one for students alone. `problem ID: begin` and `problem ID: end` are
+around lines that go when the course leaves the problem out, `<!-- problem ID -->` is at the end of one. A line that is
+marked with several goes when all of them do.
+
+The kit becomes one wheel: students see what they write, and no thirteen thousand lines beside it.
 """
 
 import ast
@@ -17,11 +20,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cs336_kit.engine.assignment import FILE_NAME as ASSIGNMENT
 from cs336_kit.engine.assignment import is_students, load_problems
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.suite import load_suite
 from cs336_kit.handing_in.archive import write_archive
 from cs336_kit.handing_in.update import Update, write_update
+from cs336_staff.release.kit import SOURCES, make_wheel
 
 SHIPPED = {
     ".gitignore",
@@ -37,9 +42,11 @@ SHIPPED = {
     "tests",
 }
 WITHHELD = {".ci", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "cs336_staff"}
+PICTURES = "docs/pictures/"  # of screens that students have before them
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 AROUND = re.compile(rb"\s*(?:#|<!--) (staff-only|problem [\w, ]+): (begin|end)(?: -->)?\s*")
+STUDENTS_ALONE = re.compile(rb"^(\s*)# handout: ?")
 IN_LINE = re.compile(rb"# (staff-only)\b.*| <!-- (problem [\w, ]+) -->")
 LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
 
@@ -49,6 +56,7 @@ TELLING_LENGTH = 25
 TOOLS = ("einsum", "functional_call", "math", "nn", "rearrange", "torch")
 
 MANIFEST = "handout.json"
+PROJECT = "pyproject.toml"
 FOLDER = "assignment/"  # in the zip, so that unpacking it makes one folder
 
 PYTHON = "{}.{}".format(*sys.version_info)  # for students the one that staff grade with
@@ -65,10 +73,12 @@ class Handout:
     Args:
         version: that of `pyproject.toml`.
         files: content by name.
+        packed: the names of files that older handouts had, and that are in the wheel.
     """
 
     version: str
     files: Mapping[str, bytes]
+    packed: Collection[str] = ()
 
 
 def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None = None) -> Handout:
@@ -93,10 +103,16 @@ def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None =
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
             content = stub(name, source).encode()
-        files[name] = content
+        if content or not name.endswith(".md"):  # a text of problems that are all left out
+            files[name] = content
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
-    return Handout(version, files)
+    kit = {name: files.pop(name) for name in [*files] if name.startswith(SOURCES)}
+    if kit:
+        name, wheel = make_wheel(version, contents[PROJECT], kit | {SOURCES + ASSIGNMENT: files[ASSIGNMENT]})
+        files[name] = wheel
+        files[PROJECT] = files[PROJECT].replace(b'"KIT"', b'"%b"' % name.encode())
+    return Handout(version, files, frozenset(kit))
 
 
 def without_left_out(root: Path, contents: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -150,7 +166,8 @@ def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) ->
 
     write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files, FOLDER)
     ours = {name: content for name, content in files.items() if not is_students(Path(name))}
-    removed = tuple(sorted(name for name in previous if name not in files and not is_students(Path(name))))
+    gone = {name for name in previous if name not in files and not is_students(Path(name))}
+    removed = tuple(sorted(gone.union(handout.packed)))
     write_update(out / f"update-{handout.version}.zip", Update(handout.version, ours, removed))
 
 
@@ -213,7 +230,7 @@ def _tracked(root: Path) -> Iterator[str]:
     known = set(_run(root, "git", "ls-files", "-z").split("\0"))
     for name in sorted(filter(None, _run(root, *listing).split("\0"))):
         top = name.partition("/")[0]
-        if top in WITHHELD:
+        if top in WITHHELD or name.startswith(PICTURES):
             continue
         if top not in SHIPPED:
             raise HandoutError(f"{name}: neither shipped nor withheld; say which in cs336_staff/release/handout.py")
@@ -246,7 +263,7 @@ def cut_marked(name: str, content: bytes, left_out: Collection[str] = ()) -> byt
         elif not any(map(goes, around)):
             mark = IN_LINE.search(line)
             if not mark or not goes((mark[1] or mark[2]).decode()):
-                kept.append(IN_LINE.sub(b"", line))
+                kept.append(STUDENTS_ALONE.sub(rb"\1", IN_LINE.sub(b"", line)))
     if around:
         raise HandoutError(f"{name}: {around[-1]} markers that do not pair")
     return b"".join(kept)

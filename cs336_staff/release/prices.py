@@ -1,7 +1,7 @@
-"""Points and prices: those of problems in the handout's text, and those of faults in cs336_staff/docs/points.md.
+"""Points and prices: those of problems in the handout's texts, and those of faults in cs336_staff/docs/points.md.
 
-`uv run python -m cs336_staff.release.prices` writes them into both pages of this tree; a test compares them. `cs336
-staff handout` fills in those of the handout's text once more.
+`uv run python -m cs336_staff.release.prices` writes them into the pages of this tree; a test compares them. `cs336
+staff handout` fills in those of the handout's texts once more.
 
 What is priced, `cs336_staff/problems/faults.py` says, if there is such a file.
 """
@@ -19,7 +19,7 @@ from cs336_staff.authoring.room import FOLDER, Adapter
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.release.verify import both_suites, run_suite
 
-TEXT, POINTS = "docs/assignment.md", "cs336_staff/docs/points.md"
+TEXTS, POINTS = ("docs/assignment.md", "docs/bonus.md"), "cs336_staff/docs/points.md"
 PROBLEM = re.compile(r"\*\*Problem `(\w+)`|<!-- problem ([\w, ]+) -->$")
 IN_BRACKETS = r"\((bonus, )?[\d.+ ]+ points?\)"
 IN_TABLE = r"\| [\d.]+( \(bonus\))? \|"
@@ -96,10 +96,17 @@ def with_table(text: str, table: Sequence[str]) -> str:
     return old.sub(lambda _: "\n".join([*table, ""]), text)
 
 
+def handout_texts(root: Path, suite: Suite) -> Iterator[tuple[str, str]]:
+    """The name of each of the handout's texts, and the text as it should be."""
+    for name in TEXTS:
+        if (root / name).exists():
+            yield name, with_points((root / name).read_text(encoding="utf-8"), suite)
+
+
 def pages(root: Path) -> Iterator[tuple[Path, str]]:
     """Each page that states points, and its text as it should be."""
     suite = both_suites(root)
-    yield root / TEXT, with_points((root / TEXT).read_text(encoding="utf-8"), suite)
+    yield from ((root / name, text) for name, text in handout_texts(root, suite))
     text = (root / POINTS).read_text(encoding="utf-8")
     for table in tables(suite):
         text = with_table(text, table)

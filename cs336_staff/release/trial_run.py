@@ -54,7 +54,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "sync", "--quiet", "--locked")
         yield "a clone of the handout installs from its own lock file"
 
-        written = walk(root, clone)
+        written = walk(root, clone, str(clone / ".venv" / "bin" / "python"))
         yield f"every file can be imported, and each problem in its turn asks for what is missing: {written} functions"
 
         for name in STUDENT_FILES:
@@ -70,7 +70,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "cs336", "hint", problem)
         _run(clone, "uv", "run", "cs336", "submit")
         _run(clone, "uv", "run", "cs336", "submit", "--check", "submission.zip")
-        yield "check, hint and submit work there, and its submission.zip reads back"
+        _run(clone, "uv", "run", "cs336", "update", *map(str, out.resolve().glob("update-*.zip")))
+        yield "check, hint, submit and update work there, and its submission.zip reads back"
 
         _watch(clone, problem)
         yield "check --watch shows the board, and another one after a save"
@@ -83,8 +84,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
 
 
-def walk(root: Path, tree: Path) -> int:
-    """Solve the handout in `tree`, a function at a time, with the solution in `root`.
+def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
+    """Solve the handout in `tree`, a function at a time, with the solution in `root`; `python` finds the kit.
 
     Returns:
         The number of functions that a student was asked for.
@@ -93,12 +94,12 @@ def walk(root: Path, tree: Path) -> int:
         TrialError: a file cannot be imported beside the stubs, a test fails for another reason than that something is
             not written yet, or a problem asks for what is not in its files.
     """
-    imported = subprocess.run([sys.executable, "-c", IMPORT_ALL], cwd=tree, capture_output=True, text=True, check=False)
+    imported = subprocess.run([python, "-c", IMPORT_ALL], cwd=tree, capture_output=True, text=True, check=False)
     if imported.returncode != 0:
         raise TrialError(f"as handed out, a file cannot be imported: {imported.stderr.strip().splitlines()[-1]}")
     problems = list(load_problems(tree).values())
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    forks = Forks(tree, lines.put)
+    forks = Forks(tree, lines.put, python)
     written: defaultdict[str, set[str]] = defaultdict(set)
     runs = 0
 

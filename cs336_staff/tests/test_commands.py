@@ -5,6 +5,7 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from cs336_kit.cli import Commands, cs336
 from cs336_staff.cli import staff
@@ -27,3 +28,10 @@ def test_a_grading_starts_its_sandbox_before_it_imports_torch() -> None:
 
 def test_a_command_that_does_not_exist() -> None:
     assert cs336.get_command(click.Context(cs336), "lineal") is None
+
+
+def test_help_begins_with_what_students_need_daily() -> None:
+    lines = CliRunner().invoke(cs336, ["--help"]).output.partition("Every day:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["check", "hint", "debug", "submit"]
+    assert lines[5] == "Now and then:"
+    assert CliRunner().invoke(staff, ["--help"]).output.count("Commands:\n") == 1

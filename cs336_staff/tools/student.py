@@ -41,6 +41,7 @@ class Student:
             env=os.environ | {"COLUMNS": "80"},
             capture_output=True,
             text=True,
+            encoding=os.environ.get("PYTHONIOENCODING"),
             timeout=120,
             check=False,
         )

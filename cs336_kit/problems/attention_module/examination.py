@@ -77,7 +77,7 @@ class Module:
         return left, right
 
 
-@about("module", "7.1 Attention as a module")
+@about("module", "B1 Attention as a module")
 def examine_attention_module(run: Callable[..., Any]) -> list[Finding]:
     """Say what is wrong with `run(Q, K, V, mask, dropout, training, seed)`, the most fundamental first."""
     student = Module(Ask(run))

@@ -69,7 +69,7 @@ VARIATIONS = (
 )
 
 
-@about("blockwise", "8 Blockwise attention")
+@about("blockwise", "B3 Blockwise attention")
 def examine_blockwise(run: Callable[..., Any]) -> list[Finding]:
     """Say what is wrong with `run(Q, K, V, mask, block_size)`, the most fundamental first."""
     ask = Ask(run, "Q", "K", "V", "mask", "block_size")

@@ -20,7 +20,7 @@ from cs336_kit.problems.multihead_self_attention.program import normal
 USUAL = "for a batch of 2 with 4 queries, 5 keys and no mask"
 
 
-@about("cross", "7.2 Attention between two sequences")
+@about("cross", "B2 Attention between two sequences")
 def examine_cross_attention(run: Callable[..., Any]) -> list[Finding]:
     """Say what is wrong with `run_multihead_attention`, the most fundamental first."""
     ask = by_name(run, "d_model", "num_heads", *WEIGHTS, "query", "key", "value", "mask")

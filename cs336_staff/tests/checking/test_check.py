@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cs336_kit.checking.board import render, score
 from cs336_kit.checking.runner import Run
-from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.assignment import find_problem, load_problems
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.tools.student import ROOT, Student
 from cs336_staff.tools.terminal import Terminal
@@ -139,6 +139,19 @@ def test_a_bonus_problem_may_fail(student: Student) -> None:
     assert rows(process.stdout)["linear (bonus)"] == ["not implemented", "0/5", "0.0/1"]
     assert process.returncode == 0
     assert student.run("cs336_kit", "check", "linear").returncode == 1
+
+
+def test_a_part_of_the_name_of_a_problem_will_do() -> None:
+    problems = load_problems(ROOT)
+    names = ("softmax", "attention", "multihead", "attention_module", "rotary", "Linear")
+    assert [find_problem(problems, name).id for name in names] == [
+        "softmax",
+        "scaled_dot_product_attention",
+        "multihead_self_attention",
+        "attention_module",
+        "rope",
+        "linear",
+    ]
 
 
 def test_an_unknown_problem(student: Student) -> None:

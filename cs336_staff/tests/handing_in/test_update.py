@@ -60,6 +60,38 @@ def test_an_update(student: Student, update) -> None:
     assert after == before
 
 
+def test_the_kit_takes_the_place_of_the_one_before(student: Student, update) -> None:
+    (student.folder / "kit").mkdir()
+    (student.folder / "kit/cs336_kit-0.1.0.post1-py3-none-any.whl").write_bytes(b"old")
+    new = "kit/cs336_kit-0.1.1.post2-py3-none-any.whl"
+    assert update({new: b"new", "pyproject.toml": b"# with the new line\n"}).output.splitlines()[1:] == [
+        "changed  pyproject.toml +1 -"
+        + str((student.folder / "before-update-0.1.1/pyproject.toml").read_text().count("\n")),
+        "removed  kit/cs336_kit-0.1.0.post1-py3-none-any.whl +0 -1",
+        "Files changed: 3; this is release 0.1.1",
+        "The files as they were before are in before-update-0.1.1/",
+        "The next uv run installs the new kit. With UV_NO_SYNC, run this:",
+        f"uv pip install {new}",
+    ]
+    assert [path.read_bytes() for path in (student.folder / "kit").iterdir()] == [b"new"]
+
+
+def test_a_kit_that_is_not_installed_is_told_in_a_line(student: Student) -> None:
+    wheel = student.folder / "kit/cs336_kit-0.1.0.post1-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.write_bytes(b"")
+    told = f'the kit of this folder is not installed: run  uv pip install "{wheel}"\n'
+    for command, before in ((("cs336_kit", "check"), "Error: "), (("pytest",), "ERROR: ")):
+        process = student.run(*command)
+        assert process.stderr.strip() == f"{before}{told}".strip()
+        assert process.returncode != 0
+
+
+def test_a_checkout_with_other_ends_of_lines_is_the_same(student: Student, update) -> None:
+    (student.folder / "README.md").write_bytes(b"one\r\ntwo\r\n")
+    assert update({"README.md": b"one\ntwo\n"}).output == "Files changed: 0; this is release 0.1.1\n"
+
+
 def test_twice_changes_nothing_more(student: Student, update) -> None:
     files = {"README.md": b"new\n"}
     assert update(files).exit_code == 0

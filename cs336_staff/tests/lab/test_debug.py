@@ -48,6 +48,16 @@ def words(lab: Lab, *arguments: str, adapters: str = ATTENTION) -> str:
     return " ".join(result.output.split())
 
 
+def test_without_a_call_it_lists_the_cases_on_one_screen(lab: Lab) -> None:
+    result = lab("debug", adapters=ATTENTION)
+    lines = result.output.splitlines()
+    assert result.exit_code == 0
+    assert lines[0].startswith("attention/  other-by-hand, ")
+    assert lines[-1] == "uv run cs336 debug --case attention/other-by-hand"
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 24
+
+
 def test_a_right_call_step_by_step(lab: Lab) -> None:
     result = lab("debug", "--case", "attention/3d-causal")
     lines = [line.rstrip() for line in result.output.splitlines()]
@@ -304,7 +314,6 @@ def test_the_steps_before_an_error_of_the_students_are_printed(lab: Lab) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either FILE or --case NAME"),
         (["call.safetensors", "--case", "attention/3d-causal"], "give either FILE or --case NAME"),
         (["gone.safetensors"], "cannot read gone.safetensors: No such file or directory"),
         (["."], "cannot read .: "),

@@ -1,5 +1,8 @@
 """What students receive holds no solution and nothing of the staff's, or nothing is written."""
 
+import base64
+import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,6 +15,7 @@ from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
 from cs336_staff.release.handout import FOLDER, MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+from cs336_staff.release.kit import make_wheel
 from cs336_staff.release.trial_run import TrialError, walk
 
 ROOT = find_root(Path(__file__).parent)
@@ -52,6 +56,8 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "README.md").write_text("for all\n<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
     (tmp_path / "pyproject.toml").write_text('a = [\n    "for all",\n    "for staff", # staff-only\n]\n')
     (tmp_path / "assignment.toml").write_text("problem = []\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/for_staff.md").write_text("<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
     (tmp_path / "cs336_staff").mkdir()
     (tmp_path / "cs336_staff/secret.py").touch()
     git(tmp_path, "init", "--quiet")
@@ -116,9 +122,9 @@ def test_a_file_that_git_does_not_know(tree: Path) -> None:
 
 
 def test_a_link(tree: Path) -> None:
-    (tree / "docs").symlink_to("cs336_staff")
+    (tree / "docs/link").symlink_to("cs336_staff")
     git(tree, "add", "--all")
-    with pytest.raises(HandoutError, match="docs: not a plain file"):
+    with pytest.raises(HandoutError, match="docs/link: not a plain file"):
         make_handout(tree, "1")
 
 
@@ -150,7 +156,9 @@ def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
 def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(tmp_path: Path) -> None:
     write_handout(make_handout(ROOT, "1"), tmp_path / "out", {"tests/test_gone.py": b"", "adapters.py": b""})
     update = read_update(tmp_path / "out/update-1.zip")
-    assert update.removed == ("tests/test_gone.py",)
+    assert [name for name in update.removed if not name.startswith("cs336_kit/")] == ["tests/test_gone.py"]
+    assert "cs336_kit/__init__.py" in update.removed  # an older handout has the kit as sources
+    assert len([name for name in update.files if name.endswith(".whl")]) == 1
     assert "tests/test_1_softmax.py" in update.files
     assert not any(name.startswith(("adapters", "cs336_basics")) for name in update.files)
 
@@ -158,7 +166,36 @@ def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(tmp_path:
 def test_this_tree_can_be_handed_out() -> None:
     files = make_handout(ROOT, "1").files
     assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
-    assert not any(name.startswith(("cs336_staff", ".ci")) for name in files)
+    assert not any(name.startswith(("cs336_staff", "cs336_kit", ".ci")) for name in files)
+
+
+def test_the_folder_is_the_students() -> None:
+    """Some files that uv writes come on top."""
+    files = make_handout(ROOT, "1").files
+    theirs = [name for name in files if not name.startswith("fixtures/")]
+    assert len([*theirs, ".python-version", "uv.lock"]) < 40
+    assert sum(files[name].count(b"\n") for name in theirs if name.endswith(".py")) < 1_500
+
+
+def test_the_kit_is_a_wheel_with_a_version_of_its_own() -> None:
+    files = make_handout(ROOT, "1").files
+    (name,) = (name for name in files if name.endswith(".whl"))
+    assert f'cs336-kit = {{ path = "{name}" }}' in files["pyproject.toml"].decode()
+    project = (ROOT / "pyproject.toml").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(files[name])) as wheel:
+        contents = {entry: wheel.read(entry) for entry in wheel.namelist()}
+    about = f"cs336_kit-{name.split('-')[1]}.dist-info/"
+    for row in contents[f"{about}RECORD"].decode().splitlines()[:-1]:
+        entry, digest, size = row.split(",")
+        assert base64.urlsafe_b64decode(f"{digest.removeprefix('sha256=')}=") == sha256(contents[entry]).digest()
+        assert int(size) == len(contents[entry])
+    sources = {entry: content for entry, content in contents.items() if not entry.startswith(about)}
+    assert {*sources} == {*git(ROOT, "ls-files", "cs336_kit").split(), "cs336_kit/assignment.toml"}
+    assert sources["cs336_kit/assignment.toml"] == files["assignment.toml"]
+    assert make_wheel("1", project, dict(reversed(sources.items()))) == (name, files[name])
+    other = make_wheel("1", project, sources | {"cs336_kit/cli.py": b""})[0]
+    assert re.fullmatch(r"kit/cs336_kit-1\.post\d+-py3-none-any\.whl", other)
+    assert other != name
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import CATALOGUE
 from cs336_staff.release import verify
 from cs336_staff.release.handout import cut_marked, without_left_out
-from cs336_staff.release.prices import TEXT, with_points
+from cs336_staff.release.prices import TEXTS, handout_texts, with_points
 from cs336_staff.release.stages import Stage
 from cs336_staff.release.verify import both_suites, verify_misconceptions
 
 ROOT = find_root(Path(__file__).parent)
 BONUS = "blockwise_attention"
+TEXT, BONUS_TEXT = TEXTS
 
 
 def write_tree(tree: Path, *left_out: str) -> Path:
@@ -62,21 +63,22 @@ def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> No
     assert {name.split("/")[1] for name in gone if name.startswith("fixtures/")} == {
         *("blockwise", "blockwise-gradients", "blockwise-last-digit")
     }
-    for name in ("adapters.py", "assignment.toml", TEXT):
+    for name in ("adapters.py", "assignment.toml", BONUS_TEXT):
         assert b"blockwise" not in after[name].lower()
         assert before[name].count(b"\n") > after[name].count(b"\n") + 10
     assert b"blockwise.py" not in after["README.md"]
     changed = {name for name in after if after[name] != before[name]}
-    assert changed == {"adapters.py", "assignment.toml", "README.md", TEXT}
+    assert changed == {"adapters.py", "assignment.toml", "README.md", TEXT, BONUS_TEXT}
 
 
 def test_what_two_problems_share_goes_with_the_second(tmp_path: Path) -> None:
     _, one = cut(write_tree(tmp_path / "one", "multihead_attention"))
-    assert b"## 7 More attention" in one[TEXT]
-    assert b"### 7.2" not in one[TEXT]
-    _, both = cut(write_tree(tmp_path / "both", "multihead_attention", "attention_module"))
-    assert b"7 More attention" not in both[TEXT]
-    assert b"run_scaled_dot_product_attention_module" not in both["adapters.py"]
+    assert b"## B1 Attention as a module" in one[BONUS_TEXT]
+    assert b"## B2" not in one[BONUS_TEXT]
+    _, all_three = cut(write_tree(tmp_path / "both", "multihead_attention", "attention_module", BONUS))
+    assert all_three[BONUS_TEXT] == b""
+    assert b"bonus.md" not in all_three[TEXT]
+    assert b"run_scaled_dot_product_attention_module" not in all_three["adapters.py"]
 
 
 def test_without_such_a_problem_nothing_is_cut(tmp_path: Path) -> None:
@@ -84,11 +86,11 @@ def test_without_such_a_problem_nothing_is_cut(tmp_path: Path) -> None:
     assert before == after
 
 
-@pytest.mark.parametrize("name", ["adapters.py", "assignment.toml", TEXT])
-def test_what_belongs_to_a_problem_is_marked(name: str) -> None:
-    text = (ROOT / name).read_text()
+@pytest.mark.parametrize("names", [("adapters.py",), ("assignment.toml",), TEXTS], ids=" ".join)
+def test_what_belongs_to_a_problem_is_marked(names: tuple[str, ...]) -> None:
+    text = "".join((ROOT / name).read_text() for name in names)
     assert {*re.findall(r"^(?:#|<!--) problem (\w+): begin", text, re.MULTILINE)} == load_problems(ROOT).keys()
-    assert "problem" not in {*re.findall(r"<!-- (\w+)", cut_marked(name, text.encode()).decode())}
+    assert "problem" not in {*re.findall(r"<!-- (\w+)", cut_marked(names[0], text.encode()).decode())}
 
 
 def test_what_a_kept_problem_needs_is_not_left_out(tmp_path: Path) -> None:
@@ -122,6 +124,8 @@ def test_the_text_states_the_points_of_the_assignment(suite: Suite) -> None:
     assert with_points(text, whole) == text, "run: python -m cs336_staff.release.prices"
 
     wrong = text.replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |")
-    wrong = wrong.replace("0.52", "1").replace("2 + 2 points", "9 points")
+    wrong = wrong.replace("0.52", "1").replace("2 + 2 + 3 points", "9 points")
     assert with_points(wrong, whole) == text
-    assert with_points(text, suite) == text  # the lines of the problem that is left out are cut afterwards
+    # The lines of the problem that is left out are cut afterwards.
+    assert with_points(text, suite) == text.replace("2 + 2 + 3 points", "2 + 2 points")
+    assert dict(handout_texts(ROOT, whole)) == {name: (ROOT / name).read_text() for name in TEXTS}

@@ -38,9 +38,11 @@ def test_a_workflow_may_read_and_nothing_a_student_chose_becomes_a_command(name)
 def test_students_run_the_commands_of_the_readme_without_a_secret():
     text = (WORKFLOWS / "check.yml").read_text()
     assert "secrets" not in text
-    install, *commands = [line for command in steps("check.yml").values() for line in command.splitlines()]
+    install, *commands, check = [line for command in steps("check.yml").values() for line in command.splitlines()]
     assert install == "pipx install uv"
-    assert "\n".join(["```sh", *commands, "```"]) in (ROOT / "README.md").read_text()
+    assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / "README.md").read_text()
+    assert workflow("check.yml")["jobs"]["check"]["env"] == {"UV_NO_SYNC": 1}
+    assert check == "uv run pytest"
 
 
 def test_the_step_that_grades_leaves_the_results_where_they_are_uploaded(tmp_path, monkeypatch):

@@ -1,0 +1,63 @@
+"""What takes long is told by its own time, on a busy machine as on an idle one."""
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cs336_kit.checking.watchdog import watchdog
+
+
+def compute(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_computing_and_sleeping_are_told_as_they_go_on() -> None:
+    told: list[float] = []
+    with watchdog(0.2, told.append):
+        compute(0.2)
+        time.sleep(0.35)
+    time.sleep(0.2)
+    assert [math.floor(seconds * 5) for seconds in told] == [1, 2]
+
+
+def test_waiting_for_a_busy_machine_is_not() -> None:
+    """Four others share the processor."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    told: list[float] = []
+    try:
+        began = time.monotonic()
+        with watchdog(0.6, told.append):
+            compute(0.3)
+        assert time.monotonic() - began > 0.6
+        assert told == []
+    finally:
+        os.sched_setaffinity(0, before)
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_where_the_system_does_not_count_waits_computing_alone_is() -> None:
+    """macOS and Windows have no /proc."""
+    code = """if True:
+        import time
+        from cs336_kit.checking.watchdog import watchdog
+        told = []
+        with watchdog(0.2, told.append):
+            time.sleep(0.4)
+            assert not told, told
+            while time.process_time() < 0.5 + started: pass
+        assert len(told) == 2, told
+    """.replace("told = []", "told, started = [], time.process_time()")
+    command = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", "/proc", sys.executable, "-c", code]
+    subprocess.run(command, check=True)
