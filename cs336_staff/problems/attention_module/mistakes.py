@@ -57,7 +57,7 @@ MISTAKES = (
         dropping(lambda weights, p: F.dropout(weights, 1 - p)),
     ),
     in_module(
-        "module-dropout-keeps-p",
+        "module-dropout-share",
         "drops a weight with probability 1 - p, not p, and divides by 1 - p all the same",
         dropping(lambda weights, p: weights * (torch.rand(weights.shape) < p) / (1 - p)),
     ),

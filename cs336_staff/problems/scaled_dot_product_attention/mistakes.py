@@ -70,7 +70,7 @@ def required(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
 
 
 MISTAKES = (
-    *wrong_steps("attention", TABLE, CARRIED),
+    *wrong_steps("attention", TABLE.changes, CARRIED),
     wrong("attention-mask-required", "needs a mask, but there may be none (mask=None)", required),
     wrong("attention-three-dimensions", "needs exactly three dimensions", three_dimensions),
     wrong("attention-in-place", "changes Q in place", scaling_in_place),
