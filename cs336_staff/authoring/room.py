@@ -30,8 +30,7 @@ class Misconception:
     """A known wrong implementation.
 
     Args:
-        id: its name, some words: "softmax-in-place".
-        what: what it does wrong, for staff alone.
+        id: its name, some words: "softmax-in-place". It is that of the finding, where there is one for it alone.
         program: the wrong program, where no part expresses it.
         parts: the wrong parts, by name, of the right program otherwise.
         alone: whether the problems that build on this one are right all the same.
@@ -43,7 +42,6 @@ class Misconception:
     """
 
     id: str
-    what: str
     program: Part | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     alone: bool = False
@@ -53,11 +51,9 @@ class Misconception:
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
 
-def wrong(
-    id: str, what: str, program: Part | None = None, *, alone: bool = False, carried: bool = True, **parts: Part
-) -> Misconception:
+def wrong(id: str, program: Part | None = None, *, alone: bool = False, **parts: Part) -> Misconception:
     """A misconception: a wrong program, or wrong parts of the right one; `programs.py` puts it in its place."""
-    return Misconception(id, what, program, parts, alone, carried)
+    return Misconception(id, program, parts, alone)
 
 
 def wrong_steps(
@@ -76,9 +72,9 @@ def wrong_steps(
         if change.id not in known:
             known.add(change.id)
             program = change.at(change.numbers[len(change.numbers) // 2]) if change.numbers else change
-            id, what = f"{prefix}-{change.id}", change.says.format("some number")
-            parts = {change.step: program}
-            yield Misconception(id, what, parts=parts, carried=change.id in carried, only=only)
+            yield Misconception(
+                f"{prefix}-{change.id}", parts={change.step: program}, carried=change.id in carried, only=only
+            )
 
 
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
@@ -233,7 +229,6 @@ def _check_misconception(mistake: Misconception, seen: set[str]) -> None:
     for fine, expected in (
         (re.fullmatch(r"[a-z]+(-\w+)+", str(mistake.id)), "an id of some words: softmax-in-place"),
         (mistake.id not in seen, "an id that no other has"),
-        (mistake.what, "what it does"),
         (bool(mistake.program) != bool(mistake.parts), "a wrong program, or wrong parts of the right one"),
         (all(map(callable, mistake.parts.values())), "parts that can be called"),
     ):

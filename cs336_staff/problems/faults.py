@@ -40,15 +40,15 @@ Program = Mapping[str, Adapter]
 
 
 def in_softmax(program: Any) -> Misconception:
-    return put_in_place(wrong("", "", program), "softmax")
+    return put_in_place(wrong("", program), "softmax")
 
 
 def in_attention(program: Any = None, **parts: Any) -> Misconception:
-    return put_in_place(wrong("", "", program, **parts), "scaled_dot_product_attention")
+    return put_in_place(wrong("", program, **parts), "scaled_dot_product_attention")
 
 
 def in_multihead(**parts: Any) -> Misconception:
-    return put_in_place(wrong("", "", **parts), "multihead_self_attention")
+    return put_in_place(wrong("", **parts), "multihead_self_attention")
 
 
 def three_dimensions(x: Tensor, num_heads: int) -> Tensor:

@@ -3,14 +3,7 @@
 A score of 0 that is taken for a hidden one is not among them: no input of the tests gives such a score.
 """
 
-from cs336_kit.problems.multihead_self_attention.program import (
-    ALLOWED,
-    BY_POSITION,
-    IN_HEADS,
-    POSITIONS,
-    ROTATE,
-    TURN,
-)
+from cs336_kit.problems.multihead_self_attention.program import ALLOWED, BY_POSITION, IN_HEADS, POSITIONS, ROTATE, TURN
 from cs336_staff.authoring.room import wrong_steps
 
 MISTAKES = (

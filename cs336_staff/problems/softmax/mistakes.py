@@ -36,23 +36,13 @@ def in_place(x: Tensor, dim: int) -> Tensor:
 MISTAKES = (
     *wrong_steps("softmax", TABLE.changes, CARRIED),
     # Another floating-point type
-    wrong(
-        "softmax-half-inside", "computes in half precision", lambda x, dim: softmax(x.half(), dim).half().to(x.dtype)
-    ),
-    wrong("softmax-float32-out", "gives float32 whatever the input is", lambda x, dim: softmax(x.float(), dim)),
-    wrong("softmax-float64-out", "gives float64 whatever the input is", lambda x, dim: softmax(x.double(), dim)),
+    wrong("softmax-half-inside", lambda x, dim: softmax(x.half(), dim).half().to(x.dtype)),
+    wrong("softmax-float32-out", lambda x, dim: softmax(x.float(), dim)),
+    wrong("softmax-float64-out", lambda x, dim: softmax(x.double(), dim)),
     # The right numbers, but autograd or the input is left behind
-    wrong("softmax-detached", "cuts the answer off from autograd", lambda x, dim: softmax(x.detach(), dim)),
-    wrong(
-        "softmax-numpy",
-        "goes through numpy, which keeps no gradient and lacks bfloat16",
-        lambda x, dim: softmax(torch.from_numpy(x.numpy()), dim),
-    ),
-    wrong(
-        "softmax-numpy-detached",
-        "goes through .detach().numpy(), which drops the gradient and lacks bfloat16",
-        lambda x, dim: softmax(torch.from_numpy(x.detach().numpy()), dim),
-    ),
-    wrong("softmax-detached-sum", "cuts the sum of the exponentials off from autograd", detached_sum),
-    wrong("softmax-in-place", "changes its input in place", in_place),
+    wrong("softmax-detached", lambda x, dim: softmax(x.detach(), dim)),
+    wrong("softmax-numpy", lambda x, dim: softmax(torch.from_numpy(x.numpy()), dim)),
+    wrong("softmax-numpy-detached", lambda x, dim: softmax(torch.from_numpy(x.detach().numpy()), dim)),
+    wrong("softmax-detached-sum", detached_sum),
+    wrong("softmax-in-place", in_place),
 )

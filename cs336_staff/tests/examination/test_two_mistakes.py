@@ -20,7 +20,7 @@ PAIRS_IN_BLOCKS = [
     *product(
         ("sum-not-rescaled", "values-not-rescaled"), ("no-scale", "mask-inverted", "fill-finite", "mask-of-first-keys")
     ),
-    *product(("nan-for-hidden-block",), ("no-scale", "mask-inverted")),
+    *product(("hidden-block-nan",), ("no-scale", "mask-inverted")),
 ]
 
 

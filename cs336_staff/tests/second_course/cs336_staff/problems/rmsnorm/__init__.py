@@ -47,7 +47,7 @@ ROOM = Room(
     adapters=lambda norm: {"run_rmsnorm": norm},
     styles={"another order": whole(by_length)},
     mistakes=(
-        wrong("rmsnorm-no-mean", "takes the sum of the squares", size=torch.sum),
-        wrong("rmsnorm-eps-outside", "adds eps to the root", root=lambda mean, eps: mean.sqrt() + eps),
+        wrong("rmsnorm-no-mean", size=torch.sum),
+        wrong("rmsnorm-eps-outside", root=lambda mean, eps: mean.sqrt() + eps),
     ),
 )

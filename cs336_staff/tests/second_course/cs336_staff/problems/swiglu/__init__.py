@@ -47,7 +47,7 @@ ROOM = Room(
     adapters=lambda swiglu: {"run_swiglu": swiglu},
     styles={"another order": whole(by_einsum)},
     mistakes=(
-        wrong("swiglu-swapped", "gates with V, not with W1", lambda W1, V, W2, **x: run_swiglu(V, W1, W2, **x)),
-        wrong("swiglu-sigmoid", "takes the sigmoid, not SiLU", activation=torch.sigmoid),
+        wrong("swiglu-swapped", lambda W1, V, W2, **x: run_swiglu(V, W1, W2, **x)),
+        wrong("swiglu-sigmoid", activation=torch.sigmoid),
     ),
 )
