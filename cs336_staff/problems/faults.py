@@ -5,6 +5,7 @@ attention multi-head attention. Bonus problems are not counted.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cs336_kit.problems.multihead_self_attention.program import by_head
+from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT as RIGHT_STEPS
+from cs336_kit.problems.scaled_dot_product_attention.program import attend
 from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_in_place
 from cs336_staff.authoring.room import Adapter, Misconception, wrong
 from cs336_staff.problems.scaled_dot_product_attention.programs import attention
@@ -139,9 +142,7 @@ FAULTY: dict[str, Program] = {
     "half precision computed in half precision": {
         **RIGHT,
         **with_epsilon(0.0).adapters,
-        "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: attention(
-            Q, K, V, mask, softmax=lambda x, dim: normalised(exponentials(x, dim), dim, 0.0)
-        ),
+        "run_scaled_dot_product_attention": partial(attend, RIGHT_STEPS),
     },
 }
 

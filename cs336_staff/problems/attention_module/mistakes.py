@@ -1,5 +1,6 @@
 """A module of attention that drops something else, or returns other weights than it used."""
 
+import math
 from functools import partial
 
 import torch
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 
 from cs336_staff.authoring.room import Misconception, Part, wrong
 from cs336_staff.problems.attention_module.programs import dropping, module
-from cs336_staff.problems.scaled_dot_product_attention.programs import attention, hide, scale, weigh
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention, weigh
 
 
 def renormalised(weights: Tensor, p: float) -> Tensor:
@@ -23,10 +24,15 @@ def on_output(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) ->
 
 def on_scores(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
     def dropped(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        return attention(Q, K, V, mask, score=lambda Q, K: F.dropout(scale(Q, K), p))
+        return attention(Q, K, V, mask, limit=lambda S: F.dropout(S, p))
 
     weights = weigh(Q, K, mask, dropped)
     return weights @ V, weights
+
+
+def scores(Q: Tensor, K: Tensor, mask: Tensor | None) -> Tensor:
+    found = Q @ K.mT / math.sqrt(Q.shape[-1])
+    return found if mask is None else found.masked_fill(~mask, -math.inf)
 
 
 def returning(given: Part) -> Part:
@@ -56,6 +62,6 @@ MISTAKES = (
     in_module("module-weights-before-mask", returning(lambda Q, K, mask: weigh(Q, K, None))),
     in_module(
         "module-scores-as-weights",
-        returning(lambda Q, K, mask: scale(Q, K) if mask is None else hide(scale(Q, K), mask)),
+        returning(scores),
     ),
 )

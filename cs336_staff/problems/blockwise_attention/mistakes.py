@@ -15,10 +15,11 @@ from cs336_staff.problems.blockwise_attention.programs import (
     cut,
     divide,
     finite,
+    hide,
     start,
     tile,
 )
-from cs336_staff.problems.scaled_dot_product_attention.programs import attention, hide
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 
 # Rescaling: what the online softmax carries must be on one scale
 

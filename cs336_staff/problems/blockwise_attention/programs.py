@@ -17,9 +17,6 @@ from cs336_staff.problems.scaled_dot_product_attention.programs import (
     attention_of_torch,
     attention_values_first,
     attention_weights_times_mask,
-    hide,
-    scale,
-    scaled_queries,
 )
 from cs336_staff.problems.softmax.programs import widened
 
@@ -27,6 +24,16 @@ Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor
 
 
 CHOSEN_BLOCK_SIZE = 64  # where none is given: larger than any sequence of the cases
+
+
+def scale(Q: Tensor, K: Tensor) -> Tensor:
+    """The scores of a block."""
+    return Q @ K.mT / math.sqrt(Q.shape[-1])
+
+
+def hide(scores: Tensor, mask: Tensor) -> Tensor:
+    """The scores with what the mask forbids left out."""
+    return scores.masked_fill(~mask, -math.inf)
 
 
 def cut(length: int, size: int) -> list[slice]:
@@ -125,7 +132,7 @@ def blockwise(
 
 blockwise_tiles = partial(
     blockwise,
-    score=scaled_queries,
+    score=lambda Q, K: Q / math.sqrt(Q.shape[-1]) @ K.mT,
     # The maximum cancels, and so does its gradient.
     absorb=partial(absorb, maximum=lambda before, scores: running_maximum(before, scores.detach())),
 )

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from cs336_kit.problems.scaled_dot_product_attention.program import TABLE
 from cs336_staff.authoring.room import wrong, wrong_steps
-from cs336_staff.problems.scaled_dot_product_attention.programs import attention_in_steps as attention
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 from cs336_staff.problems.softmax.programs import softmax
 
 # Those that whoever has them pays for once. Of the others some are not seen in every later problem, or hide what is

@@ -1,10 +1,8 @@
-"""Attention as right programs compute it: in the dtype of its inputs, zeros for a query that may attend to nothing.
-
-`attention` is put together from parts that can be exchanged: every default is right.
-"""
+"""Attention as right programs compute it: in the dtype of its inputs, zeros for a query that may attend to nothing."""
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from einops import einsum
@@ -25,40 +23,7 @@ from cs336_staff.problems.softmax.programs import (
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-def scale(Q: Tensor, K: Tensor) -> Tensor:
-    """The scores of attention."""
-    return Q @ K.mT / math.sqrt(Q.shape[-1])
-
-
-def hide(scores: Tensor, mask: Tensor) -> Tensor:
-    """The scores with what the mask forbids left out."""
-    return scores.masked_fill(~mask, -math.inf)
-
-
-def causal(queries: int, keys: int) -> Tensor:
-    return torch.ones(queries, keys, dtype=torch.bool).tril()
-
-
-def attention(
-    Q: Tensor,
-    K: Tensor,
-    V: Tensor,
-    mask: Tensor | None,
-    *,
-    score: Part = scale,
-    hide: Part = hide,
-    softmax: Part = softmax,
-    average: Part = torch.matmul,
-) -> Tensor:
-    scores = score(Q, K)
-    if mask is None:
-        return average(softmax(scores, -1), V)
-    hidden = hide(scores, mask)
-    nothing = (hidden == -math.inf).all(-1, keepdim=True)
-    return average(softmax(hidden, -1).masked_fill(nothing, 0.0), V)
-
-
-def attention_in_steps(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, /, **ways: Part) -> Tensor:
+def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, /, **ways: Part) -> Tensor:
     """Attention in the steps of its examination, some of them done in other ways."""
     return attend({**RIGHT, **ways}, widened(Q), widened(K), widened(V), mask).to(Q.dtype)
 
@@ -68,34 +33,29 @@ def weigh(Q: Tensor, K: Tensor, mask: Tensor | None, attention: Part = attention
     return attention(Q, K, torch.eye(K.shape[-2], dtype=K.dtype), mask)
 
 
-def attention_of(**others: Part) -> Attention:
-    """Attention with other parts that are right."""
-
-    def attend(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        return attention(widened(Q), widened(K), widened(V), mask, **others).to(Q.dtype)
-
-    return attend
-
-
-def scaled_queries(Q: Tensor, K: Tensor) -> Tensor:
-    return Q / math.sqrt(Q.shape[-1]) @ K.mT
-
-
-attention_einsum = attention_of(
-    score=lambda Q, K: torch.einsum("...qd,...kd->...qk", Q, K) / math.sqrt(Q.shape[-1]),
-    average=lambda weights, V: torch.einsum("...qk,...kv->...qv", weights, V),
+attention_einsum = partial(
+    attention,
+    score=lambda Q, K: torch.einsum("...qd,...kd->...qk", Q, K),
+    softmax=lambda S: softmax(S, -1),
+    output=lambda W, V, Q, mask: torch.einsum("...qk,...kv->...qv", W, V),
 )
 
 
-attention_einops = attention_of(
-    score=lambda Q, K: einsum(Q, K, "... q d, ... k d -> ... q k") * Q.shape[-1] ** -0.5,
-    hide=lambda scores, mask: torch.where(mask, scores, -math.inf),
-    softmax=softmax_einops,
-    average=lambda weights, V: einsum(weights, V, "... q k, ... k v -> ... q v"),
+attention_einops = partial(
+    attention,
+    score=lambda Q, K: einsum(Q, K, "... q d, ... k d -> ... q k"),
+    hide=lambda S, mask, softmax: softmax(torch.where(mask, S, -math.inf)),
+    softmax=lambda S: softmax_einops(S, -1),
+    output=lambda W, V, Q, mask: einsum(W, V, "... q k, ... k v -> ... q v"),
 )
 
 
-attention_scaled_queries = attention_of(score=scaled_queries, softmax=softmax_logsumexp)
+attention_scaled_queries = partial(
+    attention,
+    inputs=lambda Q, K, V: (Q / math.sqrt(Q.shape[-1]), K, V),
+    scale=lambda Q, K, V: 1.0,
+    softmax=lambda S: softmax_logsumexp(S, -1),
+)
 
 
 def attention_matmul(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
