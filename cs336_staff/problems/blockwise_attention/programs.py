@@ -11,12 +11,9 @@ from torch import Tensor
 from cs336_staff.authoring.room import Part
 from cs336_staff.problems.scaled_dot_product_attention.programs import (
     Attention,
-    attention_by_rows,
     attention_in_chunks,
     attention_matmul,
     attention_of_torch,
-    attention_values_first,
-    attention_weights_times_mask,
 )
 from cs336_staff.problems.softmax.programs import widened
 
@@ -204,9 +201,6 @@ STYLES = {
     "matmul": in_query_chunks(attention_matmul),
     "scaled queries": blockwise_merged,
     "float64 inside": blockwise_in_float64,
-    "row by row": in_query_chunks(attention_by_rows),
     "in chunks": in_query_chunks(attention_in_chunks),
-    "weights times mask": in_query_chunks(attention_weights_times_mask),
     "fused": in_query_chunks(attention_of_torch),
-    "values first": in_query_chunks(attention_values_first),
 }

@@ -33,7 +33,4 @@ STYLES = {
     "einops": linear_sum_of_products,
     "matmul": linear_matmul,
     "float64 inside": linear_in_float64,
-    "row by row": linear_matmul,
-    "weights times mask": linear_einsum,
-    "values first": linear_in_float64,
 }

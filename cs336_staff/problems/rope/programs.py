@@ -50,8 +50,6 @@ STYLES = {
     "matmul": rotate_complex,
     "scaled queries": rotate_with_swapped_copy,
     "float64 inside": rotate_in_float64,
-    "row by row": rotate_matrix,
     "in chunks": rotate_complex,
     "fused": rotate_with_swapped_copy,
-    "values first": rotate_in_float64,
 }

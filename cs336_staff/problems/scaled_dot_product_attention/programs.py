@@ -16,7 +16,6 @@ from cs336_staff.problems.softmax.programs import (
     softmax,
     softmax_einops,
     softmax_logsumexp,
-    softmax_of_torch,
     widened,
 )
 
@@ -71,34 +70,10 @@ def attention_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -
     return reference.run_scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask).to(Q.dtype)
 
 
-def attention_by_rows(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """One query at a time, over the keys that it may attend to and no others."""
-    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask) if x is not None))
-    allowed = torch.ones(1, 1, dtype=torch.bool) if mask is None else mask
-    allowed = allowed.expand(*batch, Q.shape[-2], K.shape[-2]).reshape(-1, Q.shape[-2], K.shape[-2])
-    Qs, Ks, Vs = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (Q, K, V))
-    rows = [
-        softmax_of_torch(keys[may] @ query / math.sqrt(Q.shape[-1]), -1) @ values[may]
-        for queries, keys, values, rows in zip(*map(widened, (Qs, Ks, Vs)), allowed, strict=True)
-        for query, may in zip(queries, rows, strict=True)
-    ]
-    return torch.stack(rows).reshape(*batch, Q.shape[-2], V.shape[-1]).to(Q.dtype)
-
-
 def attention_in_chunks(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
     """Two queries at a time."""
     masks = [None] * Q.shape[-2] if mask is None else mask.expand(*mask.shape[:-2], Q.shape[-2], -1).split(2, -2)
     return torch.cat([attention_matmul(q, K, V, m) for q, m in zip(Q.split(2, -2), masks, strict=False)], -2)
-
-
-def attention_weights_times_mask(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """Exponentials over the largest allowed score, multiplied by the mask: no infinity anywhere."""
-    scores = widened(Q) @ widened(K).mT / math.sqrt(Q.shape[-1])
-    may = torch.ones_like(scores) if mask is None else mask.expand_as(scores).to(scores.dtype)
-    largest = scores.masked_fill(may == 0, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
-    exponentials = torch.exp((scores - largest).clamp(max=0)) * may
-    total = exponentials.sum(-1, keepdim=True)
-    return (exponentials / total.masked_fill(total == 0, 1) @ widened(V)).to(Q.dtype)
 
 
 def attention_of_torch(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
@@ -110,26 +85,12 @@ def attention_of_torch(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> 
     return F.scaled_dot_product_attention(Q, K, V, mask).nan_to_num(0.0).to(dtype)
 
 
-def attention_values_first(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """Values weighted by exponentials and divided by their sum at the end."""
-    scores = torch.einsum("...qd,...kd->...qk", widened(Q), widened(K)) / math.sqrt(Q.shape[-1])
-    if mask is not None:
-        scores = torch.where(mask, scores, torch.tensor(-math.inf, dtype=scores.dtype))
-    largest = scores.amax(-1, keepdim=True)
-    exponentials = torch.exp(scores - largest.masked_fill(largest.isinf(), 0))
-    total = exponentials.sum(-1, keepdim=True)
-    return (exponentials @ widened(V) / total.masked_fill(total == 0, 1)).to(Q.dtype)
-
-
 STYLES = {
     "einsum": attention_einsum,
     "einops": attention_einops,
     "matmul": attention_matmul,
     "scaled queries": attention_scaled_queries,
     "float64 inside": attention_in_float64,
-    "row by row": attention_by_rows,
     "in chunks": attention_in_chunks,
-    "weights times mask": attention_weights_times_mask,
     "fused": attention_of_torch,
-    "values first": attention_values_first,
 }

@@ -49,7 +49,5 @@ STYLES = {
     "scaled queries": softmax_logsumexp,
     "float64 inside": softmax_in_float64,
     "in chunks": softmax_einops,
-    "weights times mask": softmax_logsumexp,
     "fused": softmax_of_torch,
-    "values first": softmax_in_float64,
 }
