@@ -166,23 +166,6 @@ def in_query_chunks(attention: Attention) -> Blockwise:
     return blockwise
 
 
-def blockwise_merged(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
-    """Attention to each block of keys by itself; what they give is merged by their logsumexps. No infinity anywhere."""
-    queries = widened(Q) / math.sqrt(Q.shape[-1])
-    lowest = torch.finfo(queries.dtype).min / 4
-    answer, logsumexp = torch.zeros(()), torch.full((1,), lowest, dtype=queries.dtype)
-    for columns in _blocks(K, block_size):
-        scores = queries @ widened(K[..., columns, :]).mT
-        if mask is not None:
-            scores = scores.masked_fill(~_tile(mask, slice(None), columns, Q, K), lowest)
-        of_block = torch.logsumexp(scores, -1, keepdim=True)
-        before, logsumexp = logsumexp, torch.logaddexp(logsumexp, of_block)
-        weights = torch.exp(scores - logsumexp)
-        answer = answer * torch.exp(before - logsumexp) + weights @ widened(V[..., columns, :])
-    nothing = torch.tensor(False) if mask is None else ~mask.any(-1, keepdim=True)
-    return answer.masked_fill(nothing, 0.0).to(Q.dtype)
-
-
 def blockwise_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
     return blockwise_tiles(Q.double(), K.double(), V.double(), mask, block_size).to(Q.dtype)
 
@@ -199,7 +182,6 @@ STYLES = {
     "einsum": blockwise_tiles,
     "einops": blockwise_two_passes,
     "matmul": in_query_chunks(attention_matmul),
-    "scaled queries": blockwise_merged,
     "float64 inside": blockwise_in_float64,
     "in chunks": in_query_chunks(attention_in_chunks),
     "fused": in_query_chunks(attention_of_torch),
