@@ -42,16 +42,13 @@ LOOKS_AT = {
 Program = Mapping[str, Adapter]
 
 
-def in_softmax(program: Any) -> Misconception:
-    return put_in_place(wrong("", program), "softmax")
+def made_in(problem: str, program: Any = None, **parts: Any) -> Misconception:
+    return put_in_place(wrong("", program, **parts), problem)
 
 
-def in_attention(program: Any = None, **parts: Any) -> Misconception:
-    return put_in_place(wrong("", program, **parts), "scaled_dot_product_attention")
-
-
-def in_multihead(**parts: Any) -> Misconception:
-    return put_in_place(wrong("", **parts), "multihead_self_attention")
+in_softmax = partial(made_in, "softmax")
+in_attention = partial(made_in, "scaled_dot_product_attention")
+in_multihead = partial(made_in, "multihead_self_attention")
 
 
 def three_dimensions(x: Tensor, num_heads: int) -> Tensor:
