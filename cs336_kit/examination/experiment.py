@@ -16,7 +16,6 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import article, is_float
 from cs336_kit.engine.failure import with_type
 
-CLOSE = 0.02  # of numbers around 1
 NAN = 1e300  # stands for it where numbers are compared
 MOST_CALLS = 400  # of one examination: a student waits for it
 
@@ -177,17 +176,6 @@ def examine(student: T, experiments: Iterable[Callable[[T], Finding | list[Findi
     return findings
 
 
-def known(fact: T | None) -> T:
-    """Give what an earlier experiment found out.
-
-    Raises:
-        NoAnswerError: it did not.
-    """
-    if fact is None:
-        raise NoAnswerError("an earlier experiment did not find it out")
-    return fact
-
-
 def require(met: object) -> None:
     """Go on with an experiment only where what it takes for granted holds.
 
@@ -209,11 +197,6 @@ def near(x: Tensor | float, to: Tensor | float, within: float = 1e-3) -> bool:
     x, to = x.nan_to_num(NAN), to.nan_to_num(NAN)
     size = max(float(x.abs().max()), float(to.abs().max()))
     return bool(((x - to).abs() <= within * size).all())
-
-
-def same(x: Tensor, to: Tensor | float, within: float = CLOSE) -> bool:
-    """Compare all of `x` with `to`: closer than `within`, whatever their size. NaN equals nothing."""
-    return bool(((x - to).abs() < within).all())
 
 
 def span(x: Tensor) -> str:

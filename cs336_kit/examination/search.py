@@ -73,6 +73,11 @@ def ways_to(step: str, asks: str, *rows: Any, asks_of: Mapping[str, str] | None 
     return tuple(Change(step, id, do, says, own.get(id, asks), *numbers) for id, says, do, *numbers in rows)
 
 
+def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """`x` in its own dtype, with the digits of another one."""
+    return x.to(dtype).to(x.dtype)
+
+
 @dataclass(frozen=True)
 class Rounding:
     """A step of a program that is right but for the digits that it loses.

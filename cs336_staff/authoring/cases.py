@@ -1,6 +1,6 @@
 """Recipes of cases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,11 @@ class CaseSpec:
 
 
 def specs(
-    folder: str, call: str, draws: dict[str, Callable[[Generator], Inputs]], gradients: tuple[str, ...] = ()
+    call: str, draws: Mapping[str, Mapping[str, Callable[[Generator], Inputs]]], gradients: tuple[str, ...] = ()
 ) -> list[CaseSpec]:
-    """One for each of `draws`, which are named; all in one folder."""
-    return [CaseSpec(f"{folder}/{name}", call, draw, gradients) for name, draw in draws.items()]
+    """One for each of `draws`, by folder and name. Gradients are stored in the folders that are named like it."""
+    return [
+        CaseSpec(f"{folder}/{name}", call, draw, gradients if folder.endswith("-gradients") else ())
+        for folder, named in draws.items()
+        for name, draw in named.items()
+    ]

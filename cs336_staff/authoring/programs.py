@@ -69,13 +69,17 @@ def combine(first: Misconception, second: Misconception) -> Misconception | None
 
 
 def expected_findings() -> dict[str, dict[str, list[str]]]:
-    """For each adapter that is examined, the ids of the findings of each misconception in it, in their order."""
+    """For each adapter that is examined, the ids of the findings of each misconception in it, in their order.
+
+    It is the misconception's own id, where `findings.toml` does not say it.
+    """
     found = {}
     for id, room in load_rooms().items():
         path = FOLDER / id / "findings.toml"
         told = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         for adapter in load_room(id).examinations:
-            found[adapter] = {each.id: [each.finding] for each in room.mistakes if each.finding} | told.get(adapter, {})
+            own = {each.id: [each.id] if each.only in ("", adapter) else [] for each in room.mistakes}
+            found[adapter] = own | told.get(adapter, {})
     return found
 
 

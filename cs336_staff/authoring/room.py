@@ -4,7 +4,7 @@ Nothing else of the staff's names a problem: references, cases, right and wrong 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_problems
-from cs336_kit.examination.search import Table
+from cs336_kit.examination.search import Change
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.rounding import Bounded
 
@@ -30,52 +30,51 @@ class Misconception:
     """A known wrong implementation.
 
     Args:
-        id: its name, some words: "softmax-in-place".
-        what: what it does wrong, for staff alone.
+        id: its name, some words: "softmax-in-place". It is that of the finding, where there is one for it alone.
         program: the wrong program, where no part expresses it.
         parts: the wrong parts, by name, of the right program otherwise.
         alone: whether the problems that build on this one are right all the same.
         carried: whether whoever has it pays for it once. Not where some wrong program of a later problem gives the
             answers of the right one on it: without a mask in attention nobody sees whether there is a causal one.
-        finding: what its examination says of it, where `findings.toml` does not say it.
+        only: the adapter in which it shows, if not in all of its problem.
         problem: the problem in which the mistake is made.
         adapters: the `run_*` functions that are wrong: of this problem, and of those in the maximum that build on it.
     """
 
     id: str
-    what: str
     program: Part | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     alone: bool = False
     carried: bool = True
-    finding: str = ""
+    only: str = ""
     problem: str = ""
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
 
-def wrong(
-    id: str, what: str, program: Part | None = None, *, alone: bool = False, carried: bool = True, **parts: Part
-) -> Misconception:
+def wrong(id: str, program: Part | None = None, *, alone: bool = False, **parts: Part) -> Misconception:
     """A misconception: a wrong program, or wrong parts of the right one; `programs.py` puts it in its place."""
-    return Misconception(id, what, program, parts, alone, carried)
+    return Misconception(id, program, parts, alone)
 
 
-def wrong_steps(prefix: str, table: Table, carried: Collection[str]) -> Iterator[Misconception]:
+def wrong_steps(
+    prefix: str, changes: Iterable[Change], carried: Collection[str] = (), only: str = ""
+) -> Iterator[Misconception]:
     """Every mistake that an examination knows, as a misconception: of a free number, with the one in the middle.
 
     Args:
         prefix: what comes before the ids.
-        table: the program in steps; the problem's `build` makes one whose parts are these steps.
+        changes: the mistakes, in steps; the problem's `build` makes a program whose parts are these steps.
         carried: the ids of those that whoever has them pays for once.
+        only: the adapter in which they show, if not in all.
     """
     known = set[str]()
-    for change in table.changes:
+    for change in changes:
         if change.id not in known:
             known.add(change.id)
             program = change.at(change.numbers[len(change.numbers) // 2]) if change.numbers else change
-            id, what = f"{prefix}-{change.id}", change.says.format("some number")
-            parts = {change.step: program}
-            yield Misconception(id, what, parts=parts, carried=change.id in carried, finding=id)
+            yield Misconception(
+                f"{prefix}-{change.id}", parts={change.step: program}, carried=change.id in carried, only=only
+            )
 
 
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
@@ -230,7 +229,6 @@ def _check_misconception(mistake: Misconception, seen: set[str]) -> None:
     for fine, expected in (
         (re.fullmatch(r"[a-z]+(-\w+)+", str(mistake.id)), "an id of some words: softmax-in-place"),
         (mistake.id not in seen, "an id that no other has"),
-        (mistake.what, "what it does"),
         (bool(mistake.program) != bool(mistake.parts), "a wrong program, or wrong parts of the right one"),
         (all(map(callable, mistake.parts.values())), "parts that can be called"),
     ):

@@ -5,15 +5,18 @@ attention multi-head attention. Bonus problems are not counted.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cs336_kit.problems.multihead_self_attention.program import by_head
+from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT as RIGHT_STEPS
+from cs336_kit.problems.scaled_dot_product_attention.program import attend
 from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_in_place
 from cs336_staff.authoring.room import Adapter, Misconception, wrong
-from cs336_staff.problems.multihead_self_attention.programs import split
 from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 from cs336_staff.problems.softmax.mistakes import exponentials, normalised
 from cs336_staff.problems.softmax.programs import softmax, widened
@@ -39,16 +42,13 @@ LOOKS_AT = {
 Program = Mapping[str, Adapter]
 
 
-def in_softmax(program: Any) -> Misconception:
-    return put_in_place(wrong("", "", program), "softmax")
+def made_in(problem: str, program: Any = None, **parts: Any) -> Misconception:
+    return put_in_place(wrong("", program, **parts), problem)
 
 
-def in_attention(program: Any = None, **parts: Any) -> Misconception:
-    return put_in_place(wrong("", "", program, **parts), "scaled_dot_product_attention")
-
-
-def in_multihead(**parts: Any) -> Misconception:
-    return put_in_place(wrong("", "", **parts), "multihead_self_attention")
+in_softmax = partial(made_in, "softmax")
+in_attention = partial(made_in, "scaled_dot_product_attention")
+in_multihead = partial(made_in, "multihead_self_attention")
 
 
 def three_dimensions(x: Tensor, num_heads: int) -> Tensor:
@@ -59,7 +59,7 @@ def three_dimensions(x: Tensor, num_heads: int) -> Tensor:
 def even(x: Tensor, num_heads: int) -> Tensor:
     if x.shape[-1] // num_heads % 2:
         raise ValueError("RoPE needs an even d_head")
-    return split(x, num_heads)
+    return by_head(x, num_heads)
 
 
 def no_vectors(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
@@ -93,7 +93,7 @@ FAULTS: dict[str, Misconception] = {
     "√d_v in place of √d_k": CATALOGUE["attention-scale-by-root-d_v"],
     "ε = 1e-9 in the denominator of softmax": with_epsilon(1e-9),
     "ε = 1e-6 there": with_epsilon(1e-6),
-    "no `keepdim=True` in softmax": CATALOGUE["softmax-no-keepdim"],
+    "no `keepdim=True` in softmax": CATALOGUE["softmax-keepdim-sum"],
     "softmax computes float64 in float32": in_softmax(lambda x, dim: softmax(x.float(), dim).to(x.dtype)),
     "attention computes float64 in float32": in_attention(in_float32),
     "softmax over the queries": CATALOGUE["attention-softmax-over-queries"],
@@ -106,11 +106,11 @@ FAULTS: dict[str, Misconception] = {
     "mask ignored": CATALOGUE["attention-mask-ignored"],
     "crash without a mask": CATALOGUE["attention-mask-required"],
     "dropout left on": in_attention(softmax=with_dropout),
-    "RoPE on pairs (i, i + d_k/2)": CATALOGUE["rope-half-split"],
-    "RoPE ignores the positions": CATALOGUE["rope-positions-ignored"],
-    "multi-head ignores the positions": CATALOGUE["multihead-positions-ignored"],
+    "RoPE on pairs (i, i + d_k/2)": CATALOGUE["rope-pairs-halves"],
+    "RoPE ignores the positions": CATALOGUE["rope-row-number"],
+    "multi-head ignores the positions": CATALOGUE["multihead-rope-positions-ignored"],
     "causal mask off by one": CATALOGUE["multihead-mask-peeks"],
-    "W_O not used": CATALOGUE["multihead-no-output-projection"],
+    "W_O not used": CATALOGUE["multihead-output-unused"],
     "heads split by `view` alone": CATALOGUE["multihead-split-by-view"],
     "multi-head needs exactly three dimensions": in_multihead(split=three_dimensions),
     "multi-head needs an even d_head, without RoPE too": in_multihead(split=even),
@@ -139,9 +139,7 @@ FAULTY: dict[str, Program] = {
     "half precision computed in half precision": {
         **RIGHT,
         **with_epsilon(0.0).adapters,
-        "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: attention(
-            Q, K, V, mask, softmax=lambda x, dim: normalised(exponentials(x, dim), dim, 0.0)
-        ),
+        "run_scaled_dot_product_attention": partial(attend, RIGHT_STEPS),
     },
 }
 

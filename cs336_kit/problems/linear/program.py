@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Table, Ways, ways_to
+from cs336_kit.examination.search import Table, Ways, rounded, ways_to
 
 
 def run_linear(ways: Ways, d_in: int, d_out: int, weights: Tensor, in_features: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ WEIGHTS = ways_to(
     ),
     ("clamped", "The weights are clipped to ±{} before they are used.", lambda W, c: W.clamp(-c, c), (0.5, 1.0, 2.0)),
     *(
-        ("half-weights", f"The weights are rounded to {name}.", lambda W, dtype=dtype: W.to(dtype).to(W.dtype))
+        ("half-weights", f"The weights are rounded to {name}.", lambda W, dtype=dtype: rounded(W, dtype))
         for name, dtype in HALF.items()
     ),
 )

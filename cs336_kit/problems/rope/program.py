@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, ways_to
+from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, ways_to
 
 
 def run_rope(
@@ -58,10 +58,6 @@ RIGHT: Ways = {
     "pairs": lambda d_k: (neighbours(d_k), neighbours(d_k)),
     "vector": lambda x, positions, turn: turn(x),
 }
-
-
-def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x.to(dtype).to(x.dtype)
 
 
 def first_overwritten(angles: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.search import Rounding, Table, Way, Ways, ways_to
+from cs336_kit.examination.search import Rounding, Table, Way, Ways, rounded, ways_to
 
 INF = math.inf
 DECADES = tuple(10.0**k for k in range(-2, 13))
@@ -45,6 +45,10 @@ ALSO_RIGHT: tuple[Ways, ...] = (
     {"empty": lambda W, mask: W.where(mask.any(-1, keepdim=True), 0.0)},
     {"guard": lambda W: W.nan_to_num(0.0)},
 )
+
+
+def where_given(way: Way) -> Way:
+    return lambda mask, S: mask if mask is None else way(mask, S)
 
 
 def causal(S: Tensor) -> Tensor:
@@ -174,7 +178,7 @@ MASK = (
         (
             "mask-inverted",
             "You hide what the mask allows and keep what it forbids.",
-            lambda mask, S: mask if mask is None else ~mask,
+            where_given(lambda mask, S: ~mask),
         ),
     ),
     *ways_to(
@@ -193,53 +197,45 @@ MASK = (
         (
             "mask-causal-too-where-given",
             "Where there is a mask, later keys are hidden as well.",
-            lambda mask, S: mask if mask is None else mask & causal(S),
+            where_given(lambda mask, S: mask & causal(S)),
         ),
         ("mask-causal-instead", "Later keys are hidden, and no others.", lambda mask, S: causal(S)),
         (
             "mask-causal-where-given",
             "Where there is a mask, later keys are hidden, and no others.",
-            lambda mask, S: mask if mask is None else causal(S),
+            where_given(lambda mask, S: causal(S)),
         ),
         (
             "mask-diagonal",
             "Query i attends to key i, whatever mask[i, i] is.",
-            lambda mask, S: mask if mask is None else mask | diagonal(S),
+            where_given(lambda mask, S: mask | diagonal(S)),
         ),
     ),
     *ways_to(
         "mask",
         "Which axis of the mask is laid along the queries, which along the keys, and what happens to one of size 1?",
-        (
-            "mask-transposed",
-            "Query i attends to key j where mask[j, i] is True.",
-            lambda mask, S: mask if mask is None else mask.mT,
-        ),
+        ("mask-transposed", "Query i attends to key j where mask[j, i] is True.", where_given(lambda mask, S: mask.mT)),
         (
             "mask-of-first-sequence",
             "The mask of the first sequence is used for all.",
-            lambda mask, S: mask[:1] if mask is not None and mask.ndim > 2 else mask,
+            where_given(lambda mask, S: mask[:1] if mask.ndim > 2 else mask),
         ),
         (
             "mask-of-first-query",
             "The first row of the mask is used for all queries.",
-            lambda mask, S: mask if mask is None else mask[..., :1, :],
+            where_given(lambda mask, S: mask[..., :1, :]),
         ),
         (
             "mask-of-last-query",
             "The last row of the mask is used for all queries.",
-            lambda mask, S: mask if mask is None else mask[..., -1:, :],
+            where_given(lambda mask, S: mask[..., -1:, :]),
         ),
         (
             "mask-of-any-query",
             "A key is hidden only if the mask hides it from all queries.",
-            lambda mask, S: mask if mask is None else mask.any(-2, keepdim=True),
+            where_given(lambda mask, S: mask.any(-2, keepdim=True)),
         ),
-        (
-            "mask-squeezed",
-            "Axes of size 1 are dropped from the mask.",
-            lambda mask, S: mask if mask is None else mask.squeeze(),
-        ),
+        ("mask-squeezed", "Axes of size 1 are dropped from the mask.", where_given(lambda mask, S: mask.squeeze())),
     ),
 )
 
@@ -581,10 +577,6 @@ def calls() -> dict[str, tuple[Any, ...]]:
         ),
         "Where all scores are far below 0": with_scores(-DEPTHS.expand(n, n), first),
     }
-
-
-def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x.to(dtype).to(x.dtype)
 
 
 HALF = (torch.float16, torch.bfloat16)

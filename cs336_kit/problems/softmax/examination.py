@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation, has_dtype, in_other_dtypes
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, near, random, span
-from cs336_kit.examination.search import alike, ask_all, tell_gap
+from cs336_kit.examination.search import ask_all
 from cs336_kit.problems.softmax.program import BASIC, CALLS, TABLE
 
 NEARLY = 0.03  # of the largest number: what a program in half precision is off by at most
@@ -59,8 +58,8 @@ def examine_softmax(run: Callable[..., Any]) -> list[Finding]:
 
 
 def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
-    """The experiments, where the answers to small logits are explained, and where they are not."""
-    return (large_logits,) if explained else (digits, sums)
+    """The experiments where the answers to small logits are not explained."""
+    return () if explained else (digits, sums)
 
 
 def digits(ask: Ask) -> Finds:
@@ -90,29 +89,3 @@ def sums(ask: Ask) -> Finds:
             measured += f" Those along axis {others[0]} do." if others else ""
             return Finding("sums", measured, "", "What do you divide by, and along which axis?")
     return None
-
-
-def large_logits(ask: Ask) -> Finds:
-    """Find large logits, or -inf, that get a wrong answer."""
-    for call, answer in ask_all(ask, TABLE).items():
-        right = TABLE.expected[call]
-        if call not in BASIC and not alike(answer, right):
-            infinite = bool(CALLS[call][0].isinf().any())
-            return Finding(
-                "minus-infinity" if infinite else "large-logits",
-                tell_gap(call, answer, right),
-                "",
-                "Where does an infinity meet a 0 or another infinity in your code?"
-                if infinite
-                else "What is exp(1000), and exp(-1000)? Which number may be subtracted from all logits of a slice?",
-                has_infinite_logits if infinite else has_large_logits,
-            )
-    return None
-
-
-def has_large_logits(case: Case) -> bool:
-    return bool((case.in_features.abs() > 50).any())
-
-
-def has_infinite_logits(case: Case) -> bool:
-    return bool(case.in_features.isinf().any())

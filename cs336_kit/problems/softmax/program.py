@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, spell, ways_to
+from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, spell, ways_to
 
 INF = math.inf
 DECADES = tuple(10.0**-k for k in range(1, 13))
@@ -251,7 +251,7 @@ TABLE = Table(
             "half-in-half",
             "You compute in {}.",
             (torch.float16, torch.bfloat16),
-            lambda dtype: {"digits": lambda x: x.to(dtype).to(x.dtype)},
+            lambda dtype: {"digits": lambda x: rounded(x, dtype)},
         ),
         *(
             Rounding(

@@ -36,11 +36,10 @@ def inputs(
     return draw
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "attention_module",
-        "run_scaled_dot_product_attention_module",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_scaled_dot_product_attention_module",
+    {
+        "attention_module": {
             "3d-no-mask": inputs(2),
             "3d-padding": inputs(3, mask="padding"),
             "3d-random-mask": inputs(2, mask="random", dropout=0.5, training=False),
@@ -51,45 +50,32 @@ PUBLIC: list[CaseSpec] = [
             "4d-no-mask": inputs(2, 3, dropout=0.5, training=False),
             "4d-mask-per-head": inputs(2, 3, mask="full", dropout=0.3, training=False),
         },
-    ),
-    *specs(
-        "attention_module-gradients",
-        "run_scaled_dot_product_attention_module",
-        {"3d-random-mask": inputs(2, mask="random")},
-        gradients=("Q", "K", "V"),
-    ),
-    *specs(
-        "attention_module-dropout",
-        "run_scaled_dot_product_attention_module",
-        {
+        "attention_module-gradients": {"3d-random-mask": inputs(2, mask="random")},
+        "attention_module-dropout": {
             "3d-no-mask": inputs(4, queries=31, keys=37, dropout=0.25),
             "4d-padding": inputs(3, 2, queries=31, keys=37, mask="padding", dropout=0.4),
         },
-    ),
-]
+    },
+    gradients=("Q", "K", "V"),
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "attention_module",
-        "run_scaled_dot_product_attention_module",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_scaled_dot_product_attention_module",
+    {
+        "attention_module": {
             "3d-no-mask": inputs(3, queries=7, keys=11, d_k=5),
             "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal", dropout=0.5, training=False),
             "3d-nothing": inputs(3, queries=7, keys=3, mask="empty rows"),
             "4d-mask-per-head": inputs(3, 5, queries=2, keys=11, mask="full"),
             "4d-padding": inputs(5, 2, queries=3, keys=11, mask="padding", dropout=0.5, training=False),
         },
-    ),
-    *specs(
-        "attention_module-dropout",
-        "run_scaled_dot_product_attention_module",
-        {
+        "attention_module-dropout": {
             "3d-causal": inputs(3, queries=41, keys=41, d_k=5, mask="causal", dropout=0.15),
             "4d-no-mask": inputs(3, 2, queries=23, keys=29, dropout=0.6),
         },
-    ),
-]
+    },
+)
 
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:

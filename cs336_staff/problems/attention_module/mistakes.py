@@ -1,5 +1,6 @@
 """A module of attention that drops something else, or returns other weights than it used."""
 
+import math
 from functools import partial
 
 import torch
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 
 from cs336_staff.authoring.room import Misconception, Part, wrong
 from cs336_staff.problems.attention_module.programs import dropping, module
-from cs336_staff.problems.scaled_dot_product_attention.programs import attention, hide, scale, weigh
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention, weigh
 
 
 def renormalised(weights: Tensor, p: float) -> Tensor:
@@ -23,10 +24,15 @@ def on_output(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) ->
 
 def on_scores(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, p: float) -> tuple[Tensor, Tensor]:
     def dropped(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-        return attention(Q, K, V, mask, score=lambda Q, K: F.dropout(scale(Q, K), p))
+        return attention(Q, K, V, mask, limit=lambda S: F.dropout(S, p))
 
     weights = weigh(Q, K, mask, dropped)
     return weights @ V, weights
+
+
+def scores(Q: Tensor, K: Tensor, mask: Tensor | None) -> Tensor:
+    found = Q @ K.mT / math.sqrt(Q.shape[-1])
+    return found if mask is None else found.masked_fill(~mask, -math.inf)
 
 
 def returning(given: Part) -> Part:
@@ -38,41 +44,24 @@ def returning(given: Part) -> Part:
     return attend
 
 
-def in_module(id: str, what: str, attend: Part, *, always: bool = False) -> Misconception:
+def in_module(id: str, attend: Part, *, always: bool = False) -> Misconception:
     """A wrong `attend(Q, K, V, mask, p)`, which gives output and weights; `always`: drops in evaluation too."""
-    return wrong(id, what, partial(module, attend=attend, always=always))
+    return wrong(id, partial(module, attend=attend, always=always))
 
 
 MISTAKES = (
-    in_module("module-dropout-in-evaluation", "drops weights in evaluation too", dropping(F.dropout), always=True),
-    in_module("module-no-dropout", "drops nothing in training", dropping(lambda weights, p: weights)),
-    in_module(
-        "module-dropout-not-rescaled",
-        "does not divide the weights that are kept by 1 - p",
-        dropping(lambda weights, p: weights * (torch.rand(weights.shape) >= p)),
-    ),
-    in_module(
-        "module-dropout-divides-by-p",
-        "takes p for the probability with which a weight is kept",
-        dropping(lambda weights, p: F.dropout(weights, 1 - p)),
-    ),
-    in_module(
-        "module-dropout-keeps-p",
-        "drops a weight with probability 1 - p, not p, and divides by 1 - p all the same",
-        dropping(lambda weights, p: weights * (torch.rand(weights.shape) < p) / (1 - p)),
-    ),
-    in_module("module-dropout-renormalised", "makes the weights that are left sum to 1 again", dropping(renormalised)),
-    in_module("module-dropout-on-output", "applies dropout to the output, not to the weights", on_output),
-    in_module("module-dropout-on-scores", "applies dropout to the scores, not to the weights", on_scores),
-    in_module("module-weights-before-dropout", "returns the weights as they were before dropout", returning(weigh)),
-    in_module(
-        "module-weights-before-mask",
-        "returns the weights as they are without the mask",
-        returning(lambda Q, K, mask: weigh(Q, K, None)),
-    ),
+    in_module("module-dropout-in-evaluation", dropping(F.dropout), always=True),
+    in_module("module-no-dropout", dropping(lambda weights, p: weights)),
+    in_module("module-dropout-not-rescaled", dropping(lambda weights, p: weights * (torch.rand(weights.shape) >= p))),
+    in_module("module-dropout-divides-by-p", dropping(lambda weights, p: F.dropout(weights, 1 - p))),
+    in_module("module-dropout-share", dropping(lambda weights, p: weights * (torch.rand(weights.shape) < p) / (1 - p))),
+    in_module("module-dropout-renormalised", dropping(renormalised)),
+    in_module("module-dropout-on-output", on_output),
+    in_module("module-dropout-on-scores", on_scores),
+    in_module("module-weights-before-dropout", returning(weigh)),
+    in_module("module-weights-before-mask", returning(lambda Q, K, mask: weigh(Q, K, None))),
     in_module(
         "module-scores-as-weights",
-        "returns the scores, not the weights that softmax makes of them",
-        returning(lambda Q, K, mask: scale(Q, K) if mask is None else hide(scale(Q, K), mask)),
+        returning(scores),
     ),
 )

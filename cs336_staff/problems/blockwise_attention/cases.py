@@ -25,11 +25,10 @@ def by_hand(generator: Generator) -> Inputs:
     return {"Q": torch.ones(1, 1), "K": K, "V": V, "mask": None, "block_size": 2}
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "blockwise",
-        "run_blockwise_attention",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_blockwise_attention",
+    {
+        "blockwise": {
             "by-hand": by_hand,
             "blocks-of-1": inputs(2, block_size=1, mask="random"),
             "blocks-of-7": inputs(2, queries=11, keys=13, block_size=7, mask="random"),
@@ -49,33 +48,24 @@ PUBLIC: list[CaseSpec] = [
             "square": inputs(4, queries=4, keys=4, d_k=4, d_v=4, block_size=2, mask="random"),
             "no-batch": inputs(block_size=3, mask="random"),
         },
-    ),
-    *specs(
-        "blockwise-last-digit",
-        "run_blockwise_attention",
-        {
+        "blockwise-last-digit": {
             name: inputs(2, keys=101, block_size=7, mask="random", dtype=dtype)
             for name, dtype in (HALF_PRECISION | FULL_PRECISION).items()
         },
-    ),
-    *specs(
-        "blockwise-gradients",
-        "run_blockwise_attention",
-        {
+        "blockwise-gradients": {
             "no-mask": inputs(2, block_size=3),
             "first-block-hidden": inputs(2, block_size=2, mask="later keys"),
             "nothing-to-attend-to": inputs(2, block_size=2, mask="empty rows"),
         },
-        gradients=("Q", "K", "V"),
-    ),
-]
+    },
+    gradients=("Q", "K", "V"),
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "blockwise",
-        "run_blockwise_attention",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_blockwise_attention",
+    {
+        "blockwise": {
             "blocks-of-1": inputs(3, queries=3, keys=5, block_size=1, mask="random"),
             "blocks-of-5": inputs(3, queries=13, keys=11, block_size=5, mask="random"),
             "size-not-given": inputs(3, queries=7, keys=11, block_size=None, mask="random"),
@@ -92,26 +82,18 @@ HIDDEN: list[CaseSpec] = [
             "square": inputs(6, queries=6, keys=6, d_k=6, d_v=6, block_size=4, mask="random"),
             "one-dimension": inputs(queries=7, keys=11, d_k=1, d_v=1, block_size=2),
         },
-    ),
-    *specs(
-        "blockwise-last-digit",
-        "run_blockwise_attention",
-        {
+        "blockwise-last-digit": {
             name: inputs(3, keys=103, block_size=11, mask="random", dtype=dtype)
             for name, dtype in (HALF_PRECISION | FULL_PRECISION).items()
         },
-    ),
-    *specs(
-        "blockwise-gradients",
-        "run_blockwise_attention",
-        {
+        "blockwise-gradients": {
             "causal": inputs(3, queries=11, keys=11, block_size=3, mask="causal"),
             "first-block-hidden": inputs(3, queries=5, keys=11, block_size=3, mask="later keys"),
             "nothing-to-attend-to": inputs(3, queries=7, keys=5, block_size=2, mask="empty rows"),
         },
-        gradients=("Q", "K", "V"),
-    ),
-]
+    },
+    gradients=("Q", "K", "V"),
+)
 
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:

@@ -11,15 +11,9 @@ from torch import Tensor
 from cs336_staff.authoring.room import Part
 from cs336_staff.problems.scaled_dot_product_attention.programs import (
     Attention,
-    attention_by_rows,
     attention_in_chunks,
     attention_matmul,
     attention_of_torch,
-    attention_values_first,
-    attention_weights_times_mask,
-    hide,
-    scale,
-    scaled_queries,
 )
 from cs336_staff.problems.softmax.programs import widened
 
@@ -27,6 +21,16 @@ Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor
 
 
 CHOSEN_BLOCK_SIZE = 64  # where none is given: larger than any sequence of the cases
+
+
+def scale(Q: Tensor, K: Tensor) -> Tensor:
+    """The scores of a block."""
+    return Q @ K.mT / math.sqrt(Q.shape[-1])
+
+
+def hide(scores: Tensor, mask: Tensor) -> Tensor:
+    """The scores with what the mask forbids left out."""
+    return scores.masked_fill(~mask, -math.inf)
 
 
 def cut(length: int, size: int) -> list[slice]:
@@ -125,7 +129,7 @@ def blockwise(
 
 blockwise_tiles = partial(
     blockwise,
-    score=scaled_queries,
+    score=lambda Q, K: Q / math.sqrt(Q.shape[-1]) @ K.mT,
     # The maximum cancels, and so does its gradient.
     absorb=partial(absorb, maximum=lambda before, scores: running_maximum(before, scores.detach())),
 )
@@ -162,23 +166,6 @@ def in_query_chunks(attention: Attention) -> Blockwise:
     return blockwise
 
 
-def blockwise_merged(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
-    """Attention to each block of keys by itself; what they give is merged by their logsumexps. No infinity anywhere."""
-    queries = widened(Q) / math.sqrt(Q.shape[-1])
-    lowest = torch.finfo(queries.dtype).min / 4
-    answer, logsumexp = torch.zeros(()), torch.full((1,), lowest, dtype=queries.dtype)
-    for columns in _blocks(K, block_size):
-        scores = queries @ widened(K[..., columns, :]).mT
-        if mask is not None:
-            scores = scores.masked_fill(~_tile(mask, slice(None), columns, Q, K), lowest)
-        of_block = torch.logsumexp(scores, -1, keepdim=True)
-        before, logsumexp = logsumexp, torch.logaddexp(logsumexp, of_block)
-        weights = torch.exp(scores - logsumexp)
-        answer = answer * torch.exp(before - logsumexp) + weights @ widened(V[..., columns, :])
-    nothing = torch.tensor(False) if mask is None else ~mask.any(-1, keepdim=True)
-    return answer.masked_fill(nothing, 0.0).to(Q.dtype)
-
-
 def blockwise_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
     return blockwise_tiles(Q.double(), K.double(), V.double(), mask, block_size).to(Q.dtype)
 
@@ -195,11 +182,7 @@ STYLES = {
     "einsum": blockwise_tiles,
     "einops": blockwise_two_passes,
     "matmul": in_query_chunks(attention_matmul),
-    "scaled queries": blockwise_merged,
     "float64 inside": blockwise_in_float64,
-    "row by row": in_query_chunks(attention_by_rows),
     "in chunks": in_query_chunks(attention_in_chunks),
-    "weights times mask": in_query_chunks(attention_weights_times_mask),
     "fused": in_query_chunks(attention_of_torch),
-    "values first": in_query_chunks(attention_values_first),
 }

@@ -24,32 +24,30 @@ def inputs(*batch: int, d_in: int, d_out: int) -> Callable[[Generator], Inputs]:
     return draw
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "linear",
-        "run_linear",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_linear",
+    {
+        "linear": {
             "vector": inputs(d_in=5, d_out=7),
             "2d": inputs(3, d_in=5, d_out=7),
             "3d": inputs(2, 3, d_in=7, d_out=5),
             "square": inputs(4, 4, d_in=4, d_out=4),
         },
-    ),
-]
+    },
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "linear",
-        "run_linear",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_linear",
+    {
+        "linear": {
             "vector": inputs(d_in=11, d_out=3),
             "3d": inputs(3, 2, d_in=3, d_out=11),
             "4d": inputs(2, 3, 5, d_in=11, d_out=7),
             "square": inputs(6, 6, d_in=6, d_out=6),
         },
-    ),
-]
+    },
+)
 
 
 def _draw_case(batch: Batch, random: Random) -> CaseSpec:

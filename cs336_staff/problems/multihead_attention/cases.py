@@ -46,11 +46,10 @@ HEAD_MASKS: dict[str, Callable[[tuple[int, ...], int, int, int, Generator], Tens
 }
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "multihead_attention",
-        "run_multihead_attention",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_multihead_attention",
+    {
+        "multihead_attention": {
             "no-mask": inputs(2),
             "padding": inputs(3, mask="padding"),
             "padding-throughout": inputs(2, mask="nothing"),
@@ -67,21 +66,16 @@ PUBLIC: list[CaseSpec] = [
             "square-padding": inputs(4, queries=4, keys=4, d_model=16, num_heads=4, mask="padding"),
             "square-full-mask": inputs(4, queries=4, keys=4, d_model=16, num_heads=4, mask="full"),
         },
-    ),
-    *specs(
-        "multihead_attention-gradients",
-        "run_multihead_attention",
-        {"padding": inputs(2, mask="padding")},
-        gradients=("q_proj_weight", "k_proj_weight", "v_proj_weight", "o_proj_weight", "query", "key", "value"),
-    ),
-]
+        "multihead_attention-gradients": {"padding": inputs(2, mask="padding")},
+    },
+    gradients=("q_proj_weight", "k_proj_weight", "v_proj_weight", "o_proj_weight", "query", "key", "value"),
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "multihead_attention",
-        "run_multihead_attention",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_multihead_attention",
+    {
+        "multihead_attention": {
             "no-mask": inputs(3, queries=11, keys=3, d_model=20, num_heads=5),
             "padding": inputs(5, queries=3, keys=11, d_model=20, num_heads=5, mask="padding"),
             "padding-throughout": inputs(3, queries=2, mask="nothing"),
@@ -91,8 +85,8 @@ HIDDEN: list[CaseSpec] = [
             "two-batch-dims": inputs(3, 2, d_model=14, num_heads=2, mask="same for all"),
             "square-padding": inputs(6, queries=6, keys=6, d_model=36, num_heads=6, mask="padding"),
         },
-    ),
-]
+    },
+)
 
 
 def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:

@@ -46,11 +46,10 @@ POSITIONS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor | N
 SHARED = ("permuted", "spaced", "offset", "in order")  # positions that are the same for all sequences
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "rope",
-        "run_rope",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_rope",
+    {
+        "rope": {
             "no-batch": inputs(positions="in order"),
             "in-order": inputs(2, positions="in order"),
             "offset": inputs(2, positions="offset"),
@@ -64,21 +63,16 @@ PUBLIC: list[CaseSpec] = [
             "longest-sequence": inputs(2, positions="in order", sequence=11, max_seq_len=11),
             "square": inputs(4, 4, positions="permuted", sequence=4, d_k=4),
         },
-    ),
-    *specs(
-        "rope-gradients",
-        "run_rope",
-        {"spaced": inputs(2, positions="spaced"), "per-batch": inputs(2, positions="per batch")},
-        gradients=("in_query_or_key",),
-    ),
-]
+        "rope-gradients": {"spaced": inputs(2, positions="spaced"), "per-batch": inputs(2, positions="per batch")},
+    },
+    gradients=("in_query_or_key",),
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "rope",
-        "run_rope",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_rope",
+    {
+        "rope": {
             "no-batch": inputs(positions="spaced", sequence=11),
             "offset": inputs(3, positions="offset", sequence=7, d_k=10),
             "permuted": inputs(3, positions="permuted", sequence=11, d_k=10),
@@ -90,17 +84,13 @@ HIDDEN: list[CaseSpec] = [
             "longest-sequence": inputs(3, positions="in order", sequence=13, max_seq_len=13),
             "square": inputs(6, 6, positions="permuted", sequence=6, d_k=6),
         },
-    ),
-    *specs(
-        "rope-gradients",
-        "run_rope",
-        {
+        "rope-gradients": {
             "permuted": inputs(3, positions="permuted", d_k=10),
             "two-batch-dims": inputs(3, 5, positions="spaced", d_k=6),
         },
-        gradients=("in_query_or_key",),
-    ),
-]
+    },
+    gradients=("in_query_or_key",),
+)
 
 
 def _draw_case(batch: Batch, positions: tuple[str, ...], random: Random) -> CaseSpec:

@@ -1,9 +1,10 @@
-"""Rotary position embedding as right programs compute it; the parts of `rotate` can be exchanged."""
+"""Rotary position embedding as right programs compute it."""
 
 import torch
 from einops import einsum, rearrange
 from torch import Tensor
 
+from cs336_kit.problems.rope.program import RIGHT, run_rope
 from cs336_staff.authoring.room import Part
 from cs336_staff.problems.rope import reference
 from cs336_staff.problems.softmax.programs import widened
@@ -16,31 +17,9 @@ def angles_of(x: Tensor, positions: Tensor, theta: float) -> Tensor:
     return positions.unsqueeze(-1).to(dtype) * frequencies
 
 
-def even_and_odd(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and the second component of each pair."""
-    return x[..., 0::2], x[..., 1::2]
-
-
-def turned(first: Tensor, second: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    return first * cos - second * sin, first * sin + second * cos
-
-
-def interleaved(first: Tensor, second: Tensor) -> Tensor:
-    return torch.stack((first, second), -1).flatten(-2)
-
-
-def rotate(
-    x: Tensor,
-    positions: Tensor,
-    theta: float,
-    *,
-    angles: Part = angles_of,
-    pairs: Part = even_and_odd,
-    turned: Part = turned,
-    join: Part = interleaved,
-) -> Tensor:
-    by = angles(x, positions, theta)
-    return join(*turned(*pairs(x), by.cos(), by.sin())).to(x.dtype)
+def rotate_in_steps(x: Tensor, positions: Tensor, theta: float, /, **ways: Part) -> Tensor:
+    """RoPE in the steps of its examination, some of them done in other ways."""
+    return run_rope({**RIGHT, **ways}, x.shape[-1], theta, 0, widened(x), positions).to(x.dtype)
 
 
 def rotate_complex(x: Tensor, positions: Tensor, theta: float) -> Tensor:
@@ -71,8 +50,6 @@ STYLES = {
     "matmul": rotate_complex,
     "scaled queries": rotate_with_swapped_copy,
     "float64 inside": rotate_in_float64,
-    "row by row": rotate_matrix,
     "in chunks": rotate_complex,
     "fused": rotate_with_swapped_copy,
-    "values first": rotate_in_float64,
 }

@@ -6,7 +6,7 @@ from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.scaled_dot_product_attention.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.scaled_dot_product_attention.figure import FIGURE
 from cs336_staff.problems.scaled_dot_product_attention.mistakes import MISTAKES
-from cs336_staff.problems.scaled_dot_product_attention.programs import STYLES, attention_in_steps
+from cs336_staff.problems.scaled_dot_product_attention.programs import STYLES, attention
 from cs336_staff.problems.scaled_dot_product_attention.reference import (
     bound_scaled_dot_product_attention,
     run_scaled_dot_product_attention,
@@ -16,7 +16,7 @@ ROOM = Room(
     answers={run_scaled_dot_product_attention: bound_scaled_dot_product_attention},
     public=PUBLIC,
     hidden=HIDDEN,
-    build=lambda earlier: partial(attention_in_steps, softmax=lambda S: earlier["softmax"](S, -1)),
+    build=lambda earlier: partial(attention, softmax=lambda S: earlier["softmax"](S, -1)),
     adapters=lambda attention: {
         "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: attention(Q, K, V, mask)
     },

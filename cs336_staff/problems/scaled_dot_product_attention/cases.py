@@ -80,11 +80,10 @@ def by_hand(generator: Generator) -> Inputs:
     return {"Q": X, "K": X.clone(), "V": X.clone(), "mask": None}
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "attention",
-        "run_scaled_dot_product_attention",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_scaled_dot_product_attention",
+    {
+        "attention": {
             "3d-no-mask": inputs(2),
             "3d-causal": inputs(2, queries=7, mask="causal"),
             "3d-random-mask": inputs(2, queries=7, mask="random"),
@@ -111,41 +110,26 @@ PUBLIC: list[CaseSpec] = [
             "other-no-batch": inputs(mask="random"),
             "other-five-batch-dims": inputs(2, 1, 3, 1, 2, mask="random"),
         },
-    ),
-    *specs(
-        "attention-half-precision",
-        "run_scaled_dot_product_attention",
-        {name: inputs(2, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()},
-    ),
-    *specs(
-        "attention-last-digit",
-        "run_scaled_dot_product_attention",
-        {name: inputs(2, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-    ),
-    *specs(
-        "attention-gradients",
-        "run_scaled_dot_product_attention",
-        {
+        "attention-half-precision": {
+            name: inputs(2, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()
+        },
+        "attention-last-digit": {name: inputs(2, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
+        "attention-gradients": {
             "3d-no-mask": inputs(2),
             "3d-random-mask": inputs(2, mask="random"),
             "3d-nothing-to-attend-to": inputs(2, mask="empty rows"),
             "4d-causal": inputs(2, 3, queries=7, mask="causal"),
         },
-        gradients=("Q", "K", "V"),
-    ),
-    *specs(
-        "attention-nothing",
-        "run_scaled_dot_product_attention",
-        {"3d": inputs(2, mask="empty rows")},
-    ),
-]
+        "attention-nothing": {"3d": inputs(2, mask="empty rows")},
+    },
+    gradients=("Q", "K", "V"),
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "attention",
-        "run_scaled_dot_product_attention",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_scaled_dot_product_attention",
+    {
+        "attention": {
             "3d-no-mask": inputs(3, queries=7, keys=11, d_k=5, d_v=2),
             "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal"),
             "3d-random-mask": inputs(3, queries=11, keys=13, d_k=17, d_v=3, mask="random"),
@@ -171,37 +155,25 @@ HIDDEN: list[CaseSpec] = [
             "other-no-batch": inputs(queries=11, keys=3, mask="random"),
             "other-five-batch-dims": inputs(1, 3, 2, 1, 2, queries=3, keys=5, mask="random"),
         },
-    ),
-    *specs(
-        "attention-half-precision",
-        "run_scaled_dot_product_attention",
-        {name: inputs(3, queries=7, keys=101, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()},
-    ),
-    *specs(
-        "attention-last-digit",
-        "run_scaled_dot_product_attention",
-        {name: inputs(3, queries=7, keys=11, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-    ),
-    *specs(
-        "attention-gradients",
-        "run_scaled_dot_product_attention",
-        {
+        "attention-half-precision": {
+            name: inputs(3, queries=7, keys=101, mask="random", dtype=dtype) for name, dtype in HALF_PRECISION.items()
+        },
+        "attention-last-digit": {
+            name: inputs(3, queries=7, keys=11, mask="random", dtype=dtype) for name, dtype in FULL_PRECISION.items()
+        },
+        "attention-gradients": {
             "3d-causal": inputs(3, queries=11, keys=11, d_k=5, mask="causal"),
             "4d-random-mask": inputs(3, 2, queries=3, keys=5, mask="random"),
             "3d-random-mask": inputs(3, mask="random"),
             "3d-nothing-to-attend-to": inputs(3, queries=7, mask="empty rows"),
         },
-        gradients=("Q", "K", "V"),
-    ),
-    *specs(
-        "attention-nothing",
-        "run_scaled_dot_product_attention",
-        {
+        "attention-nothing": {
             "3d": inputs(3, queries=7, keys=3, mask="empty rows"),
             "4d": inputs(3, 2, queries=7, keys=11, mask="empty rows"),
         },
-    ),
-]
+    },
+    gradients=("Q", "K", "V"),
+)
 
 
 def draw_sizes(random: Random) -> dict[str, Any]:

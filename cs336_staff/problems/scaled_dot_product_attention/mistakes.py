@@ -8,47 +8,20 @@ from torch.nn import functional as F
 
 from cs336_kit.problems.scaled_dot_product_attention.program import TABLE
 from cs336_staff.authoring.room import wrong, wrong_steps
-from cs336_staff.problems.scaled_dot_product_attention.programs import attention_in_steps as attention
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 from cs336_staff.problems.softmax.programs import softmax
 
 # Those that whoever has them pays for once. Of the others some are not seen in every later problem, or hide what is
 # wrong there: without a mask in attention nobody sees whether there is a causal one.
 CARRIED = (
-    "scale-missing",
-    "scale-by-d_k",
-    "scale-by-root-d_v",
-    "scale-by-root-keys",
-    "scale-by-root-queries",
-    "scale-by-root-batch",
-    "scale-constant",
-    "scale-multiplied",
-    "scale-fourth-root",
-    "weights-scaled",
-    "scores-cosine",
-    "softmax-over-queries",
-    "softmax-dim-1",
-    "softmax-over-batch",
-    "softmax-over-both",
-    "no-softmax",
-    "mask-inverted",
-    "mask-after-softmax",
-    "mask-renormalised",
-    "mask-added",
-    "mask-nan",
-    "causal-without-mask",
-    "mask-causal-too",
-    "mask-causal-instead",
-    "mask-transposed",
-    "mask-squeezed",
-    "mask-of-first-sequence",
-    "mask-zero",
-    "mask-fill",
-    "mask-fill-lowest",
-    "scores-keys-reshaped",
-    "scores-transposed",
-    "keys-values-swapped",
-    "first-keys-and-values",
-    "nothing-nan",
+    *("scale-missing", "scale-by-d_k", "scale-multiplied", "scale-constant", "scale-fourth-root"),
+    *("scale-by-root-d_v", "scale-by-root-keys", "scale-by-root-queries", "scale-by-root-batch"),
+    *("scores-cosine", "scores-transposed", "scores-keys-reshaped", "weights-scaled", "nothing-nan"),
+    *("softmax-over-queries", "softmax-over-batch", "softmax-over-both", "softmax-dim-1", "no-softmax"),
+    *("mask-inverted", "mask-transposed", "mask-squeezed", "mask-of-first-sequence"),
+    *("mask-after-softmax", "mask-renormalised", "mask-added", "mask-nan", "mask-zero"),
+    *("mask-fill", "mask-fill-lowest", "causal-without-mask", "mask-causal-too", "mask-causal-instead"),
+    *("keys-values-swapped", "first-keys-and-values"),
 )
 
 
@@ -70,29 +43,13 @@ def required(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
 
 
 MISTAKES = (
-    *wrong_steps("attention", TABLE, CARRIED),
-    wrong("attention-mask-required", "needs a mask, but there may be none (mask=None)", required),
-    wrong("attention-three-dimensions", "needs exactly three dimensions", three_dimensions),
-    wrong("attention-in-place", "changes Q in place", scaling_in_place),
-    wrong("attention-dropout", "leaves dropout on", softmax=lambda S: F.dropout(softmax(S, -1), 0.1), alone=True),
-    wrong(
-        "attention-float64-out",
-        "gives float64 whatever the inputs are",
-        lambda Q, K, V, mask: attention(Q.double(), K.double(), V.double(), mask),
-    ),
-    wrong(
-        "attention-float32-out",
-        "gives float32 whatever the inputs are",
-        lambda Q, K, V, mask: attention(Q.float(), K.float(), V.float(), mask),
-    ),
-    wrong(
-        "attention-detached-weights",
-        "cuts the weights off from autograd",
-        softmax=lambda S: softmax(S, -1).detach(),
-    ),
-    wrong(
-        "attention-detached",
-        "cuts the answer off from autograd",
-        lambda Q, K, V, mask: attention(Q, K, V, mask).detach(),
-    ),
+    *wrong_steps("attention", TABLE.changes, CARRIED),
+    wrong("attention-mask-required", required),
+    wrong("attention-three-dimensions", three_dimensions),
+    wrong("attention-in-place", scaling_in_place),
+    wrong("attention-dropout", softmax=lambda S: F.dropout(softmax(S, -1), 0.1), alone=True),
+    wrong("attention-float64-out", lambda Q, K, V, mask: attention(Q.double(), K.double(), V.double(), mask)),
+    wrong("attention-float32-out", lambda Q, K, V, mask: attention(Q.float(), K.float(), V.float(), mask)),
+    wrong("attention-detached-weights", softmax=lambda S: softmax(S, -1).detach()),
+    wrong("attention-detached", lambda Q, K, V, mask: attention(Q, K, V, mask).detach()),
 )

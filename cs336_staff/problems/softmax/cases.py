@@ -33,11 +33,10 @@ def inputs(
     return draw
 
 
-PUBLIC: list[CaseSpec] = [
-    *specs(
-        "softmax",
-        "run_softmax",
-        {
+PUBLIC: list[CaseSpec] = specs(
+    "run_softmax",
+    {
+        "softmax": {
             "1d": inputs(7, dim=0),
             "2d-first-dim": inputs(3, 5, dim=0),
             "3d-first-dim": inputs(2, 5, 7, dim=0),
@@ -49,31 +48,18 @@ PUBLIC: list[CaseSpec] = [
             "slices-far-apart": inputs(3, 5, dim=-1, shift=1000.0),
             "some-minus-infinity": inputs(3, 11, dim=-1, hidden=0.4),
         },
-    ),
-    *specs(
-        "softmax-half-precision",
-        "run_softmax",
-        {name: inputs(3, 101, dim=-1, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
-    ),
-    *specs(
-        "softmax-last-digit",
-        "run_softmax",
-        {name: inputs(3, 5, dim=-1, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-    ),
-    *specs(
-        "softmax-gradients",
-        "run_softmax",
-        {"last-dim": inputs(2, 5, 7, dim=-1), "middle-dim": inputs(2, 5, 7, dim=1)},
-        gradients=("in_features",),
-    ),
-]
+        "softmax-half-precision": {name: inputs(3, 101, dim=-1, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
+        "softmax-last-digit": {name: inputs(3, 5, dim=-1, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
+        "softmax-gradients": {"last-dim": inputs(2, 5, 7, dim=-1), "middle-dim": inputs(2, 5, 7, dim=1)},
+    },
+    gradients=("in_features",),
+)
 
 
-HIDDEN: list[CaseSpec] = [
-    *specs(
-        "softmax",
-        "run_softmax",
-        {
+HIDDEN: list[CaseSpec] = specs(
+    "run_softmax",
+    {
+        "softmax": {
             "1d": inputs(11, dim=-1),
             "one-logit": inputs(3, 1, dim=-1),
             "2d-first-dim": inputs(7, 3, dim=-2),
@@ -86,24 +72,14 @@ HIDDEN: list[CaseSpec] = [
             "slices-far-apart": inputs(5, 7, dim=0, shift=1000.0),
             "some-minus-infinity": inputs(5, 13, dim=0, hidden=0.6),
         },
-    ),
-    *specs(
-        "softmax-half-precision",
-        "run_softmax",
-        {name: inputs(211, 3, dim=0, scale=2.0, dtype=dtype) for name, dtype in HALF_PRECISION.items()},
-    ),
-    *specs(
-        "softmax-last-digit",
-        "run_softmax",
-        {name: inputs(5, 7, dim=0, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
-    ),
-    *specs(
-        "softmax-gradients",
-        "run_softmax",
-        {"first-dim": inputs(5, 3, 7, dim=0), "last-dim": inputs(3, 5, dim=-1)},
-        gradients=("in_features",),
-    ),
-]
+        "softmax-half-precision": {
+            name: inputs(211, 3, dim=0, scale=2.0, dtype=dtype) for name, dtype in HALF_PRECISION.items()
+        },
+        "softmax-last-digit": {name: inputs(5, 7, dim=0, dtype=dtype) for name, dtype in FULL_PRECISION.items()},
+        "softmax-gradients": {"first-dim": inputs(5, 3, 7, dim=0), "last-dim": inputs(3, 5, dim=-1)},
+    },
+    gradients=("in_features",),
+)
 
 
 def _draw_case(dimensions: tuple[int, ...], gradients: tuple[str, ...], random: Random) -> CaseSpec:

@@ -12,15 +12,15 @@ from cs336_staff.release.verify import both_suites, run_suite
 ROOT = find_root(Path(__file__).parent)
 # One of each problem, and each way in which a mistake shows: by numbers, by an error, by a side effect, by chance.
 SAMPLE = (
-    "softmax-ignores-dim",
+    "softmax-axis-last",
     "softmax-detached",
     "softmax-in-place",
     "attention-scale-by-d_k",
     "attention-dropout",
     "attention-mask-required",
     "linear-bias",
-    "rope-half-tables",
-    "multihead-heads-inner",
+    "rope-precision",
+    "multihead-split-inner",
     "module-dropout-not-rescaled",
     "module-weights-before-mask",
     "cross-padding-along-queries",

@@ -69,12 +69,11 @@ BAD_ROOMS = {
     "the room of softmax answers run_linear, which is not among its adapters": {"answers": ROOMS["linear"].answers},
 }
 BAD_MISTAKES = {
-    "an id of some words": wrong("softmax", "is wrong", print),
+    "an id of some words": wrong("softmax", print),
     "an id that no other has": ROOMS["linear"].mistakes[0],
-    "what it does": wrong("softmax-bad", "", print),
-    "a wrong program, or wrong parts": wrong("softmax-bad", "is wrong"),
-    "or wrong parts of the right one": wrong("softmax-bad", "is wrong", print, scale=print),
-    "parts that can be called": wrong("softmax-bad", "is wrong", scale=3),  # type: ignore[arg-type]
+    "a wrong program, or wrong parts": wrong("softmax-bad"),
+    "or wrong parts of the right one": wrong("softmax-bad", print, scale=print),
+    "parts that can be called": wrong("softmax-bad", scale=3),  # type: ignore[arg-type]
 }
 
 

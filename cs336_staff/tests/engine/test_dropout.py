@@ -50,7 +50,7 @@ def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
             "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.33",
         ),
         ("module-dropout-renormalised", "the weights that are kept are multiplied by various numbers, expected"),
-        ("module-dropout-keeps-p", "% of the weights are dropped, expected 25%"),
+        ("module-dropout-share", "% of the weights are dropped, expected 25%"),
         (
             "module-weights-before-dropout",
             "the output is not the sum of the values times the weights that came with it",

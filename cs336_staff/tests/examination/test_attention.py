@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_staff.authoring.programs import wrong_submission
-from cs336_staff.problems.scaled_dot_product_attention.programs import attention_in_steps
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 
 ADAPTER = "run_scaled_dot_product_attention"
 
@@ -52,7 +52,7 @@ def test_a_cause_is_told_with_a_number_of_this_function_and_what_reproduces_it()
 
 
 def test_a_number_is_fitted():
-    run = partial(attention_in_steps, scale=lambda Q, K, V: 1 / 6.5)
+    run = partial(attention, scale=lambda Q, K, V: 1 / 6.5)
     assert "You divide by 6.5 whatever d_k is." in text(
         lambda Q, K, V, mask=None: run(Q, K, V, mask), "attention-scale-constant"
     )
@@ -61,7 +61,7 @@ def test_a_number_is_fitted():
 @pytest.mark.parametrize("fill", [-1.5, -70.0, -3e4, -1e9])
 def test_any_finite_fill_is_found_and_measured(fill):
     def run(Q, K, V, mask=None):
-        return attention_in_steps(Q, K, V, mask, hide=lambda S, mask, softmax: softmax(S.masked_fill(~mask, fill)))
+        return attention(Q, K, V, mask, hide=lambda S, mask, softmax: softmax(S.masked_fill(~mask, fill)))
 
     found = re.search(r"Hidden scores are replaced by about (.+), not by -inf", text(run, "attention-mask-fill"))
     assert found
@@ -70,7 +70,7 @@ def test_any_finite_fill_is_found_and_measured(fill):
 
 def test_what_no_mistake_explains_is_measured_and_no_cause_is_told():
     def run(Q, K, V, mask=None):
-        return attention_in_steps(Q, K, V, mask, limit=lambda S: S + 0.3 * S.sin())
+        return attention(Q, K, V, mask, limit=lambda S: S + 0.3 * S.sin())
 
     (found,) = examine_attention(run)
     assert found.id == "attention-scores-other"
@@ -81,7 +81,7 @@ def test_what_no_mistake_explains_is_measured_and_no_cause_is_told():
 def test_where_the_mask_alone_is_not_explained_the_mask_alone_is_measured():
     def run(Q, K, V, mask=None):
         some = None if mask is None else mask | (torch.arange(mask.shape[-1]) == 2)
-        return attention_in_steps(Q, K, V, some, scale=lambda Q, K, V: 1.0)
+        return attention(Q, K, V, some, scale=lambda Q, K, V: 1.0)
 
     scale, mask, nothing = examine_attention(run)
     assert scale.id == "attention-scale-missing"
@@ -106,7 +106,7 @@ def test_what_is_computed_in_half_precision_is_named(rounded, id):
             return x.to(Q.dtype).to(x.dtype)
 
         ways = {"score": lambda Q, K: narrow(Q @ K.mT), "weights": lambda W, Q: narrow(W)}
-        return attention_in_steps(Q, K, V, mask, **{step: ways[step] for step in rounded})
+        return attention(Q, K, V, mask, **{step: ways[step] for step in rounded})
 
     assert ids(run) == [f"attention-{id}"]
 

@@ -21,7 +21,7 @@ def suite_of(id, **others):
     ("id", "found"),
     [
         ("attention-mask-causal-too", ["attention-mask-causal-too"]),
-        ("multihead-heads-before-sequence", ["multihead-over-heads", "multihead-rope-along-heads"]),
+        ("multihead-over-heads", ["multihead-over-heads"]),
     ],
 )
 def test_the_first_failure_alone_says_what_the_whole_run_says(id, found):
@@ -39,7 +39,7 @@ def test_what_is_not_written_is_not_examined():
 
     def written_for_no_positions(**inputs):
         if inputs["token_positions"] is None:
-            return wrong_submission("multihead-no-mask")["run_multihead_self_attention_with_rope"](**inputs)
+            return wrong_submission("multihead-mask-missing")["run_multihead_self_attention_with_rope"](**inputs)
         raise NotImplementedError
 
     for with_rope in (not_written, written_for_no_positions):

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from cs336_kit.problems.linear.examination import examine_linear
-from cs336_staff.authoring.programs import wrong_submission
 
 
 def found(run) -> list[str]:
@@ -60,6 +59,9 @@ def test_what_nobody_stored(multiply, ids):
 
 
 def test_what_a_student_reads():
-    (finding,) = examine_linear(wrong_submission("linear-bias")["run_linear"])
+    def with_bias(d_in, d_out, weights, in_features):
+        return in_features @ weights.T + torch.linspace(-1, 1, d_out) / d_in**0.5
+
+    (finding,) = examine_linear(with_bias)
     assert finding.measured == "A vector of zeros becomes (-0.5774, 0.5774); it should stay zero."
     assert finding.section == "4 Linear layer"

@@ -147,7 +147,7 @@ def test_an_answer_of_which_a_part_is_not_written_is_examined_no_further():
 
 
 def test_what_a_student_reads():
-    (finding,) = examine_rope(wrong_submission("rope-exponent-i")["run_rope"])
+    (finding,) = examine_rope(wrong_submission("rope-exponent-half")["run_rope"])
     assert finding.measured == (
         "For the vector (1, 0, 1, 0, …) at positions 0 to 5, your answer at [5, 6] is -0.5122; it should be 0.6301."
     )

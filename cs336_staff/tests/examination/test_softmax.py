@@ -48,7 +48,7 @@ def test_a_number_is_this_functions_and_no_digits_are_missed_for_it():
 
 
 def test_what_is_added_to_the_sum_is_named():
-    assert "You add 1e-8 to the sum." in sentences(wrong_submission("softmax-epsilon")[ADAPTER])
+    assert "You add 1e-7 to the sum." in sentences(wrong_submission("softmax-epsilon")[ADAPTER])
 
 
 @pytest.mark.parametrize(

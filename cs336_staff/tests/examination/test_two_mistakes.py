@@ -20,7 +20,7 @@ PAIRS_IN_BLOCKS = [
     *product(
         ("sum-not-rescaled", "values-not-rescaled"), ("no-scale", "mask-inverted", "fill-finite", "mask-of-first-keys")
     ),
-    *product(("nan-for-hidden-block",), ("no-scale", "mask-inverted")),
+    *product(("hidden-block-nan",), ("no-scale", "mask-inverted")),
 ]
 
 
@@ -49,8 +49,8 @@ def findings_of_pair(softmax, attention):
 @pytest.mark.parametrize(
     ("softmax", "attention", "found"),
     [
-        ("softmax-mean-subtracted", "attention-mask-inverted", "attention-mask-inverted"),
-        ("softmax-minimum-subtracted", "attention-mask-transposed", "attention-mask-transposed"),
+        ("softmax-shift-mean", "attention-mask-inverted", "attention-mask-inverted"),
+        ("softmax-shift-minimum", "attention-mask-transposed", "attention-mask-transposed"),
         ("softmax-sigmoid", "attention-mask-transposed", "attention-mask-transposed"),
         ("softmax-in-place", "attention-scale-missing", "attention-scale-missing"),
     ],

@@ -12,8 +12,8 @@ import pytest
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.result import Outcome
 from cs336_kit.engine.suite import Suite, Test
-from cs336_staff.authoring.programs import CATALOGUE, RIGHT, wrong_submission
-from cs336_staff.authoring.room import Adapter, Misconception, load_rooms
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT, build_submission, wrong_submission
+from cs336_staff.authoring.room import Adapter, Misconception, Part, load_rooms
 from cs336_staff.grading.carried_forward import CarriedForward, Known, differ, with_fault
 from cs336_staff.problems.faults import TRIVIAL
 from cs336_staff.release.verify import both_suites, run_suite
@@ -22,7 +22,8 @@ from cs336_staff.sandbox.worker import Starved
 PROBLEM = "multihead_self_attention"
 MULTIHEAD = load_rooms()[PROBLEM].calls
 FAULTS = [fault for fault in CATALOGUE.values() if fault.problem != PROBLEM and MULTIHEAD[1] in fault.adapters]
-WRONG = [fault for fault in CATALOGUE.values() if fault.problem == PROBLEM]
+# A RoPE of its own may have the very mistake of the other one.
+WRONG = [fault for fault in CATALOGUE.values() if fault.problem == PROBLEM and "rotate" not in fault.parts]
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +43,22 @@ def lost(suite: Suite, program: Mapping[str, Adapter]) -> dict[str, float]:
 
 def on(fault: Misconception, wrong: Misconception) -> dict[str, Adapter]:
     """Multi-head attention that is wrong itself, on a part that has a fault."""
-    parts: dict[str, Adapter] = {}
-    if attention := fault.adapters.get("run_scaled_dot_product_attention"):
-        parts["attention"] = attention
-    if linear := fault.adapters.get("run_linear"):
-        parts["linear"] = lambda x, W: linear(W.shape[1], W.shape[0], W, x)
-    if rope := fault.adapters.get("run_rope"):
-        parts["rotate"] = lambda x, positions, theta: rope(x.shape[-1], theta, 1000, x, positions)
-    return {call: partial(adapter, **{**parts, **wrong.parts}) for call, adapter in wrong.adapters.items()}
+
+    def build(each: Misconception, earlier: Mapping[str, Part]) -> Part:
+        return each.program or partial(load_rooms()[each.problem].build(earlier), **each.parts)
+
+    adapters = build_submission({each.problem: partial(build, each) for each in (fault, wrong)})
+    return {call: adapters[call] for call in MULTIHEAD}
 
 
 @pytest.mark.parametrize(
     ("id", "problem"),
     [
-        ("softmax-exp2", "softmax"),
+        ("softmax-base-2", "softmax"),
         ("attention-scale-missing", "scaled_dot_product_attention"),
         ("attention-mask-inverted", "scaled_dot_product_attention"),
         ("attention-softmax-over-queries", "scaled_dot_product_attention"),
-        ("rope-half-split", "rope"),
+        ("rope-pairs-halves", "rope"),
     ],
 )
 def test_a_fault_is_paid_for_once(suite: Suite, id: str, problem: str) -> None:

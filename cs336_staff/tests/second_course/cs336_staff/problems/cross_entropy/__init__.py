@@ -43,17 +43,17 @@ def inputs(batch: int, classes: int, scale: float, generator: Generator) -> Inpu
 
 
 usual, large, one = partial(inputs, 3, 5, 1.0), partial(inputs, 4, 7, 500.0), partial(inputs, 1, 4, 1.0)
-case, cases = (partial(make, "cross-entropy", "run_cross_entropy") for make in (CaseSpec, specs))
+case = partial(CaseSpec, "cross-entropy", "run_cross_entropy")
 KINDS = {"2d": lambda random: case(partial(inputs, draw_size(random), 1 + draw_size(random), 1.0))}
 ROOM = Room(
     answers={run_cross_entropy: bound_cross_entropy},
-    public=cases({"usual": usual, "large": large}),
-    hidden=cases({"one": one, "large": large}),
+    public=specs("run_cross_entropy", {"cross-entropy": {"usual": usual, "large": large}}),
+    hidden=specs("run_cross_entropy", {"cross-entropy": {"one": one, "large": large}}),
     build=lambda earlier: partial(run_cross_entropy),
     adapters=lambda cross_entropy: {"run_cross_entropy": cross_entropy},
     styles={"another order": whole(by_subtraction)},
     mistakes=(
-        wrong("cross-entropy-sum", "takes the sum over the batch, not the mean", reduce=torch.sum),
-        wrong("cross-entropy-overflow", "takes exp of large logits", of_all=lambda x, dim: x.exp().sum(dim).log()),
+        wrong("cross-entropy-sum", reduce=torch.sum),
+        wrong("cross-entropy-overflow", of_all=lambda x, dim: x.exp().sum(dim).log()),
     ),
 )

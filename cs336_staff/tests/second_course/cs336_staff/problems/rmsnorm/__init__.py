@@ -37,17 +37,17 @@ def inputs(shape: tuple[int, ...], scale: float, eps: float, generator: Generato
 
 
 usual, small = partial(inputs, (2, 3, 7), 1.0, 1e-5), partial(inputs, (6,), 0.01, 1e-3)
-case, cases = (partial(make, "rmsnorm", "run_rmsnorm") for make in (CaseSpec, specs))
+case = partial(CaseSpec, "rmsnorm", "run_rmsnorm")
 KINDS = {"2d": lambda random: case(partial(inputs, (draw_size(random), 1 + draw_size(random)), 1.0, 0.1))}
 ROOM = Room(
     answers={run_rmsnorm: bound_rmsnorm},
-    public=cases({"3d": usual, "small": small}),
-    hidden=cases({"3d": usual, "small": small}),
+    public=specs("run_rmsnorm", {"rmsnorm": {"3d": usual, "small": small}}),
+    hidden=specs("run_rmsnorm", {"rmsnorm": {"3d": usual, "small": small}}),
     build=lambda earlier: partial(run_rmsnorm),
     adapters=lambda norm: {"run_rmsnorm": norm},
     styles={"another order": whole(by_length)},
     mistakes=(
-        wrong("rmsnorm-no-mean", "takes the sum of the squares", size=torch.sum),
-        wrong("rmsnorm-eps-outside", "adds eps to the root", root=lambda mean, eps: mean.sqrt() + eps),
+        wrong("rmsnorm-no-mean", size=torch.sum),
+        wrong("rmsnorm-eps-outside", root=lambda mean, eps: mean.sqrt() + eps),
     ),
 )

@@ -37,17 +37,19 @@ def inputs(shape: tuple[int, ...], d_ff: int, generator: Generator) -> Inputs:
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
-case, cases = (partial(make, "swiglu", "run_swiglu") for make in (CaseSpec, specs))
+case = partial(CaseSpec, "swiglu", "run_swiglu")
 KINDS = {"2d": lambda random: case(partial(inputs, (draw_size(random), draw_size(random)), draw_size(random)))}
 ROOM = Room(
     answers={run_swiglu: bound_swiglu},
-    public=cases({"vector": partial(inputs, (5,), 7), "3d": partial(inputs, (2, 3, 7), 5)}),
-    hidden=cases({"vector": partial(inputs, (3,), 5), "4d": partial(inputs, (2, 3, 2, 5), 9)}),
+    public=specs("run_swiglu", {"swiglu": {"vector": partial(inputs, (5,), 7), "3d": partial(inputs, (2, 3, 7), 5)}}),
+    hidden=specs(
+        "run_swiglu", {"swiglu": {"vector": partial(inputs, (3,), 5), "4d": partial(inputs, (2, 3, 2, 5), 9)}}
+    ),
     build=lambda earlier: partial(run_swiglu),
     adapters=lambda swiglu: {"run_swiglu": swiglu},
     styles={"another order": whole(by_einsum)},
     mistakes=(
-        wrong("swiglu-swapped", "gates with V, not with W1", lambda W1, V, W2, **x: run_swiglu(V, W1, W2, **x)),
-        wrong("swiglu-sigmoid", "takes the sigmoid, not SiLU", activation=torch.sigmoid),
+        wrong("swiglu-swapped", lambda W1, V, W2, **x: run_swiglu(V, W1, W2, **x)),
+        wrong("swiglu-sigmoid", activation=torch.sigmoid),
     ),
 )
