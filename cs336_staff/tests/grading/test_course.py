@@ -80,8 +80,8 @@ EDITS = [
     (ASSIGNMENT, 'title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
     (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
     (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
-    (ASSIGNMENT, "test_hidden_softmax = 11", "test_softmax = 11", "problem.hidden.test_softmax is there twice"),
-    (ASSIGNMENT, "test_hidden_linear = 8", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
+    (ASSIGNMENT, "test_hidden_softmax = 22", "test_softmax = 22", "problem.hidden.test_softmax is there twice"),
+    (ASSIGNMENT, "test_hidden_linear = 16", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
     (
         ASSIGNMENT,
         "\n[problem.hidden]\n",
@@ -90,8 +90,8 @@ EDITS = [
     ),
     (
         ASSIGNMENT,
-        "[problem.hidden]\ntest_hidden_linear = 8\ntest_hidden_linear_to_the_last_digit = 1\n"
-        "test_linear_of_any_shape = 6",
+        "[problem.hidden]\ntest_hidden_linear = 16\ntest_hidden_linear_to_the_last_digit = 2\n"
+        "test_linear_of_any_shape = 12",
         "",
         "problem.hidden of linear is missing: it needs hidden tests",
     ),

@@ -59,9 +59,9 @@ def test_points_are_added_and_taken_back(out):
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
-    finished = command("adjust", "ada", "softmax", "-0.1", "--because", "a slip", "--out", out)
+    finished = command("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
     assert finished.exit_code == 0, finished.output
-    assert score(out) == pytest.approx(points - 0.1, abs=1e-3)
+    assert score(out) == pytest.approx(points - 0.05, abs=1e-3)
     assert command("adjust", "ada", "softmax", "--undo", "--out", out).exit_code == 0
     assert row(out) == before
 
@@ -82,9 +82,9 @@ def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_f
 def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("ada", 3.0, "b" * 64))
-    assert command("adjust", "ada", "softmax", "-0.2", "--because", "x", "--out", out).exit_code == 0
+    assert command("adjust", "ada", "softmax", "-0.1", "--because", "x", "--out", out).exit_code == 0
     with sqlite3.connect(out / "gradebook.sqlite") as connection:
-        assert connection.execute("SELECT content, points FROM adjusted").fetchall() == [("b" * 64, -0.2)]
+        assert connection.execute("SELECT content, points FROM adjusted").fetchall() == [("b" * 64, -0.1)]
 
 
 def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
