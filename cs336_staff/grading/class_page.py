@@ -10,9 +10,9 @@ from typing import Self
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome
-from cs336_staff.grading.exports import Grade
 from cs336_staff.grading.feedback import by_function
 from cs336_staff.grading.gradebook import Grading
+from cs336_staff.grading.grades import Grade
 
 THINK, READ = "  Think: ", "  Read:  "
 STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100)

@@ -1,7 +1,7 @@
 """`cs336 staff grade`, `findings` and `reproduce`. What imports torch is imported when it is needed."""
 
-import csv
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,11 +19,12 @@ from cs336_kit.engine.result import Outcome, Result
 from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
 from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
 from cs336_staff.grading.decisions import RESULTS
-from cs336_staff.grading.exports import check_lists, grades, write_course
+from cs336_staff.grading.exports import write_course, write_table
 from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
-from cs336_staff.hidden.release import REHEARSAL, load_release
+from cs336_staff.grading.grades import grades
+from cs336_staff.hidden.release import REHEARSAL, load_graded_problems, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.reader import Reader
@@ -78,13 +79,13 @@ def grade(
     course = load_course(root)
     load_release()  # before anything is started: the secret may be missing
     try:
-        check_lists(course)
         with _connect(cluster) if cluster else nullcontext() as client, load_and_start(root, layer) as (suite, sandbox):
             from cs336_staff.grading.batch import grade_by
 
             if not suite.release.folder:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with _graders(client, suite, sandbox, jobs, console) as graders, show_progress(console) as show:
                 done = grade_by(graders, suite, submission, out, rerun, show, course.platform)
         with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
@@ -104,6 +105,9 @@ def grade(
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
     except KeyboardInterrupt:
+        if (out / "gradebook.sqlite").exists():
+            with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
+                write_course(console, gradebook, load_graded_problems(root), out, course)
         console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
@@ -258,11 +262,8 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
 
 def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:
     """Write findings.csv: how many submissions have each finding, and what the first of them reads."""
-    with (out / "findings.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["submissions", "problem", "finding", "first"])
-        for each in found:
-            writer.writerow([len(each.entries), each.finding.problem, each.finding.id, each.finding.first])
+    rows = [[len(each.entries), each.finding.problem, each.finding.id, each.finding.first] for each in found]
+    write_table(out / "findings.csv", [["submissions", "problem", "finding", "first"], *rows])
 
 
 def draw_findings(found: Iterable[FindingOfClass]) -> Table:

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import grades, write_course
-from cs336_staff.grading.feedback import write_all_reports, write_reports
+from cs336_staff.grading.exports import write_course
 from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading
+from cs336_staff.grading.grades import grades
 from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.sandbox.printable import printable
 
@@ -102,14 +102,12 @@ def _decide_on(
             theirs = [grade.grading.submission for grade in found if grade.student.key == submission]
             hint = f"that student's is {theirs[0]}" if theirs else "grades.csv lists the names"
             raise click.ClickException(f"{out} has no submission {submission}; {hint}")
-        if gradebook.score_with(problems):
-            write_all_reports(out, gradebook, problems)
+        only = "" if gradebook.score_with(problems) else grading.submission
         before = gradebook.with_texts(grading)
         yield gradebook, before, problems
         after = gradebook.with_texts(before)
-        write_reports(out / after.submission, after, problems)
-        write_course(Console(), gradebook, problems, out, course)
-    click.echo(f"{after.submission}: {after.points:.1f} of {after.maximum:g} points, {before.points:.1f} before")
+        write_course(Console(), gradebook, problems, out, course, only)
+    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
 
 
 def _check_range(grading: Grading, problem: str, points: float) -> None:
@@ -138,11 +136,11 @@ def rescore(out: Path) -> None:
     root = find_checked_root()
     course, problems = load_course(root), load_graded_problems(root)
     with Gradebook.of_results(out, course.muted) as gradebook:
-        before = _read_published(out, gradebook, course)
+        before = _read_published(out, gradebook, course) if (out / "grades.csv").exists() else None
         gradebook.score_with(problems)
-        write_all_reports(out, gradebook, problems)
         found = write_course(Console(), gradebook, problems, out, course)
-        _print_changes(before, _read_published(out, gradebook, course))
+        if before:  # else the first batch was killed
+            _print_changes(before, _read_published(out, gradebook, course))
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
 
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -14,13 +15,13 @@ from markupsafe import Markup
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.authoring.room import Figure, load_rooms
 from cs336_staff.grading import class_page
-from cs336_staff.grading.anonymous import draw_numbers, make_anonymous, without_words
+from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
 from cs336_staff.grading.class_page import Entry, Finding
 from cs336_staff.grading.course import Course, find_checked_root, load_course, results_folder
 from cs336_staff.grading.decisions import RESULTS
-from cs336_staff.grading.exports import grades
 from cs336_staff.grading.feedback import feedback, make_printable, printed, remarks, sections, write_atomically
-from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Matrix
+from cs336_staff.grading.gradebook import Gradebook, Grading, Matrix
+from cs336_staff.grading.grades import Grade, account_for, grades, say_points
 from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.sandbox.printable import printable
 
@@ -62,12 +63,9 @@ def write_site(
         How many submissions there are.
 
     Raises:
-        GradebookError: the gradebook has no grading.
         OSError: a page cannot be written.
     """
     known = class_page.group_by_submission(grades(gradebook, course))
-    if not known:
-        raise GradebookError(f"the gradebook in {out} is empty; grade a submission into it first")
     numbered = draw_numbers(entry.id for entry in known) if anonymous else {entry.id: entry.id for entry in known}
     known.sort(key=lambda entry: numbered[entry.id])  # the times of the files say nothing either
     pages, folder = load_templates(), out / STUDENTS
@@ -76,11 +74,12 @@ def write_site(
         page.with_suffix(".md").unlink(missing_ok=True)
         page.unlink()
     for entry in known:
-        grading = gradebook.with_texts(entry.grading)
+        whole = replace(entry, grading=gradebook.with_texts(entry.grading))
         if anonymous:
-            grading = without_words(grading, numbered[entry.id])
-        write_atomically(folder / f"{grading.submission}.html", fill_student_page(pages, grading, problems))
-        write_atomically(folder / f"{grading.submission}.md", feedback(grading, problems))
+            whole = make_anonymous(whole, numbered[entry.id])
+        page = fill_student_page(pages, whole.grading, problems, whole.grades)
+        write_atomically(folder / f"{whole.id}.html", page)
+        write_atomically(folder / f"{whole.id}.md", feedback(whole.grading, problems, whole.grades))
     entries = [make_anonymous(entry, numbered[entry.id]) for entry in known] if anonymous else known
     write_atomically(out / INDEX, fill_class_page(pages, entries, problems))
     return len(entries)
@@ -137,13 +136,17 @@ def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapp
     )
 
 
-def fill_student_page(pages: Environment, grading: Grading, problems: Mapping[str, Problem]) -> str:
+def fill_student_page(
+    pages: Environment, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()
+) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
     failed = {result.problem for result in grading.results if not result.passed}
     figures = [room.figure for id, room in load_rooms().items() if room.figure and id in failed]
     figure = figures[0] if figures and not grading.notes.refused else None
     return pages.get_template("student.html").render(
         grading=grading,
+        points=say_points(grading, grades),
+        account=account_for(grades),
         remarks=[make_printable(each).partition("\n")[::2] for each in (*remarks(grading), *printed(grading))],
         sections=list(sections(grading, problems)),
         figure=figure,

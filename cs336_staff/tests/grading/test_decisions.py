@@ -46,24 +46,44 @@ def test_points_are_added_and_taken_back(out):
     points = float(before["points"])
     finished = command("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
     assert finished.exit_code == 0, finished.output
-    assert f"ada: {points + 0.5:.1f} of 15 points, {points:.1f} before" in finished.output
+    assert f"ada: {points + 0.5:.2f} of 15 points, {points:.2f} before" in finished.output
     now = row(out)
     assert float(now["softmax"]) == pytest.approx(float(before["softmax"]) + 0.5, abs=1e-3)
     assert float(now["grade"]) == pytest.approx(points + 0.5, abs=1e-3)
     assert f"softmax adjusted by +0.5: {WHY}" in now["notes"]
-    assert score(out) == pytest.approx(points + 0.5, abs=1e-3)
+    assert score(out) == pytest.approx(points + 0.5, abs=0.006)
     assert f"softmax: +0.5 points by staff: {WHY}" in (out / "ada" / "results.json").read_text()
     feedback = (out / "ada" / "feedback.md").read_text()
     assert f"softmax: +0.5 points by staff: {WHY}" in feedback
-    assert f"| Softmax | {float(now['softmax']):.1f} / 2 |" in feedback
+    assert f"| Softmax | {float(now['softmax']):.2f} / 2 |" in feedback
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
     finished = command("adjust", "ada", "softmax", "-0.1", "--because", "a slip", "--out", out)
     assert finished.exit_code == 0, finished.output
-    assert score(out) == pytest.approx(points - 0.1, abs=1e-3)
+    assert score(out) == pytest.approx(points - 0.1, abs=0.006)
     assert command("adjust", "ada", "softmax", "--undo", "--out", out).exit_code == 0
     assert row(out) == before
+
+
+def test_what_a_killed_batch_has_graded_gets_its_grades(out):
+    (out / "grades.csv").unlink()
+    finished = command("rescore", "--out", out)
+    assert finished.exit_code == 0, finished.output
+    assert "Whose grade changed" not in finished.output
+    assert float(row(out, "alan")["softmax"]) > float(row(out)["softmax"])
+
+
+@pytest.mark.parametrize(
+    "arguments", ["rescore --out OUT", "findings OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"]
+)
+def test_an_empty_gradebook_takes_no_grades_away(out, arguments):
+    (out / "gradebook.sqlite").unlink()
+    Gradebook(out / "gradebook.sqlite").close()
+    before = (out / "grades.csv").read_text()
+    finished = command(*arguments.replace("OUT", str(out)).split())
+    assert finished.output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
+    assert (out / "grades.csv").read_text() == before
 
 
 def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):

@@ -259,7 +259,7 @@ def test_a_students_page_has_what_is_theirs_alone(tmp_path):
     pages = site(tmp_path, ada, alan)
     assert sorted(pages) == ["ada.html", "ada.md", "alan.html", "alan.md", "index.html"]
     assert "It is Ada&#39;s." in pages["ada.html"]
-    assert "8.0 of 10 points" in pages["ada.html"]
+    assert "8.00 of 10 points" in pages["ada.html"]
     assert "alan" not in pages["ada.html"].lower()
     assert "index.html" not in pages["ada.html"]
     assert not [name for name, page in pages.items() if "0.577" in page]
