@@ -15,15 +15,17 @@ from rich.table import Table
 from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Outcome, Result
 from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
-from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
 from cs336_staff.grading.decisions import RESULTS
 from cs336_staff.grading.exports import write_course, write_table
 from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
-from cs336_staff.grading.grades import grades
+from cs336_staff.grading.grades import find_grade, grades
+from cs336_staff.grading.identity import platforms_of, together
 from cs336_staff.hidden.release import REHEARSAL, load_graded_problems, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
 from cs336_staff.sandbox.printable import printable
@@ -125,23 +127,42 @@ def findings(results: Path) -> None:
 
 
 @click.command()
-@click.argument("submission", type=click.Path(exists=True, path_type=Path))
+@click.argument("submission")
 @click.argument("test")
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
-def reproduce(submission: Path, test: str, layer: Layer) -> None:
+@click.option("--out", type=click.Path(path_type=Path), default=results_folder, show_default=RESULTS_FOLDER)
+def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     """Run one TEST of one SUBMISSION again and print inputs, answer and reference.
 
-    TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
+    SUBMISSION is a file or folder, or a student by name or number. TEST is a name of results.json, such as
+    test_softmax[1d], or a test function with all its cases.
     """
     _need_linux()
     root = find_checked_root()
     name = test.rpartition(": ")[2]  # in results.json the problem stands before it
+    path = _find_handed_in(submission, out, course := load_course(root))
+    beside = [*path.parent.iterdir()]
+    files = together(beside, platforms_of(beside, course.platform)).get(path)
     with Reader() as reader:
-        taken_in = reader.take_in(submission.resolve())
+        taken_in = reader.take_in(path, files or {})
     with load_and_start(root, layer, name) as (suite, sandbox):
         from cs336_staff.grading.one_submission import reproduce_test
 
         reproduce_test(suite, sandbox, taken_in, name)
+
+
+def _find_handed_in(said: str, out: Path, course: Course) -> Path:
+    """The file or folder of this name, or else what the student handed in whom it means."""
+    path = Path(said).resolve()
+    if not path.exists():
+        try:
+            with Gradebook.of_results(out, course.muted) as gradebook:
+                path = Path(find_grade(grades(gradebook, course), said).grading.path)
+        except CourseworkError as error:
+            raise click.ClickException(f"there is no file {said}, and no student of that name: {error}") from None
+        if not path.exists():
+            raise click.ClickException(f"{path} is no longer there; put it back, or name the file where it is now")
+    return path
 
 
 def _connect(cluster: str) -> AbstractContextManager["Client"]:
@@ -252,12 +273,10 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         if notes.refused:
             yield f"REFUSED, not run, no points: {name}: {notes.refused}"
         for problem, calls in notes.forbidden.items():
-            decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
-            yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
-        for problem, adjusted in grading.adjusted.items():
-            yield f"adjusted by {adjusted.points:+g}: {name}, {problem}: {adjusted.because}"
-        for remark in notes.taken_in:
-            yield f"remark: {name}: {remark}"
+            if problem not in grading.overruled:
+                yield f"VIOLATION: {name}, {problem}: {'; '.join(calls)}"
+        yield from (f"decided: {name}: {each}" for each in grading.decisions)
+        yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 
 
 def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:

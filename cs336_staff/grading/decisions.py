@@ -1,7 +1,7 @@
-"""`cs336 staff overrule`, `adjust`, `rescore` and `diff`: decide on grades, score them again, say what changed."""
+"""`cs336 staff overrule`, `adjust`, `comment`, `feedback`, `rescore` and `diff`: decide on grades, say what changed."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,15 +15,16 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import write_course
+from cs336_staff.grading.exports import write_course, write_table
 from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading
-from cs336_staff.grading.grades import grades
+from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.sandbox.printable import printable
 
 RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
 ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be typed like that
 SHOWN = 2  # names of tests
+MOST = 20  # rows that are printed
 SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  # columns that give no reason
 
 because = click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
@@ -32,44 +33,44 @@ into = click.option("--out", type=RESULTS, default=results_folder, show_default=
 
 
 @click.command()
-@click.argument("submission")
+@click.argument("student")
 @click.argument("problem", required=False)
 @because
 @undo
 @into
-def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
-    """Count right answers of SUBMISSION, by its name in the results, that violate the rules.
+def overrule(student: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
+    """Count right answers of STUDENT that violate the rules. A part of the name is enough, or the number.
 
-    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
+    For one PROBLEM, or for all in which there are violations. It holds for this content, also when it is graded again.
     """
     if bool(because) == undo:
         raise click.UsageError("expected --because TEXT, or --undo")
-    with _decide_on(submission, out, Gradebook.of) as (gradebook, grading, _):
+    with _decide_on(student, out, last=True) as (gradebook, grading, _):
         charged = set(grading.notes.forbidden if because else grading.overruled)
         chosen = {problem} if problem else charged
         if not charged or chosen - charged:
             what = "a violation of the rules" if because else "a decision to take back"
-            raise _explain_missing(submission, what, charged, problem or "some problem")
+            raise _explain_missing(grading, what, charged, problem or "some problem")
         for each in sorted(chosen):
             gradebook.overrule(grading, each, because)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -0.5 is one
-@click.argument("submission")
+@click.argument("student")
 @click.argument("problem")
 @click.argument("points", type=float, required=False)
 @because
 @undo
 @into
-def adjust(submission: str, problem: str, points: float | None, because: str | None, undo: bool, out: Path) -> None:
-    """Add POINTS, such as +0.5 or -1, to one PROBLEM of SUBMISSION, by its name in the results.
+def adjust(student: str, problem: str, points: float | None, because: str | None, undo: bool, out: Path) -> None:
+    """Add POINTS, such as +0.5 or -1, to one PROBLEM of STUDENT. A part of the name is enough, or the number.
 
     Of several attempts the one that counts is adjusted. The adjustment holds for this content, also when it is graded
     again. A second one for the same problem replaces the first.
     """
     if (points is None) != undo or bool(because) == undo:
         raise click.UsageError("expected POINTS and --because TEXT, or --undo")
-    with _decide_on(submission, out) as (gradebook, grading, problems):
+    with _decide_on(student, out) as (gradebook, grading, problems):
         if problem not in problems:
             raise click.ClickException(f"expected a problem of {', '.join(problems)}, got {problem}")
         adjustment = None
@@ -77,37 +78,83 @@ def adjust(submission: str, problem: str, points: float | None, because: str | N
             _check_range(grading, problem, points)
             adjustment = Adjustment(points, because, datetime.now().astimezone())
         elif problem not in grading.adjusted:
-            raise _explain_missing(submission, "an adjustment", grading.adjusted, problem)
+            raise _explain_missing(grading, "an adjustment", grading.adjusted, problem)
         gradebook.adjust(grading, problem, adjustment)
+
+
+@click.command()
+@click.argument("student")
+@click.argument("text", required=False)
+@undo
+@into
+def comment(student: str, text: str | None, undo: bool, out: Path) -> None:
+    """Put TEXT into the feedback of STUDENT, and change no points. A second one replaces the first."""
+    if bool(text) == undo:
+        raise click.UsageError("expected TEXT, or --undo")
+    with _decide_on(student, out) as (gradebook, grading, _):
+        gradebook.adjust(grading, "", Adjustment(0.0, text, datetime.now().astimezone()) if text else None)
+
+
+@click.command()
+@click.argument("student")
+@into
+def feedback(student: str, out: Path) -> None:
+    """Write the feedback of STUDENT again, with what has changed since, and print it."""
+    with _decide_on(student, out) as (_, grading, _):
+        pass
+    click.echo((out / grading.submission / "feedback.md").read_text(encoding="utf-8"), nl=False)
+
+
+@click.command()
+@click.argument("test")
+@into
+def who(test: str, out: Path) -> None:
+    """Say who lost points on TEST, a test function or one case of it as in results.json, and why."""
+    root = find_checked_root()
+    course, problems = load_course(root), load_graded_problems(root)
+    if not any(test.partition("[")[0] in problem.tests for problem in problems.values()):
+        raise click.ClickException(f"no test is called {test}; results.json has the names")
+    lost: dict[str, list[str]] = {}
+    with Gradebook.of_results(out, course.muted) as gradebook:
+        for grade in grades(gradebook, course):
+            results = gradebook.with_texts(grade.grading).results
+            cases = [each for each in results if test in (each.test, each.function) and not each.passed]
+            if cases:
+                why = "; ".join(dict.fromkeys(each.headline.rstrip(":") for each in cases))
+                lost.setdefault(why, []).append(f"{grade.who} ({fsum(each.maximum for each in cases):.2f})")
+    table = Table("Students", "Why", "Who, and the points lost", title=test)
+    for why, names in sorted(lost.items(), key=lambda each: -len(each[1])):
+        table.add_row(str(len(names)), Text(printable(why)), Text(printable("; ".join(names))))
+    Console().print(table if lost else "Nobody lost a point on it")
 
 
 @contextmanager
 def _decide_on(
-    submission: str, out: Path, find: Callable[[Gradebook, str], Grading | None] | None = None
+    student: str, out: Path, last: bool = False
 ) -> Iterator[tuple[Gradebook, Grading, Mapping[str, Problem]]]:
     """Give the grading to decide on; then write what the decision changes, and say what it did to the points.
 
     Args:
-        submission: its name.
+        student: as in `find_grade`.
         out: the folder of results, which are scored with the present weights first.
-        find: finds the grading, if it is not the one that counts.
+        last: whether it is the last grading of a submission, and not the one that counts.
     """
     root = find_checked_root()
     course, problems = load_course(root), load_graded_problems(root)
     with Gradebook.of_results(out, course.muted) as gradebook:
         found = grades(gradebook, course)
-        counts = {grade.grading.submission: grade.grading for grade in found}
-        grading = find(gradebook, submission) if find else counts.get(submission)
+        grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
         if grading is None:
-            theirs = [grade.grading.submission for grade in found if grade.student.key == submission]
-            hint = f"that student's is {theirs[0]}" if theirs else "grades.csv lists the names"
-            raise click.ClickException(f"{out} has no submission {submission}; {hint}")
+            grade = find_grade(found, student)
+            grading = gradebook.of(grade.id) if last else grade.grading
+        assert grading
         only = "" if gradebook.score_with(problems) else grading.submission
         before = gradebook.with_texts(grading)
         yield gradebook, before, problems
         after = gradebook.with_texts(before)
         write_course(Console(), gradebook, problems, out, course, only)
-    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
+    if after != before:
+        click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
 
 
 def _check_range(grading: Grading, problem: str, points: float) -> None:
@@ -121,9 +168,9 @@ def _check_range(grading: Grading, problem: str, points: float) -> None:
         )
 
 
-def _explain_missing(submission: str, what: str, has: Iterable[str], expected: str) -> click.ClickException:
+def _explain_missing(grading: Grading, what: str, has: Iterable[str], expected: str) -> click.ClickException:
     got = ", ".join(sorted(has)) or "no problem"
-    return click.ClickException(f"{submission} has {what} in {got}, expected one in {expected}")
+    return click.ClickException(f"{grading.submission} has {what} in {got}, expected one in {expected}")
 
 
 @click.command()
@@ -140,7 +187,7 @@ def rescore(out: Path) -> None:
         gradebook.score_with(problems)
         found = write_course(Console(), gradebook, problems, out, course)
         if before:  # else the first batch was killed
-            _print_changes(before, _read_published(out, gradebook, course))
+            _print_changes(before, _read_published(out, gradebook, course), out)
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
 
 
@@ -148,10 +195,10 @@ def rescore(out: Path) -> None:
 @click.argument("old", type=RESULTS)
 @click.argument("new", type=RESULTS)
 def diff(old: Path, new: Path) -> None:
-    """Say whose grade changed between two folders of results, OLD and NEW, and why."""
+    """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
     course = load_course(find_checked_root())
     with Gradebook.of_results(old) as one, Gradebook.of_results(new) as other:
-        _print_changes(_read_published(old, one, course), _read_published(new, other, course))
+        _print_changes(_read_published(old, one, course), _read_published(new, other, course), new)
 
 
 @dataclass(frozen=True)
@@ -171,14 +218,28 @@ def _read_published(out: Path, gradebook: Gradebook, course: Course) -> Publishe
     return Published(rows, {grade.student.key: grade.grading for grade in grades(gradebook, course)})
 
 
-def _print_changes(old: Published, new: Published) -> None:
-    table = Table("Student", "Before", "Now", "Why", title="Whose grade changed")
+def _print_changes(old: Published, new: Published, out: Path) -> None:
+    """Print what changed for everybody in a line, and a row for each student; all rows are in changes.csv."""
+    rows: list[tuple[str, str, str, list[str]]] = []
     for student in sorted(old.rows.keys() | new.rows.keys()):
-        before, now = (each.rows.get(student, {}).get("grade", "none") for each in (old, new))
-        if before != now:
-            reasons = Text("\n".join(_explain_change(old, new, student)))
-            table.add_row(Text(printable(student)), before, now, reasons)
-    Console().print(table if table.row_count else "No grade changed")
+        before, now = (each.rows.get(student, {}) for each in (old, new))
+        grade, other = before.get("grade", "none"), now.get("grade", "none")
+        if grade != other:
+            who = " ".join(dict.fromkeys(filter(None, ((now or before).get("name"), student))))
+            rows.append((who, grade, other, list(_explain_change(old, new, student))))
+    if not rows:
+        Console().print("No grade changed")
+        return
+    everybody = [why for why in rows[0][3] if len(rows) > 1 and all(why in row[3] for row in rows)]
+    lines = [(*row, "; ".join(why for why in reasons if why not in everybody)) for *row, reasons in rows]
+    write_table(out / "changes.csv", [("student", "before", "now", "why"), *lines])
+    table = Table("Student", "Before", "Now", "Why", title=f"Whose grade changed: {len(rows)} of {len(new.rows)}")
+    for line in lines[:MOST]:
+        table.add_row(*(Text(printable(cell)) for cell in line))
+    for why in everybody:
+        Console().print(Text(f"For all of them: {printable(why)}"))
+    Console().print(table)
+    Console().print(Text(f"All {len(rows)} are in {out / 'changes.csv'}"))
 
 
 def _explain_change(old: Published, new: Published, student: str) -> Iterator[str]:
@@ -207,8 +268,5 @@ def _compare(old: Grading, new: Grading) -> Iterator[str]:
     before, now = (fsum(result.points for result in each.results) for each in (old, new))
     if not turned and old.content == new.content and before != now:
         yield "other weights"
-    for problem in sorted(old.adjusted.keys() | new.adjusted.keys()):
-        one, other = old.adjusted.get(problem), new.adjusted.get(problem)
-        if one != other:
-            change = f"by {other.points:+g}: {other.because}" if other else "no more"
-            yield f"{problem} adjusted {change}"
+    yield from (line for line in new.decisions if line not in old.decisions)
+    yield from (f"no more {line}" for line in old.decisions if line not in new.decisions)

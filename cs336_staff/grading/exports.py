@@ -164,8 +164,7 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
     grading = grade.grading
     if grading.notes.refused:
         yield f"not run: {grading.notes.refused}"
-    yield from (f"{problem} overruled: {because}" for problem, because in grading.overruled.items())
-    yield from (f"{problem} adjusted by {each.points:+g}: {each.because}" for problem, each in grading.adjusted.items())
+    yield from grading.decisions
     yield from grading.notes.taken_in
     if grade.handed.late and grade.days_late is None:
         yield "late, by how much is not known: no penalty"

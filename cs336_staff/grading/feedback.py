@@ -288,12 +288,9 @@ def remarks(grading: Grading) -> Iterable[str]:
     if notes.refused:
         yield f"The submission was not run: {notes.refused}"
     for problem, calls in notes.forbidden.items():
-        if problem in grading.overruled:
-            yield f"{problem}: counted by staff: {grading.overruled[problem]}"
-        else:
+        if problem not in grading.overruled:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
-    for problem, adjusted in grading.adjusted.items():
-        yield f"{problem}: {adjusted.points:+g} points by staff: {adjusted.because}"
+    yield from grading.decisions
     if notes.missing:
         yield (
             f"Your code imports {', '.join(notes.missing)}: no such file is in what you handed in, and no such package "

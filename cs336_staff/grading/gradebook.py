@@ -163,7 +163,7 @@ class Grading:
         handed_in: by whom, and when.
         results: one for every test, scored with the present weights.
         overruled: the problems in which staff counted what breaks the rules, and why.
-        adjusted: the problems whose points staff adjusted.
+        adjusted: the problems whose points staff adjusted; a comment, which changes none, is under "".
     """
 
     submission: str
@@ -201,6 +201,15 @@ class Grading:
     def points(self) -> float:
         adjusted = (self.points_of(problem) - self.earned(problem) for problem in self.adjusted)
         return math.fsum((*(result.points for result in self.results), *adjusted))
+
+    @property
+    def decisions(self) -> list[str]:
+        """All that staff decided about it, each in a line; a comment is an adjustment of no problem by nothing."""
+        counted = [f"{problem}: counted by staff: {because}" for problem, because in self.overruled.items()]
+        return counted + [
+            f"{problem}: {each.points:+g} points by staff: {each.because}" if problem else f"From staff: {each.because}"
+            for problem, each in self.adjusted.items()
+        ]
 
     @property
     def maximum(self) -> float:

@@ -3,9 +3,12 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from cs336_kit.engine.errors import CourseworkError
 from cs336_staff.grading.course import Course
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.identity import HandedIn, Student, with_groups
+
+SHOWN = 5  # students who fit what was said
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,16 @@ class Grade:
     penalty: float
     lateness: str = ""
     instead: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name of the submission."""
+        return self.grading.submission
+
+    @property
+    def who(self) -> str:
+        """The student, for people: name and number."""
+        return " ".join(dict.fromkeys(filter(None, (self.student.name, self.student.key))))
 
     @property
     def points(self) -> float:
@@ -76,6 +89,27 @@ def grades_of(grading: Grading, course: Course, is_last: bool = True) -> list[Gr
         late = course.say_late(days, handed)
         found.append(Grade(student, handed, grading, 1, days, course.penalty(days) * grading.points, late))
     return found
+
+
+def find_grade(found: Iterable[Grade], said: str) -> Grade:
+    """The grade of a student, by submission, number with or without its zeros, name, or words that are a part of those.
+
+    Raises:
+        CourseworkError: nobody fits, or several do.
+    """
+    words, found = said.casefold().replace(",", " ").split(), list(found)
+    for fits in (
+        [each for each in found if said in (each.grading.submission, each.student.key)],
+        [each for each in found if said.lstrip("0") == each.student.key.lstrip("0")],
+        [each for each in found if words == each.student.name.casefold().replace(",", " ").split()],
+        [each for each in found if all(word in f"{each.who} {each.id}".casefold() for word in words)],
+    ):
+        if len({each.id for each in fits}) > 1:
+            several = ", ".join(f"{each.who}: {each.id}" for each in fits[:SHOWN])
+            raise CourseworkError(f"{said} may be {len(fits)} students: {several}{' ...' * (len(fits) > SHOWN)}")
+        if fits:
+            return fits[0]
+    raise CourseworkError(f"no student or submission is called {said}; grades.csv lists the names")
 
 
 def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:

@@ -274,7 +274,10 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
         assert f"forbidden: {15 + BONUS:.1f} of 15 points, " in finished.output
     assert copy.results("forbidden")["score"] == 15 + BONUS
     assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
-    assert copy.grades()["forbidden"] | {"notes": "linear overruled: agreed in week 2"} == copy.grades()["forbidden"]
+    assert (
+        copy.grades()["forbidden"] | {"notes": "linear: counted by staff: agreed in week 2"}
+        == copy.grades()["forbidden"]
+    )
     assert copy.grades()["shared"] == graded.grades()["shared"]
     # Graded again, by all means.
     finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
