@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
-COMMONEST = 10  # findings that are printed; the file has all
+COSTLIEST = 10  # findings that are printed; the file has all
 LINES = 20  # of progress, where there is no terminal
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 
@@ -99,10 +99,10 @@ def grade(
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
             students = write_course(console, gradebook, suite.problems, out, course)
-            found = count_findings(group_by_submission(students))
+            found = count_findings(group_by_submission(students), suite.problems)
             write_findings(out, found)
             if found and len(students) > 1:
-                console.print(draw_findings(found[:COMMONEST]))
+                console.print(draw_findings(found))
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
@@ -119,9 +119,10 @@ def grade(
 @click.argument("results", type=RESULTS, default=results_folder)
 def findings(results: Path) -> None:
     """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
-    course = load_course(find_checked_root())
+    root = find_checked_root()
+    course = load_course(root)
     with Gradebook.of_results(results, course.muted) as gradebook:
-        found = count_findings(group_by_submission(grades(gradebook, course)))
+        found = count_findings(group_by_submission(grades(gradebook, course)), load_graded_problems(root))
     write_findings(results, found)
     Console().print(draw_findings(found))
 
@@ -280,15 +281,19 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
 
 
 def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:
-    """Write findings.csv: how many submissions have each finding, and what the first of them reads."""
-    rows = [[len(each.entries), each.finding.problem, each.finding.id, each.finding.first] for each in found]
-    write_table(out / "findings.csv", [["submissions", "problem", "finding", "first"], *rows])
-
-
-def draw_findings(found: Iterable[FindingOfClass]) -> Table:
-    """The same for the terminal."""
-    table = Table("Submissions", "Problem", "Finding", title="What the examinations found, the commonest first")
-    table.columns[0].justify = "right"
+    """Write findings.csv: what each finding costs, how many submissions have it, and what one of them reads."""
+    rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says", "first")]
     for each in found:
-        table.add_row(str(len(each.entries)), each.finding.problem, each.finding.id)
+        told, costs = each.finding, (f"{each.lost:.4g}", f"{each.bonus:.4g}", len(each.entries))
+        rows.append((*costs, told.problem, told.id, told.short, told.first))
+    write_table(out / "findings.csv", rows)
+
+
+def draw_findings(found: Sequence[FindingOfClass]) -> Table:
+    """Those that cost the class most, for the terminal."""
+    shown = [each for each in found if each.finding.runs][:COSTLIEST]
+    caption = f"{len(shown)} of {len(found)} findings; the others are in findings.csv"
+    table = Table("Points lost", "Submissions", "Finding", title="What costs the class most", caption=caption)
+    for each in shown:
+        table.add_row(f"{each.lost:.1f}", str(len(each.entries)), Text(printable(each.finding.short)))
     return table

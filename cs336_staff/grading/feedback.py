@@ -227,8 +227,8 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
             yield Section(problem, grading.points_of(problem.id), results, (), ())
             continue
         explanations = [each for each in grading.notes.explanations if each.problem == problem.id]
-        new = [each for each in explanations if _error_of(each) not in told]
-        told.update(error for each in explanations if (error := _error_of(each)))
+        new = [each for each in explanations if error_of(each) not in told]
+        told.update(error for each in explanations if (error := error_of(each)))
         kinds = []
         for kind in _sort_kinds(results):
             error = kind[0].headline, _place(kind[0].details)
@@ -238,7 +238,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
         yield Section(problem, grading.points_of(problem.id), results, new, kinds)
 
 
-def _error_of(explanation: Explanation) -> tuple[str, str] | None:
+def error_of(explanation: Explanation) -> tuple[str, str] | None:
     """The exception that the student's code raised and where it did, if that is what was found."""
     found, place = re.search("`(.*)`", explanation.lines[0], re.DOTALL), _place(explanation.lines)
     return (found[1], place) if found and place else None

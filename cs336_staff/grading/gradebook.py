@@ -101,7 +101,7 @@ class Notes:
         weights: of its attention on one public case, if it gave any there.
         peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
 
-    Weights and memory are missing from gradings that were made before they were recorded.
+    Weights, memory and what a finding explains are missing from gradings that were made before they were recorded.
     """
 
     refused: str = ""
@@ -122,11 +122,12 @@ class Notes:
 def notes_from_json(text: str) -> Notes:
     """The notes that `Notes.as_json` wrote."""
     fields = json.loads(text)
+    told = [each | {name: tuple(each.get(name, ())) for name in ("lines", "tests")} for each in fields["explanations"]]
     return Notes(
         **fields
         | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
-        | {"explanations": tuple(Explanation(**e | {"lines": tuple(e["lines"])}) for e in fields["explanations"])}
+        | {"explanations": tuple(Explanation(**each) for each in told)}
         | {"weights": tuple(tuple(row) for row in fields.get("weights", ()))}
     )
 

@@ -116,21 +116,21 @@ def load_templates() -> Environment:
 def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem]) -> str:
     """The page for staff."""
     ran = [entry for entry in entries if not entry.refused]
-    found = class_page.count_findings(ran)
+    found = class_page.count_findings(ran, problems)
     by_memory = sorted(ran, key=lambda entry: -entry.grading.notes.peak_memory)
     return pages.get_template("class.html").render(
-        opening=class_page.sum_up(entries, list(problems.values())),
+        opening=class_page.sum_up(entries, problems),
         entries=entries,
         ran=ran,
         problems=problems,
         wrote={problem.id: sum(entry.wrote(problem) for entry in ran) for problem in problems.values()},
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),
-        solved={problem.id: sum(entry.solves(problem) for entry in ran) for problem in problems.values()},
+        able={problem.id: sum(entry.can(problem) for entry in ran) for problem in problems.values()},
+        share=class_page.ABLE,
         grades=class_page.distribute_grades(entries),
         passing={problem.id: class_page.measure_passing(ran, problem) for problem in problems.values()},
         found=[each for each in found if each.finding.runs],
         crashing=[each for each in found if not each.finding.runs],
-        together=class_page.pair_findings(found, len(ran)),
         slowest=sorted(ran, key=lambda entry: -entry.grading.seconds)[:MOST],
         hungriest=[entry for entry in by_memory if entry.grading.notes.peak_memory][:MOST],
     )
