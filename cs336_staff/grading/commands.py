@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import click
@@ -16,11 +17,11 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
-from cs336_kit.engine.result import Outcome, Result
+from cs336_kit.engine.result import Result
 from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
 from cs336_staff.grading.decisions import RESULTS
-from cs336_staff.grading.exports import write_course, write_table
+from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
@@ -92,8 +93,10 @@ def grade(
                 done = grade_by(graders, suite, submission, out, rerun, show, course.platform)
         with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
-            console.print(draw_board(graded, suite.problems))
-            for line in list_remarks(graded):
+            if graded:
+                console.print(draw_board(graded, suite.problems))
+            remarks = list(list_remarks(graded))
+            for line in cut_list(remarks, MOST, "`cs336 staff report` lists them"):
                 console.print(Text(line, "yellow"))
             for fault in done.faults:
                 blame = "NOT GRADED, by no fault of the submission"
@@ -230,34 +233,19 @@ def _describe(now: "Progress") -> str:
 
 
 def draw_board(gradings: Sequence[Grading], problems: Mapping[str, Problem]) -> Table:
-    """One submission: a row for each problem; several: a row for each of them."""
-    if len(gradings) == 1:
-        return _draw_one(gradings[0], problems)
-    numbered = ", ".join(f"{number} {problem}" for number, problem in enumerate(problems, start=1))
-    table = Table("Submission", title="Public and hidden tests", caption=numbered)
-    for number, _ in enumerate(problems, start=1):  # their names would leave no room
-        table.add_column(str(number), justify="right")
-    table.add_column("Points", justify="right")
-    for grading in gradings:
-        points = (f"{grading.points_of(problem):.1f}" for problem in problems)
-        table.add_row(Text(grading.submission), *points, f"{grading.points:.1f}")
-    return table
-
-
-def _draw_one(grading: Grading, problems: Mapping[str, Problem]) -> Table:
-    table = Table(title=Text(f"{grading.submission}, public and hidden tests"), show_footer=True)
+    """The points of one submission, or of several on average; grades.csv has those of each."""
+    of = f"{len(gradings)} submissions, points on average" if len(gradings) > 1 else gradings[0].submission
+    table = Table(title=Text(f"{of}, public and hidden tests"), show_footer=True)
     table.add_column("Problem", "Total")
-    table.add_column("State")
-    table.add_column("Tests", _count_passed(grading.results), justify="right")
-    table.add_column("Points", f"{grading.points:.1f}/{grading.maximum:g}", justify="right")
+    results = [result for grading in gradings for result in grading.results]
+    mean, most = fmean(grading.points for grading in gradings), max(grading.maximum for grading in gradings)
+    table.add_column("Tests passed", _count_passed(results), justify="right")
+    table.add_column("Points", f"{mean:.2f}/{most:g}", justify="right")
     for problem in problems.values():
-        results = grading.results_of(problem.id)
-        outcomes = {result.outcome for result in results}
-        state = next(each for each in (Outcome.VIOLATION, Outcome.FAILED, Outcome.PASSED) if each in outcomes)
-        points = f"{grading.points_of(problem.id):.1f}/{problem.points:g}"
-        colour = "green" if state is Outcome.PASSED else "red"
-        name = problem.id + " (bonus)" * problem.bonus
-        table.add_row(name, Text(state, colour), _count_passed(results), points)
+        own = [result for result in results if result.problem == problem.id]
+        mean = fmean(grading.points_of(problem.id) for grading in gradings)
+        points = Text(f"{mean:.2f}/{problem.points:g}", "green" if all(result.passed for result in own) else "red")
+        table.add_row(problem.id + " (bonus)" * problem.bonus, _count_passed(own), points)
     return table
 
 

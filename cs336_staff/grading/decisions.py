@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import write_course, write_table
+from cs336_staff.grading.exports import MOST, write_course, write_table
 from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.hidden.release import load_graded_problems
@@ -24,7 +24,6 @@ from cs336_staff.sandbox.printable import printable
 RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
 ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be typed like that
 SHOWN = 2  # names of tests
-MOST = 20  # rows that are printed
 SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  # columns that give no reason
 
 because = click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")

@@ -22,6 +22,7 @@ from cs336_staff.sandbox.printable import printable
 
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 EARLIER = "graded by an earlier suite"
+MOST = 20  # names or lines that are printed of a list
 
 
 def write_course(
@@ -44,17 +45,27 @@ def write_course(
     _write_feedback_zip(out, found)
     students = {grade.student.key for grade in found}
     unknown = match_extensions(course, students).extensions.keys() - students
-    lines = [f"Has an extension, and no grade: {key}" for key in sorted(unknown)]
     suite = _last_suite(found)
-    if earlier := sorted({grade.grading.submission for grade in found if grade.grading.suite != suite}):
-        lines.append(f"{EARLIER.capitalize()} than the others, so grade them again: {', '.join(earlier)}")
+    noticed = {
+        "Has an extension, and no grade": sorted(unknown),
+        f"{EARLIER.capitalize()} than the others, so grade again": sorted(
+            {grade.id for grade in found if grade.grading.suite != suite}
+        ),
+    }
     if course.roster:
         without, strangers = write_canvas(out / "canvas.csv", Path(course.roster), found, course.column)
-        lines += [f"In the roster, without a grade: {name}" for name in without]
-        lines += [f"Graded, not in the roster: {name}" for name in strangers]
-    for line in lines:
-        console.print(Text(line, "yellow"))
+        noticed |= {"In the roster, without a grade": without, "Graded, not in the roster": strangers}
+    for what, names in noticed.items():
+        if names:
+            shown = cut_list(names, MOST, "compare grades.csv with the roster")
+            console.print(Text(f"{what}: {'; '.join(shown)}", "yellow"))
     return found
+
+
+def cut_list(lines: Sequence[str], most: int, rest: str) -> list[str]:
+    """The first lines, and how many more there are, with the place of the `rest`."""
+    more = len(lines) - most
+    return [*lines[:most], *([f"and {more} more: {rest}"] if more > 0 else [])]
 
 
 def _write_reports(

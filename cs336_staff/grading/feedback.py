@@ -167,7 +167,9 @@ class Kind:
 
     @property
     def headline(self) -> str:
-        return self.results[0].headline.rstrip(":")
+        first = self.results[0]
+        place = _place(first.details) if first.check is Check.CALL else ""
+        return first.headline.rstrip(":") + f", at {place}" * bool(place)
 
     @property
     def names(self) -> str:
@@ -207,8 +209,11 @@ class Section:
         return self.problem.title + " (bonus)" * self.problem.bonus
 
     @property
-    def lost(self) -> dict[str, float]:
-        return lose(self.results)
+    def lost(self) -> str:
+        """The points lost in each test function, most first."""
+        if not any(result.passed for result in self.results):
+            return "all of them"
+        return ", ".join(f"{points:.2f} in {function}" for function, points in lose(self.results).items())
 
     @property
     def state(self) -> str:
@@ -261,8 +266,7 @@ def feedback(grading: Grading, problems: Mapping[str, Problem], grades: Sequence
     for section in sections(grading, problems):
         head.append(f"| {section.title} | {section.points:.2f} / {section.problem.points:g} | {section.state} |")
         if section.kinds:
-            lost = ", ".join(f"{points:.2f} in `{function}`" for function, points in section.lost.items())
-            blocks.append({FIRST: ["", f"## {section.problem.title}", "", f"Points lost: {lost}"]})
+            blocks.append({FIRST: ["", f"## {section.problem.title}", "", f"Points lost: {section.lost}"]})
         blocks += [{FIRST: ["", *_fence(cut_block("\n".join(each.lines), MAX_LINES))]} for each in section.explanations]
         blocks += [_show_kind(kind, number) for number, kind in enumerate(section.kinds)]
     for what, points in (("Points", f"{grading.points:.2f} / {grading.maximum:g}"), *account_for(grades)):

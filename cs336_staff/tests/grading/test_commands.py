@@ -11,11 +11,12 @@ from rich.console import Console
 from cs336_kit.engine.result import Check, Explanation, Outcome
 from cs336_staff.cli import staff
 from cs336_staff.grading.batch import Fault, Progress
-from cs336_staff.grading.commands import list_remarks, show_progress
+from cs336_staff.grading.commands import draw_board, list_remarks, show_progress
+from cs336_staff.grading.exports import cut_list
 from cs336_staff.grading.feedback import feedback
 from cs336_staff.grading.gradebook import Notes
 from cs336_staff.grading.identity import HandedIn, Student
-from cs336_staff.tests.grading.test_gradebook import GRADING, ROWS, new_gradebook
+from cs336_staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook
 
 
 def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
@@ -68,6 +69,20 @@ def test_without_a_terminal_progress_is_a_few_lines():
 )
 def test_what_staff_should_look_at_is_listed(change, line):
     assert list(list_remarks([replace(GRADING, **change)])) == [line]
+
+
+def test_of_a_class_there_is_a_row_for_each_problem_and_a_row_for_nobody():
+    printed = io.StringIO()
+    gradings = [replace(GRADING, submission=f"s{i}") for i in range(300)]
+    Console(file=printed, width=80).print(draw_board(gradings, PROBLEMS))
+    assert "300 submissions, points on average" in printed.getvalue()
+    assert "2.00/3" in printed.getvalue()
+    assert len(printed.getvalue().splitlines()) < 12
+
+
+def test_a_long_list_is_cut_and_says_where_the_rest_is():
+    assert cut_list(["a", "b", "c"], 2, "see grades.csv") == ["a", "b", "and 1 more: see grades.csv"]
+    assert cut_list(["a", "b"], 2, "see grades.csv") == ["a", "b"]
 
 
 def test_what_was_left_out_is_told_to_the_student():

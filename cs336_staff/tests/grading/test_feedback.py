@@ -203,7 +203,7 @@ def test_an_error_that_breaks_every_problem_is_explained_once() -> None:
     )
     text = feedback(graded(*rows, explanations=explained), PROBLEMS)
     assert text.count("match x:") == 1
-    assert text.count(f"- `{error}`: 30 tests") == len(PROBLEMS)
+    assert text.count(f"- `{error}, at {place.partition(',')[0]}`: 30 tests") == len(PROBLEMS)
 
 
 def test_without_findings_there_are_a_hundred_lines_at_most() -> None:
@@ -262,7 +262,7 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
     assert {(test["status"], test["output"]) for test in others} == {("passed", "")}
     assert "max_score" not in report  # Gradescope's specification has none here
     text = feedback(grading, PROBLEMS)
-    lost = "0.67 in `test_softmax`, 0.25 in `test_softmax_gradients`, 0.25 in `test_hidden_softmax`"
+    lost = "0.67 in test_softmax, 0.25 in test_softmax_gradients, 0.25 in test_hidden_softmax"
     assert f"## Softmax\n\nPoints lost: {lost}\n" in text
 
 

@@ -201,7 +201,7 @@ def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     assert [row["notes"] for row in rows(tmp_path / "grades.csv").values()] == ["graded by an earlier suite", ""]
     assert capsys.readouterr().out.splitlines() == [
         "Has an extension, and no grade: nobody",
-        "Graded by an earlier suite than the others, so grade them again: ada",
+        "Graded by an earlier suite than the others, so grade again: ada",
     ]
 
 
