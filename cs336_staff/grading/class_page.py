@@ -126,10 +126,6 @@ class Entry:
         """Tell whether a test is newer than its grading."""
         return any(result.outcome is Outcome.NOT_RUN for result in self.grading.results)
 
-    @property
-    def findings(self) -> list[Finding]:
-        return [Finding.of(explanation) for explanation in self.grading.notes.explanations]
-
     def can(self, problem: Problem) -> bool:
         """Tell whether it has most points of a problem: a corner may be wrong."""
         return self.grading.points_of(problem.id) >= ABLE * problem.points

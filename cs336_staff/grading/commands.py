@@ -19,8 +19,8 @@ from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result
 from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
-from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.decisions import RESULTS
+from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from cs336_staff.grading.decisions import RESULTS, open_results
 from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.gradebook import Gradebook, Grading
@@ -122,10 +122,8 @@ def grade(
 @click.argument("results", type=RESULTS, default=results_folder)
 def findings(results: Path) -> None:
     """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
-    root = find_checked_root()
-    course = load_course(root)
-    with Gradebook.of_results(results, course.muted) as gradebook:
-        found = count_findings(group_by_submission(grades(gradebook, course)), load_graded_problems(root))
+    with open_results(results) as (gradebook, course, problems):
+        found = count_findings(group_by_submission(grades(gradebook, course)), problems)
     write_findings(results, found)
     Console().print(draw_findings(found))
 
@@ -144,9 +142,9 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     _need_linux()
     root = find_checked_root()
     name = test.rpartition(": ")[2]  # in results.json the problem stands before it
-    path = _find_handed_in(submission, out, course := load_course(root))
+    path = _find_handed_in(submission, out)
     beside = [*path.parent.iterdir()]
-    files = together(beside, platforms_of(beside, course.platform)).get(path)
+    files = together(beside, platforms_of(beside, load_course(root).platform)).get(path)
     with Reader() as reader:
         taken_in = reader.take_in(path, files or {})
     with load_and_start(root, layer, name) as (suite, sandbox):
@@ -155,12 +153,12 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
         reproduce_test(suite, sandbox, taken_in, name)
 
 
-def _find_handed_in(said: str, out: Path, course: Course) -> Path:
+def _find_handed_in(said: str, out: Path) -> Path:
     """The file or folder of this name, or else what the student handed in whom it means."""
     path = Path(said).resolve()
     if not path.exists():
         try:
-            with Gradebook.of_results(out, course.muted) as gradebook:
+            with open_results(out) as (gradebook, course, _):
                 path = Path(find_grade(grades(gradebook, course), said).grading.path)
         except CourseworkError as error:
             raise click.ClickException(f"there is no file {said}, and no student of that name: {error}") from None

@@ -109,12 +109,10 @@ def feedback(student: str, out: Path) -> None:
 @into
 def who(test: str, out: Path) -> None:
     """Say who lost points on TEST, a test function or one case of it as in results.json, and why."""
-    root = find_checked_root()
-    course, problems = load_course(root), load_graded_problems(root)
-    if not any(test.partition("[")[0] in problem.tests for problem in problems.values()):
-        raise click.ClickException(f"no test is called {test}; results.json has the names")
     lost: dict[str, list[str]] = {}
-    with Gradebook.of_results(out, course.muted) as gradebook:
+    with open_results(out) as (gradebook, course, problems):
+        if not any(test.partition("[")[0] in problem.tests for problem in problems.values()):
+            raise click.ClickException(f"no test is called {test}; results.json has the names")
         for grade in grades(gradebook, course):
             results = gradebook.with_texts(grade.grading).results
             cases = [each for each in results if test in (each.test, each.function) and not each.passed]
@@ -128,6 +126,15 @@ def who(test: str, out: Path) -> None:
 
 
 @contextmanager
+def open_results(out: Path) -> Iterator[tuple[Gradebook, Course, dict[str, Problem]]]:
+    """The gradebook in a folder of results, the course and its problems, once all that staff state is checked."""
+    root = find_checked_root()
+    course = load_course(root)
+    with Gradebook.of_results(out, course.muted) as gradebook:
+        yield gradebook, course, load_graded_problems(root)
+
+
+@contextmanager
 def _decide_on(
     student: str, out: Path, last: bool = False
 ) -> Iterator[tuple[Gradebook, Grading, Mapping[str, Problem]]]:
@@ -138,9 +145,7 @@ def _decide_on(
         out: the folder of results, which are scored with the present weights first.
         last: whether it is the last grading of a submission, and not the one that counts.
     """
-    root = find_checked_root()
-    course, problems = load_course(root), load_graded_problems(root)
-    with Gradebook.of_results(out, course.muted) as gradebook:
+    with open_results(out) as (gradebook, course, problems):
         found = grades(gradebook, course)
         grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
         if grading is None:
@@ -179,9 +184,7 @@ def rescore(out: Path) -> None:
 
     Nothing is run. The students whose grades change are printed.
     """
-    root = find_checked_root()
-    course, problems = load_course(root), load_graded_problems(root)
-    with Gradebook.of_results(out, course.muted) as gradebook:
+    with open_results(out) as (gradebook, course, problems):
         before = _read_published(out, gradebook, course) if (out / "grades.csv").exists() else None
         gradebook.score_with(problems)
         found = write_course(Console(), gradebook, problems, out, course)
@@ -195,8 +198,7 @@ def rescore(out: Path) -> None:
 @click.argument("new", type=RESULTS)
 def diff(old: Path, new: Path) -> None:
     """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
-    course = load_course(find_checked_root())
-    with Gradebook.of_results(old) as one, Gradebook.of_results(new) as other:
+    with open_results(old) as (one, course, _), open_results(new) as (other, _, _):
         _print_changes(_read_published(old, one, course), _read_published(new, other, course), new)
 
 

@@ -17,12 +17,11 @@ from cs336_staff.authoring.room import Figure, load_rooms
 from cs336_staff.grading import class_page
 from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
 from cs336_staff.grading.class_page import Entry, Finding
-from cs336_staff.grading.course import Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.decisions import RESULTS
+from cs336_staff.grading.course import Course, results_folder
+from cs336_staff.grading.decisions import RESULTS, open_results
 from cs336_staff.grading.feedback import feedback, make_printable, printed, remarks, sections, write_atomically
 from cs336_staff.grading.gradebook import Gradebook, Grading, Matrix
 from cs336_staff.grading.grades import Grade, account_for, grades, say_points
-from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -39,10 +38,8 @@ def report(results: Path, anonymous: bool) -> None:
 
     The pages stand alone: they load nothing, and can be opened from a disk, mailed or printed.
     """
-    root = find_checked_root()
-    course = load_course(root)
-    with Gradebook.of_results(results, course.muted) as gradebook:
-        count = write_site(results, gradebook, load_graded_problems(root), course, anonymous)
+    with open_results(results) as (gradebook, course, problems):
+        count = write_site(results, gradebook, problems, course, anonymous)
     pages = "1 submission: its page is" if count == 1 else f"{count} submissions: their pages are"
     click.echo(f"{results / INDEX} reports on {pages} in {results / STUDENTS}")
 
