@@ -99,9 +99,10 @@ def comment(student: str, text: str | None, undo: bool, out: Path) -> None:
 @into
 def feedback(student: str, out: Path) -> None:
     """Write the feedback of STUDENT again, with what has changed since, and print it."""
-    with _decide_on(student, out) as (_, grading, _):
-        pass
-    click.echo((out / grading.submission / "feedback.md").read_text(encoding="utf-8"), nl=False)
+    with open_results(out) as (gradebook, course, problems):
+        name = find_grade(grades(gradebook, course), student).id
+        write_course(Console(stderr=True), gradebook, problems, out, course, name)
+    click.echo((out / name / "feedback.md").read_text(encoding="utf-8"), nl=False)
 
 
 @click.command()
@@ -157,8 +158,7 @@ def _decide_on(
         yield gradebook, before, problems
         after = gradebook.with_texts(before)
         write_course(Console(), gradebook, problems, out, course, only)
-    if after != before:
-        click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
+    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
 
 
 def _check_range(grading: Grading, problem: str, points: float) -> None:
