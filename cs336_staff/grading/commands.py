@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -23,11 +23,11 @@ from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_c
 from cs336_staff.grading.decisions import RESULTS, open_results
 from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.feedback import safe_name
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.identity import platforms_of, together
-from cs336_staff.hidden.release import REHEARSAL, load_graded_problems, load_release
+from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.reader import Reader
@@ -110,9 +110,8 @@ def grade(
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
     except KeyboardInterrupt:
-        if (out / "gradebook.sqlite").exists():
-            with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
-                write_course(console, gradebook, load_graded_problems(root), out, course)
+        with suppress(GradebookError), open_results(out) as (gradebook, _, problems):  # it may be empty yet
+            write_course(console, gradebook, problems, out, course)
         console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)

@@ -3,10 +3,10 @@
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from math import fsum
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -202,8 +202,7 @@ def diff(old: Path, new: Path) -> None:
         _print_changes(_read_published(old, one, course), _read_published(new, other, course), new)
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A folder of results, by student: the row of grades.csv, and the grading that it was made from."""
 
     rows: Mapping[str, Mapping[str, str]]

@@ -121,14 +121,14 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
         row += [_number(grading.points_of(problem)) for problem in problems]
         row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
         row += [sum(r.outcome is Outcome.VIOLATION for r in grading.results), "; ".join(_notes(grade, suite))]
-        rows.append([_inert(x) for x in row])
+        rows.append(row)
     write_table(path, rows)
 
 
-def write_table(path: Path, rows: Iterable[Iterable[object]]) -> None:
-    """Write a csv file that is there whole or not at all."""
+def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True) -> None:
+    """Write a csv file that is there whole or not at all; if `inert`, with no cell that a spreadsheet would run."""
     text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
+    csv.writer(text).writerows([_inert(cell) if inert else cell for cell in row] for row in rows)
     write_atomically(path, text.getvalue())
 
 
@@ -138,9 +138,8 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
     Args:
         path: what is written: the identity columns of the roster and `column`.
         roster: the gradebook as Canvas exports it.
-        found: the grades; students are found by `ID` or by one of the SIS columns, whichever knows most of them: the
-            number of one student in one column may be that of another in the next.
-        column: the assignment as the roster calls it, or a new one.
+        found: the grades.
+        column: the assignment as the roster calls it.
 
     Returns:
         The students of the roster without a grade, and the students with a grade who are not in the roster.
@@ -163,7 +162,7 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
         elif grade is None:
             without.append(row["Student"])
         lines.append([*(row[name] for name in kept), points])
-    write_table(path, lines)
+    write_table(path, lines, inert=False)  # Canvas knows its own names
     return without, [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
 
 

@@ -15,6 +15,7 @@ from cs336_staff.grading import decisions
 from cs336_staff.grading.course import Course
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.grading.grades import find_grade, grades
+from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.tests.grading.test_grade import ROOT
 from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
 
@@ -168,6 +169,14 @@ def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(
     assert len(changes(out)) == 32
     assert f"All 32 are in {out / 'changes.csv'}" in "".join(printed.splitlines())
     assert changes(out)[0]["student"] == "student0 0"
+
+
+def test_a_name_in_a_table_of_changes_is_no_formula(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        handed = HandedIn((Student("=7", "=HYPERLINK(1)"),))
+        gradebook.add(replace(graded("eve", 1.0), handed_in=handed))
+    assert command("rescore", "--out", out).exit_code == 0
+    assert changes(out)[0]["student"] == "'=HYPERLINK(1) '=7"
 
 
 def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
