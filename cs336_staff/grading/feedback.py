@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -171,12 +171,12 @@ class Kind:
         place = _place(first.details) if first.check is Check.CALL else ""
         return first.headline.rstrip(":") + f", at {place}" * bool(place)
 
-    @property
+    @cached_property
     def names(self) -> str:
         """The tests; none where nothing is written, and so all of them fail."""
         return "" if self.results[0].check is Check.NOT_WRITTEN else names_of(self.results)
 
-    @property
+    @cached_property
     def example(self) -> list[str]:
         """The numbers or the lines of the first test, if the headline does not say all."""
         first = self.results[0]
@@ -255,15 +255,18 @@ def _place(lines: Iterable[str]) -> str:
     return places[-1] if places else ""
 
 
-def feedback(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> str:
+def feedback(
+    grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = (), told: Sequence[Section] = ()
+) -> str:
     """Write what the student reads: points, findings, an example of each kind of failure, and what the code printed.
 
-    Findings are whole. For the rest there is room up to `MAX_LINES` lines.
+    What is `told` of each problem may be there already. Findings are whole. For the rest there is room up to
+    `MAX_LINES` lines.
     """
     head = [f"# {_code(grading.submission)}: {say_points(grading, grades)}", ""]
     head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
     blocks = [_show_text(remark, WHOLE) for remark in remarks(grading)]
-    for section in sections(grading, problems):
+    for section in told or sections(grading, problems):
         head.append(f"| {section.title} | {section.points:.2f} / {section.problem.points:g} | {section.state} |")
         if section.kinds:
             blocks.append({FIRST: ["", f"## {section.problem.title}", "", f"Points lost: {section.lost}"]})

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ class Grading:
             return earned
         return max(0.0, min(self.maximum_of(problem), earned + self.adjusted[problem].points))
 
-    @property
+    @cached_property
     def points(self) -> float:
         adjusted = (self.points_of(problem) - self.earned(problem) for problem in self.adjusted)
         return math.fsum((*(result.points for result in self.results), *adjusted))
@@ -212,7 +213,7 @@ class Grading:
             for problem, each in self.adjusted.items()
         ]
 
-    @property
+    @cached_property
     def maximum(self) -> float:
         return math.fsum(result.maximum for result in self.results if not result.bonus)
 
@@ -462,14 +463,17 @@ def _row_of_result(grading: int | None, number: int, result: Result) -> dict[str
 
 def _result_of_row(row: sqlite3.Row, overruled: Mapping[str, str]) -> Result:
     """A result as it counts: the table keeps what the grader found, under the problem that it was then part of."""
-    fields = dict(row)
-    recorded, looked_at = fields.pop("recorded"), fields.pop("looked_at")
+    test, recorded, hidden, outcome, looked_at, calls, seconds, *worth, headline, details, staff = row
+    problem, bonus, maximum = worth
     if looked_at == Check.RULES and recorded in overruled:
-        fields |= {"outcome": Outcome.PASSED, "headline": f"counted by staff: {overruled[recorded]}", "details": ""}
+        outcome, headline, details = Outcome.PASSED, f"counted by staff: {overruled[recorded]}", ""
+    check = Check(looked_at) if looked_at else None
     return Result(
-        **fields
-        | {"hidden": bool(row["hidden"]), "bonus": bool(row["bonus"]), "outcome": Outcome(fields["outcome"])}
-        | {"check": Check(looked_at) if looked_at else None, "details": tuple(fields["details"].splitlines())}
+        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), check, headline),
+        details=tuple(details.splitlines()),
+        staff=staff,
+        calls=calls,
+        seconds=seconds,
     )
 
 

@@ -19,9 +19,9 @@ from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
 from cs336_staff.grading.class_page import Entry, Finding
 from cs336_staff.grading.course import Course, results_folder
 from cs336_staff.grading.decisions import RESULTS, open_results
-from cs336_staff.grading.feedback import feedback, make_printable, printed, remarks, sections, write_atomically
-from cs336_staff.grading.gradebook import Gradebook, Grading, Matrix
-from cs336_staff.grading.grades import Grade, account_for, grades, say_points
+from cs336_staff.grading.feedback import Section, feedback, make_printable, printed, remarks, sections, write_atomically
+from cs336_staff.grading.gradebook import Gradebook, Matrix
+from cs336_staff.grading.grades import account_for, grades, say_points
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -74,9 +74,9 @@ def write_site(
         whole = replace(entry, grading=gradebook.with_texts(entry.grading))
         if anonymous:
             whole = make_anonymous(whole, numbered[entry.id])
-        page = fill_student_page(pages, whole.grading, problems, whole.grades)
-        write_atomically(folder / f"{whole.id}.html", page)
-        write_atomically(folder / f"{whole.id}.md", feedback(whole.grading, problems, whole.grades))
+        told = list(sections(whole.grading, problems))
+        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, told))
+        write_atomically(folder / f"{whole.id}.md", feedback(whole.grading, problems, whole.grades, told))
     entries = [make_anonymous(entry, numbered[entry.id]) for entry in known] if anonymous else known
     write_atomically(out / INDEX, fill_class_page(pages, entries, problems))
     return len(entries)
@@ -88,7 +88,7 @@ def load_templates() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str and not value.isprintable() else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -133,19 +133,18 @@ def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapp
     )
 
 
-def fill_student_page(
-    pages: Environment, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()
-) -> str:
+def fill_student_page(pages: Environment, entry: Entry, told: Sequence[Section]) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
+    grading = entry.grading
     failed = {result.problem for result in grading.results if not result.passed}
     figures = [room.figure for id, room in load_rooms().items() if room.figure and id in failed]
     figure = figures[0] if figures and not grading.notes.refused else None
     return pages.get_template("student.html").render(
         grading=grading,
-        points=say_points(grading, grades),
-        account=account_for(grades),
+        points=say_points(grading, entry.grades),
+        account=account_for(entry.grades),
         remarks=[make_printable(each).partition("\n")[::2] for each in (*remarks(grading), *printed(grading))],
-        sections=list(sections(grading, problems)),
+        sections=told,
         figure=figure,
         yours=draw_cells(grading.notes.weights, figure) if figure else [],
         right=draw_cells(figure.right(), figure) if figure else [],
