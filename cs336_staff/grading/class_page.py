@@ -32,7 +32,6 @@ class Finding:
     Args:
         problem: the id of the problem.
         id: which fact it is.
-        first: its first line.
         said: what was measured, and what that says about the code.
         code: the student's own lines, where something raised.
         question: what a tutor would ask.
@@ -42,7 +41,6 @@ class Finding:
 
     problem: str
     id: str
-    first: str
     said: tuple[str, ...]
     code: tuple[str, ...]
     question: str
@@ -58,7 +56,7 @@ class Finding:
         question = lines.pop().removeprefix(THINK) if lines and lines[-1].startswith(THINK) else ""
         said = tuple(line for line in lines if not line.startswith("  "))
         code = tuple(line.removeprefix("  ") for line in lines if line.startswith("  "))
-        return cls(explanation.problem, explanation.id, explanation.lines[0], said, code, question, read, tests)
+        return cls(explanation.problem, explanation.id, said, code, question, read, tests)
 
     @property
     def short(self) -> str:

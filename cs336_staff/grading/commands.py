@@ -140,16 +140,15 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     """
     _need_linux()
     root = find_checked_root()
-    name = test.rpartition(": ")[2]  # in results.json the problem stands before it
     path = _find_handed_in(submission, out)
     beside = [*path.parent.iterdir()]
     files = together(beside, platforms_of(beside, load_course(root).platform)).get(path)
     with Reader() as reader:
         taken_in = reader.take_in(path, files or {})
-    with load_and_start(root, layer, name) as (suite, sandbox):
+    with load_and_start(root, layer, test) as (suite, sandbox):
         from cs336_staff.grading.one_submission import reproduce_test
 
-        reproduce_test(suite, sandbox, taken_in, name)
+        reproduce_test(suite, sandbox, taken_in, test)
 
 
 def _find_handed_in(said: str, out: Path) -> Path:
@@ -266,11 +265,11 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
 
 
 def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:
-    """Write findings.csv: what each finding costs, how many submissions have it, and what one of them reads."""
-    rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says", "first")]
+    """Write findings.csv: what each finding costs, how many submissions have it, and what it says."""
+    rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says")]
     for each in found:
         told, costs = each.finding, (f"{each.lost:.4g}", f"{each.bonus:.4g}", len(each.entries))
-        rows.append((*costs, told.problem, told.id, told.short, told.first))
+        rows.append((*costs, told.problem, told.id, told.short))
     write_table(out / "findings.csv", rows)
 
 

@@ -100,9 +100,9 @@ def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_pa
     result = CliRunner().invoke(staff, ["findings", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "findings.csv").read_text().splitlines() == [
-        "points,bonus,submissions,problem,finding,says,first",
-        "4.5,0,2,softmax,halves,halves of ada It says so.,halves of ada",
-        "1.5,0,1,softmax,degrees,degrees of alan It says so.,degrees of alan",
+        "points,bonus,submissions,problem,finding,says",
+        "4.5,0,2,softmax,halves,halves of ada It says so.",
+        "1.5,0,1,softmax,degrees,degrees of alan It says so.",
     ]
     assert result.output.index("halves of ada") < result.output.index("degrees of alan")
 
