@@ -1,5 +1,6 @@
 """The grade of each student: the attempt that counts, and what is left of its points after lateness."""
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -102,7 +103,7 @@ def find_grade(found: Iterable[Grade], said: str) -> Grade:
         [each for each in found if said in (each.grading.submission, each.student.key)],
         [each for each in found if said.lstrip("0") == each.student.key.lstrip("0")],
         [each for each in found if words == each.student.name.casefold().replace(",", " ").split()],
-        [each for each in found if all(word in f"{each.who} {each.id}".casefold() for word in words)],
+        [each for each in found if all(_is_part(word, f"{each.who} {each.id}".casefold()) for word in words)],
     ):
         if len({each.id for each in fits}) > 1:
             several = ", ".join(f"{each.who}: {each.id}" for each in fits[:SHOWN])
@@ -110,6 +111,11 @@ def find_grade(found: Iterable[Grade], said: str) -> Grade:
         if fits:
             return fits[0]
     raise CourseworkError(f"no student or submission is called {said}; grades.csv lists the names")
+
+
+def _is_part(word: str, text: str) -> bool:
+    """Tell whether a word is part of a text; a number is not part of a longer one: it may be mistyped."""
+    return word in (re.split(r"[\W_]+", text) if word.isdigit() else text)
 
 
 def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:

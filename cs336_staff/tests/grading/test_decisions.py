@@ -220,6 +220,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
             "no student or submission is called nobody; grades.csv lists the names",
         ),
         ("adjust da softmax 1 --because x", "da may be 2 students: lovelaceada 1234: lovelaceada_1234_1_hw, ada: ada"),
+        ("adjust 123 softmax 1 --because x", "no student or submission is called 123; grades.csv lists the names"),
         ("comment ada", "expected TEXT, or --undo"),
         ("who test_sofmax", "no test is called test_sofmax; results.json has the names"),
         ("adjust ada softmacs 1 --because x", "expected a problem of softmax, "),
