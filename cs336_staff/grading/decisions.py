@@ -132,6 +132,8 @@ def open_results(out: Path) -> Iterator[tuple[Gradebook, Course, dict[str, Probl
     root = find_checked_root()
     course = load_course(root)
     with Gradebook.of_results(out, course.muted) as gradebook:
+        if not gradebook.paths():  # else all grades would be gone
+            raise GradebookError(f"the gradebook in {out} is empty; grade a submission into it first")
         yield gradebook, course, load_graded_problems(root)
 
 
