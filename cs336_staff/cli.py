@@ -9,7 +9,9 @@ from cs336_kit.cli import Commands
     cls=Commands,
     lazy={
         "adjust": ("cs336_staff.grading.decisions:adjust", "Add points, or take some, after a regrade request."),
+        "comment": ("cs336_staff.grading.decisions:comment", "Tell one student something; no points change."),
         "diff": ("cs336_staff.grading.decisions:diff", "Say whose grade changed, and why."),
+        "feedback": ("cs336_staff.grading.decisions:feedback", "Write one student's feedback again, and print it."),
         "findings": ("cs336_staff.grading.commands:findings", "Count what the examinations found in a class."),
         "fixtures": ("cs336_staff.release.commands:fixtures", "Write the stored cases, or check them."),
         "grade": ("cs336_staff.grading.commands:grade", "Grade submissions in a sandbox."),
@@ -25,6 +27,7 @@ from cs336_kit.cli import Commands
         "rescore": ("cs336_staff.grading.decisions:rescore", "Score recorded results with other weights."),
         "similar": ("cs336_staff.similarity.commands:similar", "Compare submissions with each other."),
         "verify": ("cs336_staff.release.commands:verify", "Test the suites before a release."),
+        "who": ("cs336_staff.grading.decisions:who", "Say who lost points on a test, and why."),
     },
 )
 def staff() -> None:

@@ -1,12 +1,13 @@
 """The problems of the assignment, as `assignment.toml` states them."""
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from cs336_kit.engine.errors import CourseworkError
-from cs336_kit.engine.toml_file import AssignmentError, Complaint, read_toml
+from cs336_kit.engine.toml_file import AssignmentError, Complaint, located, read_toml
 
 FILE_NAME = "assignment.toml"
 
@@ -107,8 +108,25 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
     Raises:
         AssignmentError: the file is not TOML, or something in it is not as it should be.
     """
-    assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
-    return {problem.id: problem for problem in assignment.problem if left_out in (problem.left_out, None)}
+    problems = read_toml(root / FILE_NAME, Assignment, Assignment.check).problem
+    check_weights(root, problems, "tests", (root / "tests").glob("test_*.py"))
+    return {problem.id: problem for problem in problems if left_out in (problem.left_out, None)}
+
+
+def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Iterable[Path]) -> set[str]:
+    """The tests in some files, none if there are no files; each weight of one kind, `tests` or `hidden`, has its test.
+
+    Raises:
+        AssignmentError: a weight has none; its points would be lost to everybody.
+    """
+    tests = {test for file in files for test in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.M)}
+    for number, problem in enumerate(problems):
+        for name in getattr(problem, kind):
+            if tests and name not in tests:
+                close = difflib.get_close_matches(name, tests, 1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise located(root / FILE_NAME, Complaint(("problem", number, kind, name), f"weighs no test{hint}"))
+    return tests
 
 
 def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:

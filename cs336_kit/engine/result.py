@@ -116,11 +116,13 @@ class Explanation:
         problem: the id of the problem.
         id: which fact it is, the same for everyone who made this mistake.
         lines: what was measured, what that says about the code, a question, and where to read on.
+        tests: those that fail and that it explains, or at least concerns.
     """
 
     problem: str
     id: str
     lines: tuple[str, ...]
+    tests: tuple[str, ...] = ()
 
     @property
     def is_of_earlier(self) -> bool:
@@ -135,7 +137,7 @@ class Explanation:
 def explanation_from_json(line: str | bytes) -> Explanation:
     """The explanation that `Explanation.as_json` wrote."""
     fields = json.loads(line)
-    return Explanation(fields["problem"], fields["id"], tuple(fields["lines"]))
+    return Explanation(fields["problem"], fields["id"], tuple(fields["lines"]), tuple(fields["tests"]))
 
 
 def result_from_json(line: str | bytes) -> Result:

@@ -35,6 +35,10 @@ class Cause:
     def explains(self, tests: Sequence[Test]) -> list[Test]:
         return [test for test in tests if self.fails.get(test.name)]
 
+    def concerns(self, tests: Sequence[Test]) -> list[Test]:
+        """Those that it explains; without a program, those whose cases it touches."""
+        return self.explains(tests) if self.fails else [test for test in tests if _touches(self.found, test)]
+
 
 @use_one_thread()
 def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[Explanation]:
@@ -55,14 +59,16 @@ def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[E
         tests = [test for test in suite.tests if test.problem == problem and test.name not in passed]
         failing = [test for test in tests if test.name in failed]
         if said := say_what_earlier_explains(suite, problem, failing, results):
-            explanations.append(Explanation(problem, AS_EARLIER.format(problem), (said,)))
+            of_earlier = tuple(test.name for test in failing)
+            explanations.append(Explanation(problem, AS_EARLIER.format(problem), (said,), of_earlier))
             continue
         causes = sorted(_find_causes(suite, problem, tests), key=lambda cause: _rank(cause, failing))[:most]
         said = [[*_lines(cause, suite.root), *_count(cause, failing)] for cause in causes]
         if causes:
             said[-1] += _promise(suite, problem, causes, failing)
         explanations += [
-            Explanation(problem, cause.finding.id, tuple(lines)) for cause, lines in zip(causes, said, strict=True)
+            Explanation(problem, cause.finding.id, tuple(lines), tuple(test.name for test in cause.concerns(failing)))
+            for cause, lines in zip(causes, said, strict=True)
         ]
     return explanations
 

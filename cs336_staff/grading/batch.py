@@ -18,9 +18,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.feedback import safe_name, write_all_reports, write_reports
+from cs336_staff.grading.exports import write_grades
+from cs336_staff.grading.feedback import safe_name, write_reports
 from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
 from cs336_staff.grading.graders import Graders, HostError, Record, grade_here
+from cs336_staff.grading.grades import grades, grades_of
 from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, together
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox
@@ -28,6 +30,7 @@ from cs336_staff.sandbox.reader import Reader
 from cs336_staff.sandbox.submission import Refused, Submission
 
 ATTEMPTS = 3
+PARTS = 10  # of a batch, after each of which grades.csv is written: it may be killed before its end
 TICK = 1.0  # seconds after which `capacity` and `show` are called even if nothing has ended
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
@@ -123,8 +126,7 @@ def grade_by(
         files = together(resolved, platforms)
         names = _name_submissions(list(files), gradebook.paths())
         check_claims(names, platforms)
-        if gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests}):
-            write_all_reports(out, gradebook, suite.problems)
+        gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests})
         return _Batch(graders, suite, gradebook, out, reader, files, platforms, Progress(names)).run(rerun, show)
 
 
@@ -235,9 +237,13 @@ class _Batch:
 
     def _report(self, grading: Grading) -> None:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
-        write_reports(self.out / grading.submission, grading, self.suite.problems)
-        self.progress.done += 1
-        self.progress.below += any(not result.passed for result in grading.results if not result.bonus)
+        found = grades_of(grading, self.suite.course)
+        write_reports(self.out / grading.submission, grading, self.suite.problems, found)
+        progress, course = self.progress, self.suite.course
+        progress.below += any(not result.passed for result in grading.results if not result.bonus)
+        progress.done += 1
+        if progress.done * PARTS // progress.total > (progress.done - 1) * PARTS // progress.total:
+            write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
 
 
 def _charge(result: Result, forbidden: Sequence[str]) -> Result:

@@ -1,26 +1,28 @@
-"""Count for a class report: grades, tests that pass, findings and which of them go together; and sum it up in words."""
+"""Count for a class report: grades, tests that pass, findings and what they cost; and sum it up in words."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from math import floor
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor, fsum
 from statistics import fmean, median
 from typing import Self
 
-from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.result import Check, Explanation, Outcome
-from cs336_staff.grading.exports import Grade
-from cs336_staff.grading.feedback import by_function
+from cs336_staff.grading.feedback import by_function, error_of
 from cs336_staff.grading.gradebook import Grading
+from cs336_staff.grading.grades import Grade
 
 THINK, READ = "  Think: ", "  Read:  "
 STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100)
 MOST_BARS = 24
-TOGETHER = 3  # submissions with both findings, and times as many as chance would give: fewer mean nothing
-MOST_PAIRS = 20
-ABLE = 0.75  # of the submissions, for the class to be able to do something
+ABLE = 0.9  # of the points of a problem, for a submission to be able to do it
+MOST = 0.75  # of the submissions, for the class to be able to
 LONGEST = 240  # of a quotation
+POINTING = re.compile("(That|This|It|They|These|Those) ")  # the subject is in the sentence before
+LITTLE = 0.005  # points: less is rounding
+ASIDE = "A program that is right but for this mistake "
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,6 @@ class Finding:
     Args:
         problem: the id of the problem.
         id: which fact it is.
-        first: its first line.
         said: what was measured, and what that says about the code.
         code: the student's own lines, where something raised.
         question: what a tutor would ask.
@@ -40,7 +41,6 @@ class Finding:
 
     problem: str
     id: str
-    first: str
     said: tuple[str, ...]
     code: tuple[str, ...]
     question: str
@@ -56,12 +56,18 @@ class Finding:
         question = lines.pop().removeprefix(THINK) if lines and lines[-1].startswith(THINK) else ""
         said = tuple(line for line in lines if not line.startswith("  "))
         code = tuple(line.removeprefix("  ") for line in lines if line.startswith("  "))
-        return cls(explanation.problem, explanation.id, explanation.lines[0], said, code, question, read, tests)
+        return cls(explanation.problem, explanation.id, said, code, question, read, tests)
 
     @property
     def short(self) -> str:
-        """Say what it means for the code; where numbers say it, give those."""
-        return self.said[-1] if self.said else self.id
+        """Say what it means for the code in a sentence, with the one before it where that has the subject."""
+        said = [each for line in self.said for each in re.split(r"(?<=[.?!]) (?=[A-Z])", line)]
+        said = [each for each in said if not each.startswith(ASIDE)]
+        means = next((i for i, each in enumerate(said) if self.said[-1].startswith(each)), 0)
+        first = means
+        while first and POINTING.match(said[first]):
+            first -= 1
+        return " ".join(said[first : means + 1]) or self.id
 
     @property
     def runs(self) -> bool:
@@ -118,12 +124,25 @@ class Entry:
         """Tell whether a test is newer than its grading."""
         return any(result.outcome is Outcome.NOT_RUN for result in self.grading.results)
 
-    @property
-    def findings(self) -> list[Finding]:
-        return [Finding.of(explanation) for explanation in self.grading.notes.explanations]
+    def can(self, problem: Problem) -> bool:
+        """Tell whether it has most points of a problem: a corner may be wrong."""
+        return self.grading.points_of(problem.id) >= ABLE * problem.points
 
-    def solves(self, problem: Problem) -> bool:
-        return all(result.passed for result in self.grading.results_of(problem.id))
+    def costs(self) -> list[float]:
+        """The points that each explanation costs; what several explain they share, and so do those that name no test.
+
+        What a program loses though none of them explains it, is nobody's.
+        """
+        told = self.grading.notes.explanations
+        costs = [0.0] * len(told)
+        for result in self.grading.results:
+            if result.is_wrong:
+                own = [i for i, each in enumerate(told) if each.problem == result.problem]
+                explained = [i for i in own if result.test in told[i].tests]
+                blamed = explained or [i for i in own if not told[i].tests]
+                for i in blamed:
+                    costs[i] += result.maximum / len(blamed)
+        return costs
 
     def wrote(self, problem: Problem) -> bool:
         return any(result.check is not Check.NOT_WRITTEN for result in self.grading.results_of(problem.id))
@@ -174,22 +193,23 @@ class Passing:
     whole: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class FindingOfClass:
-    """A finding, an example of it, and the submissions that have it."""
+    """A finding, an example of it, and what it costs the class.
+
+    Args:
+        finding: where it was found first.
+        entries: the submissions that have it.
+        lost: the points that it costs them in problems that are not bonus.
+        bonus: the points in the others.
+        later: the problems that build on its own in which it comes back.
+    """
 
     finding: Finding
-    entries: Sequence[Entry]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two findings that many submissions have both of; `times` is how often, compared with chance."""
-
-    one: FindingOfClass
-    other: FindingOfClass
-    both: int
-    times: float
+    entries: list[Entry] = field(default_factory=list)
+    lost: float = 0.0
+    bonus: float = 0.0
+    later: dict[str, str] = field(default_factory=dict)
 
 
 def distribute_grades(entries: Iterable[Entry]) -> Grades:
@@ -220,136 +240,115 @@ def measure_passing(entries: Sequence[Entry], problem: Problem) -> list[Passing]
     ]
 
 
-def count_findings(entries: Iterable[Entry]) -> list[FindingOfClass]:
-    """List what the examinations found, the commonest first."""
-    found: dict[tuple[str, str], tuple[Finding, list[Entry]]] = {}
+def count_findings(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[FindingOfClass]:
+    """List what the examinations found, what costs the class most first; what has one root is one finding."""
+    found: dict[tuple[str, str], FindingOfClass] = {}
     for entry in entries:
-        for finding in entry.findings:
-            found.setdefault((finding.problem, finding.id), (finding, []))[1].append(entry)
-    return sorted((FindingOfClass(*each) for each in found.values()), key=lambda each: -len(each.entries))
+        roots: list[Explanation] = []
+        for told, cost in zip(entry.grading.notes.explanations, entry.costs(), strict=True):
+            if told.problem not in problems:
+                continue
+            root = next((each for each in reversed(roots) if _is_root(each, told, problems)), told)
+            one = found.setdefault((root.problem, root.id), FindingOfClass(Finding.of(root)))
+            if root is told:
+                roots.append(told)
+                one.entries.append(entry)
+            elif told.problem != root.problem:
+                one.later[told.problem] = problems[told.problem].title
+            if problems[told.problem].bonus:
+                one.bonus += cost
+            else:
+                one.lost += cost
+    return sorted(found.values(), key=lambda each: (-round(each.lost, 9), -each.bonus, -len(each.entries)))
 
 
-def pair_findings(found: Sequence[FindingOfClass], submissions: int) -> list[Pair]:
-    """List the pairs of findings that are found together more often than chance would have it, the strongest first."""
-    found = [each for each in found if each.finding.runs and len(each.entries) >= TOGETHER]
-    have = [(each, {entry.id for entry in each.entries}) for each in found]
-    pairs = [
-        Pair(one, other, both, both * submissions / (len(first) * len(second)))
-        for (one, first), (other, second) in combinations(have, 2)
-        if (both := len(first & second)) >= TOGETHER
-    ]
-    pairs = [pair for pair in pairs if pair.times >= TOGETHER]
-    return sorted(pairs, key=lambda pair: (-pair.both, -pair.times))[:MOST_PAIRS]
+def _is_root(root: Explanation, told: Explanation, problems: Mapping[str, Problem]) -> bool:
+    """Tell whether what is told has been told of an earlier problem: the same exception, or the same of what it needs.
+
+    The ids of findings that say the same of two problems differ in their first word.
+    """
+    if error := error_of(told):
+        return error_of(root) == error
+    same = told.is_of_earlier or root.id.partition("-")[2] == told.id.partition("-")[2]
+    return same and root.problem in find_needs(problems, told.problem)
 
 
-# The three sentences that the page opens with: what the class can do, what it cannot, and what to teach next.
+# The three sentences that the page opens with: what the class can do, what costs it most, and what to teach next.
 
 
-def sum_up(entries: Sequence[Entry], problems: Iterable[Problem]) -> tuple[str, str, str]:
+def sum_up(entries: Sequence[Entry], problems: Mapping[str, Problem]) -> tuple[str, str, str]:
     """Say it of the submissions that were run, in the problems that are not bonus."""
     ran = [entry for entry in entries if not entry.refused]
-    core = [problem for problem in problems if not problem.bonus]
+    core = [problem for problem in problems.values() if not problem.bonus]
     if not ran:
         nothing = "None of the submissions was run" if len(entries) > 1 else "The only submission was not run"
         return (
             f"{nothing}, so nothing is known yet about what the class can do.",
-            "What it cannot do is not known either.",
+            "Nor is it known what it cannot do.",
             "Find out why before you teach anything: the reasons are below.",
         )
-    solved = {problem.id: sum(entry.solves(problem) for entry in ran) for problem in core}
-    return _can(ran, core, solved), _cannot(ran, core, solved), _next(ran, core, solved)
+    lost = {problem.id: fsum(problem.points - each.grading.points_of(problem.id) for each in ran) for problem in core}
+    return _can(ran, core), _cannot(ran, core, lost), _next(ran, core, lost, problems)
 
 
-def _can(ran: Sequence[Entry], core: Sequence[Problem], solved: dict[str, int]) -> str:
-    n = len(ran)
-    if all(solved[problem.id] == n for problem in core):
-        return f"{_all(n)} every test of every problem."
-    able = [problem for problem in core if solved[problem.id] >= ABLE * n]
-    if able and n == 1:
-        return f"The only submission passes every test of {_and(able)}."
-    if able:
-        least = min(solved[problem.id] for problem in able)
-        whole = "The whole class" if least == n else "Most of the class"
-        at_least = "at least " * (len(able) > 1 and least < n)
-        each = "each" if len(able) > 1 else "it"
-        return f"{whole} can write {_and(able)}: {at_least}{_of(least, n)} pass every test of {each}."
-    best = max(core, key=lambda problem: solved[problem.id])
-    if not solved[best.id]:
-        who = "No submission passes" if n > 1 else "The only submission does not pass"
-        return f"{who} every test of any problem yet."
-    passes = "pass" if solved[best.id] > 1 else "passes"
+def _can(ran: Sequence[Entry], core: Sequence[Problem]) -> str:
+    able = {problem.id: sum(entry.can(problem) for entry in ran) for problem in core}
+    written = [problem for problem in core if able[problem.id] >= MOST * len(ran)]
+    share = f"{100 * ABLE:g} % of the points or more in"
+    if not written:
+        best = max(core, key=lambda problem: able[problem.id])
+        nearest = f"{_title(best, True)} comes closest: {share} {_of(able[best.id], ran)}."
+        return f"The class cannot write any problem yet. {nearest if able[best.id] else ''}".rstrip()
+    least = min(able[problem.id] for problem in written)
+    at_least = "at least " * (len({able[problem.id] for problem in written}) > 1)
+    return f"The class can write {_and(written)}: {share} {at_least}{_of(least, ran)}."
+
+
+def _cannot(ran: Sequence[Entry], core: Sequence[Problem], lost: Mapping[str, float]) -> str:
+    worst = max(core, key=lambda problem: lost[problem.id])
+    if lost[worst.id] < LITTLE:
+        return "Nobody loses a point."
+    losing = sum(entry.grading.points_of(worst.id) < worst.points - LITTLE for entry in ran)
+    unwritten = sum(not entry.wrote(worst) for entry in ran)
+    which = f", of which {unwritten} did not write it" if unwritten else ""
+    points = f"{lost[worst.id]:.1f} of the {fsum(lost.values()):.1f} points that are lost in all"
+    return f"{_title(worst, True)} costs the class most: {points}, by {_of(losing, ran)}{which}."
+
+
+def _next(
+    ran: Sequence[Entry], core: Sequence[Problem], lost: Mapping[str, float], problems: Mapping[str, Problem]
+) -> str:
+    if max(lost.values()) < LITTLE:
+        return "Nothing needs teaching again: go on to what comes next."
+    sections: dict[str, list[FindingOfClass]] = {}
+    for each in count_findings(ran, problems):
+        if each.finding.section and each.finding.runs and each.lost:
+            sections.setdefault(each.finding.section, []).append(each)
+    unwritten = {problem.id: fsum(problem.points for entry in ran if not entry.wrote(problem)) for problem in core}
+    least = max(core, key=lambda problem: unwritten[problem.id])
+    section = max(sections, key=lambda section: fsum(each.lost for each in sections[section]), default="")
+    mistakes = sections.get(section, [])
+    cost = fsum(each.lost for each in mistakes)
+    if unwritten[least.id] > cost:
+        return f"Teach {_title(least)} next: {_of(sum(not entry.wrote(least) for entry in ran), ran)} did not write it."
+    if not mistakes:
+        worst = max(core, key=lambda problem: lost[problem.id])
+        return f"Teach {_title(worst)} next; the examinations found no mistake that explains why its tests fail."
+    first, (number, _, title) = mistakes[0], section.partition(" ")
+    short = first.finding.short
+    quoted = short if len(short) <= LONGEST else short[:LONGEST] + "…"
+    have = len({entry.id for each in mistakes for entry in each.entries})
+    most = f", {first.lost:.1f} of them this" if len(mistakes) > 1 else ""
     return (
-        f"No problem is solved by three quarters of the class yet; {_title(best)} comes closest, where "
-        f"{_of(solved[best.id], n)} {passes} every test."
+        f"Teach section {number} of the handout next, “{title}”: mistakes in it cost {_of(have, ran)} "
+        f"{cost:.1f} points{most}: “{quoted}”"
     )
 
 
-def _cannot(ran: Sequence[Entry], core: Sequence[Problem], solved: dict[str, int]) -> str:
-    n = len(ran)
-    failing = [problem for problem in core if solved[problem.id] < n]
-    if not failing:
-        return "Nothing is left that anyone fails at." if n > 1 else "Nothing is left that it fails at."
-
-    def share(problem: Problem) -> float:
-        return sum(entry.grading.points_of(problem.id) for entry in ran) / problem.points
-
-    worst = min(failing, key=lambda problem: (solved[problem.id], share(problem)))
-    without = n - solved[worst.id]
-    unwritten = sum(not entry.wrote(worst) for entry in ran)
-    if n == 1:
-        return f"It has not written {_title(worst)}." if unwritten else f"It fails tests of {_title(worst)}."
-    which = {0: "", without: ", since they have not written it" if without > 1 else ", which has not written it"}
-    some = f", and {unwritten} of them {'have' if unwritten > 1 else 'has'} not written it"
-    unwritten_too = which.get(unwritten, some)
-    if without == n:
-        return f"Nobody can write {_title(worst)} yet: {_of(without, n)} fail tests of it{unwritten_too}."
-    fail = f"{_of(without, n)} {'fail' if without > 1 else 'fails'} tests of it{unwritten_too}"
-    if without > (1 - ABLE) * n:
-        return f"What many cannot write yet is {_title(worst)}: {fail}."
-    return f"The hardest problem is {_title(worst)}: {fail}."
-
-
-def _next(ran: Sequence[Entry], core: Sequence[Problem], solved: dict[str, int]) -> str:
-    n = len(ran)
-    worst = min(core, key=lambda problem: solved[problem.id])
-    without = n - solved[worst.id]
-    if not without:
-        return "Nothing needs teaching again: go on to what comes next."
-    graded = {problem.id for problem in core}
-    mistakes = [
-        each
-        for each in count_findings(ran)
-        if each.finding.problem in graded and each.finding.section and each.finding.runs
-    ]
-    have_one: dict[str, set[str]] = {}
-    for each in mistakes:
-        have_one.setdefault(each.finding.section, set()).update(entry.id for entry in each.entries)
-    section = max(have_one, key=lambda section: len(have_one[section]), default="")
-    have = len(have_one.get(section, ()))
-    unwritten = {problem.id: sum(not entry.wrote(problem) for entry in ran) for problem in core}
-    least = max(core, key=lambda problem: unwritten[problem.id])
-    if unwritten[least.id] > have:
-        many = unwritten[least.id]
-        return f"Teach {_title(least)} next: {_of(many, n)} {'have' if many > 1 else 'has'} not written it."
-    if not have:
-        return f"Teach {_title(worst)} next; the examinations found no mistake that explains why its tests fail."
-    commonest = next(each for each in mistakes if each.finding.section == section)
-    times, short = len(commonest.entries), commonest.finding.short
-    number, _, title = section.partition(" ")
-    quoted = short if len(short) <= LONGEST else short[:LONGEST] + "…"
-    teach = f"Teach section {number} of the handout next, “{title}”:"
-    if n == 1 or have == 1:
-        return f"{teach} one submission has a mistake in it: “{quoted}”"
-    how_often = f"in {times} of them" if times > 1 else "for example"
-    return f"{teach} {_of(have, n)} have a mistake in it, {how_often} “{quoted}”"
-
-
-def _all(n: int) -> str:
-    return "The only submission passes" if n == 1 else f"All {n} submissions pass"
-
-
-def _of(k: int, n: int) -> str:
-    return f"all {n} submissions" if k == n else f"{k} of {n} submissions"
+def _of(k: int, ran: Sequence[Entry]) -> str:
+    if len(ran) == 1:
+        return "the only submission" if k else "no submission"
+    return f"all {k} submissions" if k == len(ran) else f"{k} of {len(ran)} submissions"
 
 
 def _and(problems: Sequence[Problem]) -> str:
@@ -357,7 +356,7 @@ def _and(problems: Sequence[Problem]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _title(problem: Problem) -> str:
-    """Its title inside a sentence: "softmax", but "RoPE"."""
-    first, space, rest = problem.title.partition(" ")
-    return (first.lower() if first[1:].islower() else first) + space + rest
+def _title(problem: Problem, first: bool = False) -> str:
+    """Its title inside a sentence, or as its `first` words: "softmax", but "RoPE"."""
+    word = problem.title.partition(" ")[0]
+    return problem.title if first or not word[1:].islower() else problem.title[0].lower() + problem.title[1:]

@@ -1,11 +1,12 @@
 """`cs336 staff grade`, `findings` and `reproduce`. What imports torch is imported when it is needed."""
 
-import csv
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import click
@@ -15,14 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Outcome, Result
+from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.result import Result
 from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
 from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
-from cs336_staff.grading.decisions import RESULTS
-from cs336_staff.grading.exports import check_lists, grades, write_course
+from cs336_staff.grading.decisions import RESULTS, open_results
+from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.feedback import safe_name
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
+from cs336_staff.grading.grades import find_grade, grades
+from cs336_staff.grading.identity import platforms_of, together
 from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
 from cs336_staff.sandbox.printable import printable
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
-COMMONEST = 10  # findings that are printed; the file has all
+COSTLIEST = 10  # findings that are printed; the file has all
 LINES = 20  # of progress, where there is no terminal
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 
@@ -78,32 +82,36 @@ def grade(
     course = load_course(root)
     load_release()  # before anything is started: the secret may be missing
     try:
-        check_lists(course)
         with _connect(cluster) if cluster else nullcontext() as client, load_and_start(root, layer) as (suite, sandbox):
             from cs336_staff.grading.batch import grade_by
 
             if not suite.release.folder:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with _graders(client, suite, sandbox, jobs, console) as graders, show_progress(console) as show:
                 done = grade_by(graders, suite, submission, out, rerun, show, course.platform)
         with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
-            console.print(draw_board(graded, suite.problems))
-            for line in list_remarks(graded):
+            if graded:
+                console.print(draw_board(graded, suite.problems))
+            remarks = list(list_remarks(graded))
+            for line in cut_list(remarks, MOST, "`cs336 staff report` lists them"):
                 console.print(Text(line, "yellow"))
             for fault in done.faults:
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
             students = write_course(console, gradebook, suite.problems, out, course)
-            found = count_findings(group_by_submission(students))
+            found = count_findings(group_by_submission(students), suite.problems)
             write_findings(out, found)
             if found and len(students) > 1:
-                console.print(draw_findings(found[:COMMONEST]))
+                console.print(draw_findings(found))
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
     except KeyboardInterrupt:
+        with suppress(GradebookError), open_results(out) as (gradebook, _, problems):  # it may be empty yet
+            write_course(console, gradebook, problems, out, course)
         console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
@@ -113,31 +121,48 @@ def grade(
 @click.argument("results", type=RESULTS, default=results_folder)
 def findings(results: Path) -> None:
     """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
-    course = load_course(find_checked_root())
-    with Gradebook.of_results(results, course.muted) as gradebook:
-        found = count_findings(group_by_submission(grades(gradebook, course)))
+    with open_results(results) as (gradebook, course, problems):
+        found = count_findings(group_by_submission(grades(gradebook, course)), problems)
     write_findings(results, found)
     Console().print(draw_findings(found))
 
 
 @click.command()
-@click.argument("submission", type=click.Path(exists=True, path_type=Path))
+@click.argument("submission")
 @click.argument("test")
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
-def reproduce(submission: Path, test: str, layer: Layer) -> None:
+@click.option("--out", type=click.Path(path_type=Path), default=results_folder, show_default=RESULTS_FOLDER)
+def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     """Run one TEST of one SUBMISSION again and print inputs, answer and reference.
 
-    TEST is a name of results.json, such as test_softmax[1d], or a test function with all its cases.
+    SUBMISSION is a file or folder, or a student by name or number. TEST is a name of results.json, such as
+    test_softmax[1d], or a test function with all its cases.
     """
     _need_linux()
     root = find_checked_root()
-    name = test.rpartition(": ")[2]  # in results.json the problem stands before it
+    path = _find_handed_in(submission, out)
+    beside = [*path.parent.iterdir()]
+    files = together(beside, platforms_of(beside, load_course(root).platform)).get(path)
     with Reader() as reader:
-        taken_in = reader.take_in(submission.resolve())
-    with load_and_start(root, layer, name) as (suite, sandbox):
+        taken_in = reader.take_in(path, files or {})
+    with load_and_start(root, layer, test) as (suite, sandbox):
         from cs336_staff.grading.one_submission import reproduce_test
 
-        reproduce_test(suite, sandbox, taken_in, name)
+        reproduce_test(suite, sandbox, taken_in, test)
+
+
+def _find_handed_in(said: str, out: Path) -> Path:
+    """The file or folder of this name, or else what the student handed in whom it means."""
+    path = Path(said).resolve()
+    if not path.exists():
+        try:
+            with open_results(out) as (gradebook, course, _):
+                path = Path(find_grade(grades(gradebook, course), said).grading.path)
+        except CourseworkError as error:
+            raise click.ClickException(f"there is no file {said}, and no student of that name: {error}") from None
+        if not path.exists():
+            raise click.ClickException(f"{path} is no longer there; put it back, or name the file where it is now")
+    return path
 
 
 def _connect(cluster: str) -> AbstractContextManager["Client"]:
@@ -204,34 +229,19 @@ def _describe(now: "Progress") -> str:
 
 
 def draw_board(gradings: Sequence[Grading], problems: Mapping[str, Problem]) -> Table:
-    """One submission: a row for each problem; several: a row for each of them."""
-    if len(gradings) == 1:
-        return _draw_one(gradings[0], problems)
-    numbered = ", ".join(f"{number} {problem}" for number, problem in enumerate(problems, start=1))
-    table = Table("Submission", title="Public and hidden tests", caption=numbered)
-    for number, _ in enumerate(problems, start=1):  # their names would leave no room
-        table.add_column(str(number), justify="right")
-    table.add_column("Points", justify="right")
-    for grading in gradings:
-        points = (f"{grading.points_of(problem):.1f}" for problem in problems)
-        table.add_row(Text(grading.submission), *points, f"{grading.points:.1f}")
-    return table
-
-
-def _draw_one(grading: Grading, problems: Mapping[str, Problem]) -> Table:
-    table = Table(title=Text(f"{grading.submission}, public and hidden tests"), show_footer=True)
+    """The points of one submission, or of several on average; grades.csv has those of each."""
+    of = f"{len(gradings)} submissions, points on average" if len(gradings) > 1 else gradings[0].submission
+    table = Table(title=Text(f"{of}, public and hidden tests"), show_footer=True)
     table.add_column("Problem", "Total")
-    table.add_column("State")
-    table.add_column("Tests", _count_passed(grading.results), justify="right")
-    table.add_column("Points", f"{grading.points:.1f}/{grading.maximum:g}", justify="right")
+    results = [result for grading in gradings for result in grading.results]
+    mean, most = fmean(grading.points for grading in gradings), max(grading.maximum for grading in gradings)
+    table.add_column("Tests passed", _count_passed(results), justify="right")
+    table.add_column("Points", f"{mean:.2f}/{most:g}", justify="right")
     for problem in problems.values():
-        results = grading.results_of(problem.id)
-        outcomes = {result.outcome for result in results}
-        state = next(each for each in (Outcome.VIOLATION, Outcome.FAILED, Outcome.PASSED) if each in outcomes)
-        points = f"{grading.points_of(problem.id):.1f}/{problem.points:g}"
-        colour = "green" if state is Outcome.PASSED else "red"
-        name = problem.id + " (bonus)" * problem.bonus
-        table.add_row(name, Text(state, colour), _count_passed(results), points)
+        own = [result for result in results if result.problem == problem.id]
+        mean = fmean(grading.points_of(problem.id) for grading in gradings)
+        points = Text(f"{mean:.2f}/{problem.points:g}", "green" if all(result.passed for result in own) else "red")
+        table.add_row(problem.id + " (bonus)" * problem.bonus, _count_passed(own), points)
     return table
 
 
@@ -248,27 +258,26 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         if notes.refused:
             yield f"REFUSED, not run, no points: {name}: {notes.refused}"
         for problem, calls in notes.forbidden.items():
-            decided = f"overruled: {grading.overruled[problem]}" if problem in grading.overruled else "VIOLATION"
-            yield f"{decided}: {name}, {problem}: {'; '.join(calls)}"
-        for problem, adjusted in grading.adjusted.items():
-            yield f"adjusted by {adjusted.points:+g}: {name}, {problem}: {adjusted.because}"
-        for remark in notes.taken_in:
-            yield f"remark: {name}: {remark}"
+            if problem not in grading.overruled:
+                yield f"VIOLATION: {name}, {problem}: {'; '.join(calls)}"
+        yield from (f"decided: {name}: {each}" for each in grading.decisions)
+        yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 
 
 def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:
-    """Write findings.csv: how many submissions have each finding, and what the first of them reads."""
-    with (out / "findings.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["submissions", "problem", "finding", "first"])
-        for each in found:
-            writer.writerow([len(each.entries), each.finding.problem, each.finding.id, each.finding.first])
-
-
-def draw_findings(found: Iterable[FindingOfClass]) -> Table:
-    """The same for the terminal."""
-    table = Table("Submissions", "Problem", "Finding", title="What the examinations found, the commonest first")
-    table.columns[0].justify = "right"
+    """Write findings.csv: what each finding costs, how many submissions have it, and what it says."""
+    rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says")]
     for each in found:
-        table.add_row(str(len(each.entries)), each.finding.problem, each.finding.id)
+        told, costs = each.finding, (f"{each.lost:.4g}", f"{each.bonus:.4g}", len(each.entries))
+        rows.append((*costs, told.problem, told.id, told.short))
+    write_table(out / "findings.csv", rows)
+
+
+def draw_findings(found: Sequence[FindingOfClass]) -> Table:
+    """Those that cost the class most, for the terminal."""
+    shown = [each for each in found if each.finding.runs][:COSTLIEST]
+    caption = f"{len(shown)} of {len(found)} findings; the others are in findings.csv"
+    table = Table("Points lost", "Submissions", "Finding", title="What costs the class most", caption=caption)
+    for each in shown:
+        table.add_row(f"{each.lost:.1f}", str(len(each.entries)), Text(printable(each.finding.short)))
     return table

@@ -1,12 +1,12 @@
-"""`cs336 staff overrule`, `adjust`, `rescore` and `diff`: decide on grades, score them again, say what changed."""
+"""`cs336 staff overrule`, `adjust`, `comment`, `feedback`, `rescore` and `diff`: decide on grades, say what changed."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from math import fsum
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -15,9 +15,9 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import grades, write_course
-from cs336_staff.grading.feedback import write_all_reports, write_reports
+from cs336_staff.grading.exports import MOST, write_course, write_table
 from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading
+from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.sandbox.printable import printable
 
@@ -32,44 +32,44 @@ into = click.option("--out", type=RESULTS, default=results_folder, show_default=
 
 
 @click.command()
-@click.argument("submission")
+@click.argument("student")
 @click.argument("problem", required=False)
 @because
 @undo
 @into
-def overrule(submission: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
-    """Count right answers of SUBMISSION, by its name in the results, that violate the rules.
+def overrule(student: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
+    """Count right answers of STUDENT that violate the rules. A part of the name is enough, or the number.
 
-    For one PROBLEM, or for all in which it has violations. It holds for this content, also when it is graded again.
+    For one PROBLEM, or for all in which there are violations. It holds for this content, also when it is graded again.
     """
     if bool(because) == undo:
         raise click.UsageError("expected --because TEXT, or --undo")
-    with _decide_on(submission, out, Gradebook.of) as (gradebook, grading, _):
+    with _decide_on(student, out, last=True) as (gradebook, grading, _):
         charged = set(grading.notes.forbidden if because else grading.overruled)
         chosen = {problem} if problem else charged
         if not charged or chosen - charged:
             what = "a violation of the rules" if because else "a decision to take back"
-            raise _explain_missing(submission, what, charged, problem or "some problem")
+            raise _explain_missing(grading, what, charged, problem or "some problem")
         for each in sorted(chosen):
             gradebook.overrule(grading, each, because)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -0.5 is one
-@click.argument("submission")
+@click.argument("student")
 @click.argument("problem")
 @click.argument("points", type=float, required=False)
 @because
 @undo
 @into
-def adjust(submission: str, problem: str, points: float | None, because: str | None, undo: bool, out: Path) -> None:
-    """Add POINTS, such as +0.5 or -1, to one PROBLEM of SUBMISSION, by its name in the results.
+def adjust(student: str, problem: str, points: float | None, because: str | None, undo: bool, out: Path) -> None:
+    """Add POINTS, such as +0.5 or -1, to one PROBLEM of STUDENT. A part of the name is enough, or the number.
 
     Of several attempts the one that counts is adjusted. The adjustment holds for this content, also when it is graded
     again. A second one for the same problem replaces the first.
     """
     if (points is None) != undo or bool(because) == undo:
         raise click.UsageError("expected POINTS and --because TEXT, or --undo")
-    with _decide_on(submission, out) as (gradebook, grading, problems):
+    with _decide_on(student, out) as (gradebook, grading, problems):
         if problem not in problems:
             raise click.ClickException(f"expected a problem of {', '.join(problems)}, got {problem}")
         adjustment = None
@@ -77,39 +77,90 @@ def adjust(submission: str, problem: str, points: float | None, because: str | N
             _check_range(grading, problem, points)
             adjustment = Adjustment(points, because, datetime.now().astimezone())
         elif problem not in grading.adjusted:
-            raise _explain_missing(submission, "an adjustment", grading.adjusted, problem)
+            raise _explain_missing(grading, "an adjustment", grading.adjusted, problem)
         gradebook.adjust(grading, problem, adjustment)
+
+
+@click.command()
+@click.argument("student")
+@click.argument("text", required=False)
+@undo
+@into
+def comment(student: str, text: str | None, undo: bool, out: Path) -> None:
+    """Put TEXT into the feedback of STUDENT, and change no points. A second one replaces the first."""
+    if bool(text) == undo:
+        raise click.UsageError("expected TEXT, or --undo")
+    with _decide_on(student, out) as (gradebook, grading, _):
+        gradebook.adjust(grading, "", Adjustment(0.0, text, datetime.now().astimezone()) if text else None)
+
+
+@click.command()
+@click.argument("student")
+@into
+def feedback(student: str, out: Path) -> None:
+    """Write the feedback of STUDENT again, with what has changed since, and print it."""
+    with open_results(out) as (gradebook, course, problems):
+        name = find_grade(grades(gradebook, course), student).id
+        write_course(Console(stderr=True), gradebook, problems, out, course, name)
+    click.echo((out / name / "feedback.md").read_text(encoding="utf-8"), nl=False)
+
+
+@click.command()
+@click.argument("test")
+@into
+def who(test: str, out: Path) -> None:
+    """Say who lost points on TEST, a test function or one case of it as in results.json, and why."""
+    lost: dict[str, list[str]] = {}
+    with open_results(out) as (gradebook, course, problems):
+        if not any(test.partition("[")[0] in problem.tests for problem in problems.values()):
+            raise click.ClickException(f"no test is called {test}; results.json has the names")
+        for grade in grades(gradebook, course):
+            results = gradebook.with_texts(grade.grading).results
+            cases = [each for each in results if test in (each.test, each.function) and not each.passed]
+            if cases:
+                why = "; ".join(dict.fromkeys(each.headline.rstrip(":") for each in cases))
+                lost.setdefault(why, []).append(f"{grade.who} ({fsum(each.maximum for each in cases):.2f})")
+    table = Table("Students", "Why", "Who, and the points lost", title=test)
+    for why, names in sorted(lost.items(), key=lambda each: -len(each[1])):
+        table.add_row(str(len(names)), Text(printable(why)), Text(printable("; ".join(names))))
+    Console().print(table if lost else "Nobody lost a point on it")
+
+
+@contextmanager
+def open_results(out: Path) -> Iterator[tuple[Gradebook, Course, dict[str, Problem]]]:
+    """The gradebook in a folder of results, the course and its problems, once all that staff state is checked."""
+    root = find_checked_root()
+    course = load_course(root)
+    with Gradebook.of_results(out, course.muted) as gradebook:
+        if not gradebook.paths():  # else all grades would be gone
+            raise GradebookError(f"the gradebook in {out} is empty; grade a submission into it first")
+        yield gradebook, course, load_graded_problems(root)
 
 
 @contextmanager
 def _decide_on(
-    submission: str, out: Path, find: Callable[[Gradebook, str], Grading | None] | None = None
+    student: str, out: Path, last: bool = False
 ) -> Iterator[tuple[Gradebook, Grading, Mapping[str, Problem]]]:
     """Give the grading to decide on; then write what the decision changes, and say what it did to the points.
 
     Args:
-        submission: its name.
+        student: as in `find_grade`.
         out: the folder of results, which are scored with the present weights first.
-        find: finds the grading, if it is not the one that counts.
+        last: whether it is the last grading of a submission, and not the one that counts.
     """
-    root = find_checked_root()
-    course, problems = load_course(root), load_graded_problems(root)
-    with Gradebook.of_results(out, course.muted) as gradebook:
+    with open_results(out) as (gradebook, course, problems):
         found = grades(gradebook, course)
-        counts = {grade.grading.submission: grade.grading for grade in found}
-        grading = find(gradebook, submission) if find else counts.get(submission)
+        grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
         if grading is None:
-            theirs = [grade.grading.submission for grade in found if grade.student.key == submission]
-            hint = f"that student's is {theirs[0]}" if theirs else "grades.csv lists the names"
-            raise click.ClickException(f"{out} has no submission {submission}; {hint}")
-        if gradebook.score_with(problems):
-            write_all_reports(out, gradebook, problems)
+            grade = find_grade(found, student)
+            grading = gradebook.of(grade.id) if last else grade.grading
+        assert grading
+        only = "" if gradebook.score_with(problems) else grading.submission
         before = gradebook.with_texts(grading)
         yield gradebook, before, problems
         after = gradebook.with_texts(before)
-        write_reports(out / after.submission, after, problems)
-        write_course(Console(), gradebook, problems, out, course)
-    click.echo(f"{after.submission}: {after.points:.1f} of {after.maximum:g} points, {before.points:.1f} before")
+        write_course(Console(), gradebook, problems, out, course, only)
+    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
 
 
 def _check_range(grading: Grading, problem: str, points: float) -> None:
@@ -123,9 +174,9 @@ def _check_range(grading: Grading, problem: str, points: float) -> None:
         )
 
 
-def _explain_missing(submission: str, what: str, has: Iterable[str], expected: str) -> click.ClickException:
+def _explain_missing(grading: Grading, what: str, has: Iterable[str], expected: str) -> click.ClickException:
     got = ", ".join(sorted(has)) or "no problem"
-    return click.ClickException(f"{submission} has {what} in {got}, expected one in {expected}")
+    return click.ClickException(f"{grading.submission} has {what} in {got}, expected one in {expected}")
 
 
 @click.command()
@@ -135,14 +186,12 @@ def rescore(out: Path) -> None:
 
     Nothing is run. The students whose grades change are printed.
     """
-    root = find_checked_root()
-    course, problems = load_course(root), load_graded_problems(root)
-    with Gradebook.of_results(out, course.muted) as gradebook:
-        before = _read_published(out, gradebook, course)
+    with open_results(out) as (gradebook, course, problems):
+        before = _read_published(out, gradebook, course) if (out / "grades.csv").exists() else None
         gradebook.score_with(problems)
-        write_all_reports(out, gradebook, problems)
         found = write_course(Console(), gradebook, problems, out, course)
-        _print_changes(before, _read_published(out, gradebook, course))
+        if before:  # else the first batch was killed
+            _print_changes(before, _read_published(out, gradebook, course), out)
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
 
 
@@ -150,14 +199,12 @@ def rescore(out: Path) -> None:
 @click.argument("old", type=RESULTS)
 @click.argument("new", type=RESULTS)
 def diff(old: Path, new: Path) -> None:
-    """Say whose grade changed between two folders of results, OLD and NEW, and why."""
-    course = load_course(find_checked_root())
-    with Gradebook.of_results(old) as one, Gradebook.of_results(new) as other:
-        _print_changes(_read_published(old, one, course), _read_published(new, other, course))
+    """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
+    with open_results(old) as (one, course, _), open_results(new) as (other, _, _):
+        _print_changes(_read_published(old, one, course), _read_published(new, other, course), new)
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A folder of results, by student: the row of grades.csv, and the grading that it was made from."""
 
     rows: Mapping[str, Mapping[str, str]]
@@ -173,14 +220,28 @@ def _read_published(out: Path, gradebook: Gradebook, course: Course) -> Publishe
     return Published(rows, {grade.student.key: grade.grading for grade in grades(gradebook, course)})
 
 
-def _print_changes(old: Published, new: Published) -> None:
-    table = Table("Student", "Before", "Now", "Why", title="Whose grade changed")
+def _print_changes(old: Published, new: Published, out: Path) -> None:
+    """Print what changed for everybody in a line, and a row for each student; all rows are in changes.csv."""
+    rows: list[tuple[str, str, str, list[str]]] = []
     for student in sorted(old.rows.keys() | new.rows.keys()):
-        before, now = (each.rows.get(student, {}).get("grade", "none") for each in (old, new))
-        if before != now:
-            reasons = Text("\n".join(_explain_change(old, new, student)))
-            table.add_row(Text(printable(student)), before, now, reasons)
-    Console().print(table if table.row_count else "No grade changed")
+        before, now = (each.rows.get(student, {}) for each in (old, new))
+        grade, other = before.get("grade", "none"), now.get("grade", "none")
+        if grade != other:
+            who = " ".join(dict.fromkeys(filter(None, ((now or before).get("name"), student))))
+            rows.append((who, grade, other, list(_explain_change(old, new, student))))
+    if not rows:
+        Console().print("No grade changed")
+        return
+    everybody = [why for why in rows[0][3] if len(rows) > 1 and all(why in row[3] for row in rows)]
+    lines = [(*row, "; ".join(why for why in reasons if why not in everybody)) for *row, reasons in rows]
+    write_table(out / "changes.csv", [("student", "before", "now", "why"), *lines])
+    table = Table("Student", "Before", "Now", "Why", title=f"Whose grade changed: {len(rows)} of {len(new.rows)}")
+    for line in lines[:MOST]:
+        table.add_row(*(Text(printable(cell)) for cell in line))
+    for why in everybody:
+        Console().print(Text(f"For all of them: {printable(why)}"))
+    Console().print(table)
+    Console().print(Text(f"All {len(rows)} are in {out / 'changes.csv'}"))
 
 
 def _explain_change(old: Published, new: Published, student: str) -> Iterator[str]:
@@ -209,8 +270,5 @@ def _compare(old: Grading, new: Grading) -> Iterator[str]:
     before, now = (fsum(result.points for result in each.results) for each in (old, new))
     if not turned and old.content == new.content and before != now:
         yield "other weights"
-    for problem in sorted(old.adjusted.keys() | new.adjusted.keys()):
-        one, other = old.adjusted.get(problem), new.adjusted.get(problem)
-        if one != other:
-            change = f"by {other.points:+g}: {other.because}" if other else "no more"
-            yield f"{problem} adjusted {change}"
+    yield from (line for line in new.decisions if line not in old.decisions)
+    yield from (f"no more {line}" for line in old.decisions if line not in new.decisions)

@@ -1,8 +1,10 @@
-"""`grades.csv` and a csv that Canvas imports, from the gradebook."""
+"""All files of a class, from the gradebook: grades, what Canvas imports, and reports."""
 
 import csv
+import io
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,90 +13,94 @@ from rich.text import Text
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.course import Course
-from cs336_staff.grading.feedback import write_reports
-from cs336_staff.grading.gradebook import Gradebook, Grading
-from cs336_staff.grading.identity import HandedIn, RosterError, Student, with_groups
+from cs336_staff.grading.feedback import write_atomically, write_reports
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.grades import Grade, grades, grades_of, match_extensions
+from cs336_staff.grading.identity import name_for_return
+from cs336_staff.grading.lists import IDENTITY, known_by, read_roster
 from cs336_staff.sandbox.printable import printable
 
-IDENTITY = ("Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account", "Section")
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-KEYS = ("ID", "SIS User ID", "SIS Login ID")
-
 EARLIER = "graded by an earlier suite"
-
-
-@dataclass(frozen=True)
-class Grade:
-    """The points of one student, and the attempt that they are for.
-
-    Args:
-        student: who.
-        handed: the attempt that counts.
-        grading: its results.
-        attempts: how many there were.
-        days_late: of this attempt, if that is known.
-        penalty: what lateness costs, in points.
-    """
-
-    student: Student
-    handed: HandedIn
-    grading: Grading
-    attempts: int
-    days_late: int | None
-    penalty: float
-
-    @property
-    def points(self) -> float:
-        """The grade that counts in the end."""
-        return self.grading.points - self.penalty
-
-
-def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
-    """One grade for each student, for the last or the best of all attempts that were ever graded; by key."""
-    groups = read_groups(Path(course.groups)) if course.groups else {}
-    chosen: dict[str, Grade] = {}
-    for grading in gradebook.attempts():
-        handed = with_groups(grading.handed_in, groups)
-        for student in handed.students:
-            days = course.days_late(student.key, handed)
-            before = chosen.get(student.key)
-            attempts = 1 + (before.attempts if before else 0)
-            grade = Grade(student, handed, grading, attempts, days, course.penalty(days) * grading.points)
-            if before and not _counts(grade, before, course.attempt):
-                grade = replace(before, attempts=attempts)
-            chosen[student.key] = grade
-    return [grade for _, grade in sorted(chosen.items())]
+MOST = 20  # names or lines that are printed of a list
 
 
 def write_course(
-    console: Console, gradebook: Gradebook, problems: Mapping[str, Problem], out: Path, course: Course
+    console: Console, gradebook: Gradebook, problems: Mapping[str, Problem], out: Path, course: Course, only: str = ""
 ) -> list[Grade]:
-    """Write grades.csv, and canvas.csv if there is a roster; print what staff should look into.
+    """Write all that `out` has of a class, and print what staff should look into.
 
-    Where there are several attempts, the reports are of the one that counts.
+    That is grades.csv, canvas.csv if there is a roster, feedback.zip if Canvas or Moodle named the submissions, and the
+    reports of each submission, or of one only.
 
     Returns:
         The grade of each student.
 
     Raises:
-        RosterError: the roster or the list of groups cannot be used.
+        RosterError: a list of the course cannot be used.
     """
     found = grades(gradebook, course)
     write_grades(out / "grades.csv", found, list(problems))
-    for grading in (grade.grading for grade in found if grade.attempts > 1):
-        write_reports(out / grading.submission, gradebook.with_texts(grading), problems)
-    unknown = course.extensions.keys() - {grade.student.key for grade in found}
-    lines = [f"Has an extension, and no grade: {key}" for key in sorted(unknown)]
+    _write_reports(gradebook, problems, out, course, found, only)
+    _write_feedback_zip(out, found)
+    students = {grade.student.key for grade in found}
+    unknown = match_extensions(course, students).extensions.keys() - students
     suite = _last_suite(found)
-    if earlier := sorted({grade.grading.submission for grade in found if grade.grading.suite != suite}):
-        lines.append(f"{EARLIER.capitalize()} than the others, so grade them again: {', '.join(earlier)}")
+    noticed = {
+        "Has an extension, and no grade": sorted(unknown),
+        f"{EARLIER.capitalize()} than the others, so grade again": sorted(
+            {grade.id for grade in found if grade.grading.suite != suite}
+        ),
+    }
     if course.roster:
         without, strangers = write_canvas(out / "canvas.csv", Path(course.roster), found, course.column)
-        lines += [f"In the roster, without a grade: {name}" for name in without]
-        lines += [f"Graded, not in the roster: {name}" for name in strangers]
-    for line in lines:
-        console.print(Text(line, "yellow"))
+        noticed |= {"In the roster, without a grade": without, "Graded, not in the roster": strangers}
+    for what, names in noticed.items():
+        if names:
+            shown = cut_list(names, MOST, "compare grades.csv with the roster")
+            console.print(Text(f"{what}: {'; '.join(shown)}", "yellow"))
     return found
+
+
+def cut_list(lines: Sequence[str], most: int, rest: str) -> list[str]:
+    """The first lines, and how many more there are, with the place of the `rest`."""
+    more = len(lines) - most
+    return [*lines[:most], *([f"and {more} more: {rest}"] if more > 0 else [])]
+
+
+def _write_reports(
+    gradebook: Gradebook,
+    problems: Mapping[str, Problem],
+    out: Path,
+    course: Course,
+    found: Sequence[Grade],
+    only: str,
+) -> None:
+    """Write the reports of every submission, or of one; where it has several attempts, of the one that counts."""
+    counts = {grade.student.key: grade.grading.submission for grade in found}
+    own: dict[str, list[Grade]] = {}
+    for grade in found:
+        own.setdefault(grade.grading.submission, []).append(grade)
+    for name in gradebook.paths():
+        if only not in ("", name) and (out / name / "feedback.md").exists():
+            continue
+        grading = gradebook.with_texts(own[name][0].grading) if name in own else gradebook.of(name)
+        if grading:
+            others = [] if name in own else grades_of(grading, course, is_last=False)
+            theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
+            write_reports(out / name, grading, problems, own.get(name, theirs))
+
+
+def _write_feedback_zip(out: Path, found: Iterable[Grade]) -> None:
+    """Write the feedback of each attempt that counts, under the names by which Canvas or Moodle know whose it is."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for grading in {grade.grading.submission: grade.grading for grade in found}.values():
+            if name := name_for_return(Path(grading.path), "feedback.md"):
+                archive.write(out / grading.submission / "feedback.md", name)
+        empty = not archive.namelist()
+    if not empty:
+        write_atomically(out / "feedback.zip", packed.getvalue())
 
 
 def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) -> None:
@@ -105,20 +111,25 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
     """
     suite = _last_suite(found)
     columns = ["student", "name", "email", "submission", "attempt", "attempts", "group", "late", "days_late", *problems]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*columns, "points", "maximum", "penalty", "grade", "violations", "notes"])
-        for grade in found:
-            handed, grading, days = grade.handed, grade.grading, grade.days_late
-            group = ";".join(student.key for student in handed.students) if len(handed.students) > 1 else ""
-            student = grade.student
-            row = [student.key, student.name, student.email, grading.submission, handed.attempt + 1, grade.attempts]
-            late = handed.late if days is None else days > 0
-            row += [group, "yes" if late else "", "" if days is None else days]
-            row += [_number(grading.points_of(problem)) for problem in problems]
-            row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
-            row += [sum(r.outcome is Outcome.VIOLATION for r in grading.results), "; ".join(_notes(grade, suite))]
-            writer.writerow([_inert(x) for x in row])
+    rows: list[list[object]] = [[*columns, "points", "maximum", "penalty", "grade", "violations", "notes"]]
+    for grade in found:
+        handed, grading, days, student = grade.handed, grade.grading, grade.days_late, grade.student
+        group = ";".join(student.key for student in handed.students) if len(handed.students) > 1 else ""
+        row = [student.key, student.name, student.email, grading.submission, handed.attempt + 1, grade.attempts]
+        late = handed.late if days is None else days > 0
+        row += [group, "yes" if late else "", "" if days is None else days]
+        row += [_number(grading.points_of(problem)) for problem in problems]
+        row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
+        row += [sum(r.outcome is Outcome.VIOLATION for r in grading.results), "; ".join(_notes(grade, suite))]
+        rows.append(row)
+    write_table(path, rows)
+
+
+def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True) -> None:
+    """Write a csv file that is there whole or not at all; if `inert`, with no cell that a spreadsheet would run."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([_inert(cell) if inert else cell for cell in row] for row in rows)
+    write_atomically(path, text.getvalue())
 
 
 def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) -> tuple[list[str], list[str]]:
@@ -127,9 +138,8 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
     Args:
         path: what is written: the identity columns of the roster and `column`.
         roster: the gradebook as Canvas exports it.
-        found: the grades; students are found by `ID` or by one of the SIS columns, whichever knows most of them: the
-            number of one student in one column may be that of another in the next.
-        column: the assignment as the roster calls it, or a new one.
+        found: the grades.
+        column: the assignment as the roster calls it.
 
     Returns:
         The students of the roster without a grade, and the students with a grade who are not in the roster.
@@ -140,79 +150,20 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
     rows, fields = read_roster(roster)
     kept = [name for name in fields if name in IDENTITY]
     waiting = {grade.student.key: grade for grade in found}
-    known_by = max(KEYS, key=lambda name: sum(row.get(name) in waiting for row in rows))
+    key = known_by(rows, waiting)
     maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
     without: list[str] = []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*kept, column])
-        writer.writeheader()
-        for row in rows:
-            line = {name: row[name] or "" for name in kept}
-            if line["Student"].strip() == "Points Possible":
-                writer.writerow(line | {column: _number(maximum)})
-                continue
-            grade = waiting.pop(line.get(known_by, ""), None)
-            if grade is None:
-                without.append(line["Student"])
-            writer.writerow(line | {column: "" if grade is None else _number(grade.points)})
+    lines = [[*kept, column]]
+    for row in rows:
+        grade = waiting.pop(row.get(key, ""), None)
+        points = "" if grade is None else _number(grade.points)
+        if row["Student"].strip() == "Points Possible":
+            points = _number(maximum)
+        elif grade is None:
+            without.append(row["Student"])
+        lines.append([*(row[name] for name in kept), points])
+    write_table(path, lines, inert=False)  # Canvas knows its own names
     return without, [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
-
-
-def check_lists(course: Course) -> None:
-    """Raise RosterError if a list cannot be read: now, and not when everything is graded."""
-    if course.groups:
-        read_groups(Path(course.groups))
-    if course.roster:
-        read_roster(Path(course.roster))
-
-
-def read_roster(path: Path) -> tuple[list[dict[str, str]], list[str]]:
-    """The rows of a gradebook that Canvas exported, and its columns.
-
-    Raises:
-        RosterError: the file is not a gradebook from Canvas.
-    """
-    rows, fields = _table(path)
-    if not {"Student", "ID"} <= set(fields):
-        raise RosterError(f"{path} has no columns Student and ID; export the gradebook from Canvas")
-    return rows, fields
-
-
-def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
-    """The group of each student, from the list of groups that Canvas exports.
-
-    Raises:
-        RosterError: the file is not a list of groups.
-    """
-    rows, _ = _table(path)
-    members: dict[str, list[Student]] = {}
-    try:
-        for row in rows:
-            if row["group_name"]:
-                members.setdefault(row["group_name"], []).append(Student(row["canvas_user_id"], row["name"]))
-    except KeyError as missing:
-        raise RosterError(f"{path} has no column {missing}; export the groups from Canvas") from None
-    return {student.key: tuple(group) for group in members.values() for student in group}
-
-
-def _table(path: Path) -> tuple[list[dict[str, str]], list[str]]:
-    """The rows of a csv file, and its columns."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            return list(reader), list(reader.fieldnames or ())
-    except (UnicodeError, csv.Error) as error:
-        raise RosterError(f"{path} is not a CSV file in UTF-8 ({error}); save it as one, or export it again") from None
-
-
-def _counts(grade: Grade, before: Grade, attempt: str) -> bool:
-    """Tell whether `grade` counts rather than the one before it; times are compared if both are known."""
-    one, other = grade.handed, before.handed
-    if attempt == "best" and grade.points != before.points:
-        return grade.points > before.points
-    if one.at and other.at and one.at != other.at:
-        return one.at > other.at
-    return one.attempt >= other.attempt
 
 
 def _last_suite(found: Sequence[Grade]) -> str:
@@ -223,8 +174,7 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
     grading = grade.grading
     if grading.notes.refused:
         yield f"not run: {grading.notes.refused}"
-    yield from (f"{problem} overruled: {because}" for problem, because in grading.overruled.items())
-    yield from (f"{problem} adjusted by {each.points:+g}: {each.because}" for problem, each in grading.adjusted.items())
+    yield from grading.decisions
     yield from grading.notes.taken_in
     if grade.handed.late and grade.days_late is None:
         yield "late, by how much is not known: no penalty"

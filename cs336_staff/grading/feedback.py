@@ -12,13 +12,14 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Grading
+from cs336_staff.grading.grades import Grade, account_for, say_points
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.submission import Submission
 
@@ -43,6 +44,8 @@ MAX_MESSAGE = 4_000
 MAX_LINES, MAX_BLOCK, MAX_DUMP, MAX_LINE = 100, 24, 12, 200
 # The same in every test that it ends: its headline says where, or there is no example of it.
 MANY_TESTS = (Check.CALL, Check.NOT_WRITTEN, Check.RULES)
+
+PLAIN = r"[^\w ,.:%-]"  # of names, what may mean something in Markdown
 
 # Lines of feedback by their turn: a later turn has more lines, which take the place of the earlier ones if there is
 # room. What has the first turn is there in any case.
@@ -100,50 +103,53 @@ def _say_where(result: Result, submission: Submission) -> str:
     return ""
 
 
-def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem]) -> None:
-    """Write `results.json` and `feedback.md` of one submission; a file is there whole or not at all."""
+def write_reports(
+    folder: Path, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()
+) -> None:
+    """Write `results.json` and `feedback.md` of one submission; a file is there whole or not at all.
+
+    Args:
+        folder: for them.
+        grading: the submission.
+        problems: by id, with public and hidden tests.
+        grades: those of its students.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "results.json", json.dumps(results(grading, problems), indent=1))
-    write_atomically(folder / "feedback.md", feedback(grading, problems))
+    write_atomically(folder / "results.json", json.dumps(results(grading, problems, grades), indent=1))
+    write_atomically(folder / "feedback.md", feedback(grading, problems, grades))
 
 
-def write_all_reports(out: Path, gradebook: Gradebook, problems: Mapping[str, Problem]) -> None:
-    """Write the reports of every submission again, with the present points."""
-    for grading in gradebook.latest():
-        write_reports(out / grading.submission, grading, problems)
+def results(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> dict[str, Any]:
+    """The report as Gradescope reads it: a box for each problem, and a hidden one once grades are published.
 
-
-def results(grading: Grading, problems: Mapping[str, Problem]) -> dict[str, Any]:
-    """The report as Gradescope reads it: a box for each test function, a hidden one once grades are published."""
-    numbers = {problem: i for i, problem in enumerate(problems, start=1)}
-    tests = [
-        {
-            "name": f"{problems[cases[0].problem].title}: {function}",
-            "number": f"{numbers[cases[0].problem]}.{i}",
-            "score": round(math.fsum(case.points for case in cases), 6),
-            "max_score": round(math.fsum(case.maximum for case in cases), 6),
-            "status": "passed" if all(case.passed for case in cases) else "failed",
-            "output": _fill_box(cases),
-            "output_format": "text",
-            "visibility": "after_published" if cases[0].hidden else "visible",
-            "tags": [cases[0].problem],
-            "extra_data": {
-                "hidden": cases[0].hidden,
-                "bonus": cases[0].bonus,
-                "outcomes": {case.test: case.outcome for case in cases},
-            },
-        }
-        for i, (function, cases) in enumerate(by_function(grading.results).items(), start=1)
+    Points have two digits; all digits are in `extra_data`.
+    """
+    boxes = [
+        _fill_box(f"{number}.{stage}", problem, cases)
+        for number, problem in enumerate(problems.values(), start=1)
+        for stage, hidden in enumerate((False, True), start=1)
+        if (cases := [each for each in grading.results_of(problem.id) if each.hidden is hidden])
     ]
     explained = ("\n".join((f"{each.problem}:", *each.lines)) for each in grading.notes.explanations)
+    account = "\n".join(f"{what}: {points}" for what, points in account_for(grades))
     return {
-        "score": round(grading.points, 6),
-        "output": "\n\n".join((*remarks(grading), *explained, *printed(grading))),
+        "score": round(min((each.points for each in grades), default=grading.points), 2),
+        "output": "\n\n".join((*filter(None, [account]), *remarks(grading), *explained, *printed(grading))),
         "output_format": "text",
-        "tests": tests,
+        "tests": boxes,
         "extra_data": {
             "submission": grading.submission,
-            "maximum": round(grading.maximum, 6),
+            "points": grading.points,
+            "maximum": grading.maximum,
+            "grades": [
+                {
+                    "student": each.student.key,
+                    "days_late": each.days_late,
+                    "penalty": each.penalty,
+                    "grade": each.points,
+                }
+                for each in grades
+            ],
             "content": grading.content,
             "suite": grading.suite,
             "sandbox": grading.layer,
@@ -161,14 +167,16 @@ class Kind:
 
     @property
     def headline(self) -> str:
-        return self.results[0].headline.rstrip(":")
+        first = self.results[0]
+        place = _place(first.details) if first.check is Check.CALL else ""
+        return first.headline.rstrip(":") + f", at {place}" * bool(place)
 
-    @property
+    @cached_property
     def names(self) -> str:
         """The tests; none where nothing is written, and so all of them fail."""
         return "" if self.results[0].check is Check.NOT_WRITTEN else names_of(self.results)
 
-    @property
+    @cached_property
     def example(self) -> list[str]:
         """The numbers or the lines of the first test, if the headline does not say all."""
         first = self.results[0]
@@ -201,6 +209,13 @@ class Section:
         return self.problem.title + " (bonus)" * self.problem.bonus
 
     @property
+    def lost(self) -> str:
+        """The points lost in each test function, most first."""
+        if not any(result.passed for result in self.results):
+            return "all of them"
+        return ", ".join(f"{points:.2f} in {function}" for function, points in lose(self.results).items())
+
+    @property
     def state(self) -> str:
         if _is_unwritten(self.results):
             return "not written"
@@ -212,12 +227,13 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
     told: set[tuple[str, str]] = set()  # the exceptions of the problems before, and where each was raised
     for problem in problems.values():
         results = grading.results_of(problem.id)
-        if all(result.passed for result in results) or (_is_unwritten(results) and problem.bonus):
+        passed = all(result.passed for result in results)
+        if passed or grading.notes.refused or (_is_unwritten(results) and problem.bonus):
             yield Section(problem, grading.points_of(problem.id), results, (), ())
             continue
         explanations = [each for each in grading.notes.explanations if each.problem == problem.id]
-        new = [each for each in explanations if _error_of(each) not in told]
-        told.update(error for each in explanations if (error := _error_of(each)))
+        new = [each for each in explanations if error_of(each) not in told]
+        told.update(error for each in explanations if (error := error_of(each)))
         kinds = []
         for kind in _sort_kinds(results):
             error = kind[0].headline, _place(kind[0].details)
@@ -227,7 +243,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
         yield Section(problem, grading.points_of(problem.id), results, new, kinds)
 
 
-def _error_of(explanation: Explanation) -> tuple[str, str] | None:
+def error_of(explanation: Explanation) -> tuple[str, str] | None:
     """The exception that the student's code raised and where it did, if that is what was found."""
     found, place = re.search("`(.*)`", explanation.lines[0], re.DOTALL), _place(explanation.lines)
     return (found[1], place) if found and place else None
@@ -239,20 +255,25 @@ def _place(lines: Iterable[str]) -> str:
     return places[-1] if places else ""
 
 
-def feedback(grading: Grading, problems: Mapping[str, Problem]) -> str:
+def feedback(
+    grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = (), told: Sequence[Section] = ()
+) -> str:
     """Write what the student reads: points, findings, an example of each kind of failure, and what the code printed.
 
-    Findings are whole. For the rest there is room up to `MAX_LINES` lines.
+    What is `told` of each problem may be there already. Findings are whole. For the rest there is room up to
+    `MAX_LINES` lines.
     """
-    head = [f"# {_code(grading.submission)}: {grading.points:.1f} of {grading.maximum:g} points", ""]
+    head = [f"# {_code(grading.submission)}: {say_points(grading, grades)}", ""]
     head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
     blocks = [_show_text(remark, WHOLE) for remark in remarks(grading)]
-    for section in sections(grading, problems):
-        head.append(f"| {section.title} | {section.points:.1f} / {section.problem.points:g} | {section.state} |")
+    for section in told or sections(grading, problems):
+        head.append(f"| {section.title} | {section.points:.2f} / {section.problem.points:g} | {section.state} |")
         if section.kinds:
-            blocks.append({FIRST: ["", f"## {section.problem.title}"]})
+            blocks.append({FIRST: ["", f"## {section.problem.title}", "", f"Points lost: {section.lost}"]})
         blocks += [{FIRST: ["", *_fence(cut_block("\n".join(each.lines), MAX_LINES))]} for each in section.explanations]
         blocks += [_show_kind(kind, number) for number, kind in enumerate(section.kinds)]
+    for what, points in (("Points", f"{grading.points:.2f} / {grading.maximum:g}"), *account_for(grades)):
+        head.append(f"| **{re.sub(PLAIN, ' ', what)}** | **{points}** | |")
     blocks += [_show_text(text, LAST) for text in printed(grading)]
     return "\n".join(_fit([{FIRST: head}, *blocks])) + "\n"
 
@@ -274,12 +295,9 @@ def remarks(grading: Grading) -> Iterable[str]:
     if notes.refused:
         yield f"The submission was not run: {notes.refused}"
     for problem, calls in notes.forbidden.items():
-        if problem in grading.overruled:
-            yield f"{problem}: counted by staff: {grading.overruled[problem]}"
-        else:
+        if problem not in grading.overruled:
             yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
-    for problem, adjusted in grading.adjusted.items():
-        yield f"{problem}: {adjusted.points:+g} points by staff: {adjusted.because}"
+    yield from grading.decisions
     if notes.missing:
         yield (
             f"Your code imports {', '.join(notes.missing)}: no such file is in what you handed in, and no such package "
@@ -314,14 +332,40 @@ def _sort_kinds(results: Iterable[Result]) -> list[list[Result]]:
     return [kind for kind in together.values() if not (kind in unwritten and kind[0].hidden)]
 
 
-def _fill_box(cases: Sequence[Result]) -> str:
-    """The text in the box of one test function."""
-    kinds = _sort_kinds(cases)
-    lines = [f"{sum(case.passed for case in cases)} of {len(cases)} cases pass."] if kinds and len(cases) > 1 else []
-    for first, *others in kinds:
-        lines += ["", f"{first.test}:", make_printable(first.text)]
-        lines += [f"The same in {', '.join(other.test for other in others)}."] if others else []
-    return make_printable("\n".join(lines).strip())
+def _fill_box(number: str, problem: Problem, results: Sequence[Result]) -> dict[str, Any]:
+    """The box of the public or the hidden tests of a problem."""
+    hidden, passed, lost = results[0].hidden, sum(result.passed for result in results), lose(results)
+    earned = math.fsum(result.points for result in results)
+    text = [f"{passed} of {len(results)} tests pass."] if lost else []
+    text += [f"{points:.2f} points lost in {function}" for function, points in lost.items()]
+    for first, *others in _sort_kinds(results):
+        text += ["", f"{first.test}:", make_printable(first.text)]
+        text += [f"The same in {', '.join(other.test for other in others)}."] if others else []
+    return {
+        "name": f"{problem.title}: {'hidden' if hidden else 'public'} tests",
+        "number": number,
+        "score": round(earned, 2),
+        "max_score": round(math.fsum(result.maximum for result in results), 2),
+        "status": "failed" if lost else "passed",
+        "output": make_printable("\n".join(text).strip()),
+        "output_format": "text",
+        "visibility": "after_published" if hidden else "visible",
+        "tags": [problem.id],
+        "extra_data": {
+            "hidden": hidden,
+            "bonus": problem.bonus,
+            "points": earned,
+            "lost": lost,
+            "outcomes": {result.test: result.outcome for result in results},
+        },
+    }
+
+
+def lose(results: Iterable[Result]) -> dict[str, float]:
+    """The points that are lost in each test function that loses any, most first."""
+    functions = by_function(result for result in results if not result.passed)
+    lost = {function: math.fsum(case.maximum for case in cases) for function, cases in functions.items()}
+    return dict(sorted(lost.items(), key=lambda each: -each[1]))
 
 
 def _show_kind(kind: Kind, number: int) -> Block:
@@ -398,8 +442,8 @@ def _longest_fence(text: str) -> int:
     return max(map(len, re.findall(r"`+", text)), default=0)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file that is there whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
-    beside.write_text(text, encoding="utf-8")
+    beside.write_bytes(content if isinstance(content, bytes) else content.encode())
     os.replace(beside, path)

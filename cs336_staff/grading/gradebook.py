@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ class Notes:
         weights: of its attention on one public case, if it gave any there.
         peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
 
-    Weights and memory are missing from gradings that were made before they were recorded.
+    Weights, memory and what a finding explains are missing from gradings that were made before they were recorded.
     """
 
     refused: str = ""
@@ -122,11 +123,12 @@ class Notes:
 def notes_from_json(text: str) -> Notes:
     """The notes that `Notes.as_json` wrote."""
     fields = json.loads(text)
+    told = [each | {name: tuple(each.get(name, ())) for name in ("lines", "tests")} for each in fields["explanations"]]
     return Notes(
         **fields
         | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
         | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
-        | {"explanations": tuple(Explanation(**e | {"lines": tuple(e["lines"])}) for e in fields["explanations"])}
+        | {"explanations": tuple(Explanation(**each) for each in told)}
         | {"weights": tuple(tuple(row) for row in fields.get("weights", ()))}
     )
 
@@ -163,7 +165,7 @@ class Grading:
         handed_in: by whom, and when.
         results: one for every test, scored with the present weights.
         overruled: the problems in which staff counted what breaks the rules, and why.
-        adjusted: the problems whose points staff adjusted.
+        adjusted: the problems whose points staff adjusted; a comment, which changes none, is under "".
     """
 
     submission: str
@@ -197,12 +199,21 @@ class Grading:
             return earned
         return max(0.0, min(self.maximum_of(problem), earned + self.adjusted[problem].points))
 
-    @property
+    @cached_property
     def points(self) -> float:
         adjusted = (self.points_of(problem) - self.earned(problem) for problem in self.adjusted)
         return math.fsum((*(result.points for result in self.results), *adjusted))
 
     @property
+    def decisions(self) -> list[str]:
+        """All that staff decided about it, each in a line; a comment is an adjustment of no problem by nothing."""
+        counted = [f"{problem}: counted by staff: {because}" for problem, because in self.overruled.items()]
+        return counted + [
+            f"{problem}: {each.points:+g} points by staff: {each.because}" if problem else f"From staff: {each.because}"
+            for problem, each in self.adjusted.items()
+        ]
+
+    @cached_property
     def maximum(self) -> float:
         return math.fsum(result.maximum for result in self.results if not result.bonus)
 
@@ -446,14 +457,17 @@ def _row_of_result(grading: int | None, number: int, result: Result) -> dict[str
 
 def _result_of_row(row: sqlite3.Row, overruled: Mapping[str, str]) -> Result:
     """A result as it counts: the table keeps what the grader found, under the problem that it was then part of."""
-    fields = dict(row)
-    recorded, looked_at = fields.pop("recorded"), fields.pop("looked_at")
+    test, recorded, hidden, outcome, looked_at, calls, seconds, *worth, headline, details, staff = row
+    problem, bonus, maximum = worth
     if looked_at == Check.RULES and recorded in overruled:
-        fields |= {"outcome": Outcome.PASSED, "headline": f"counted by staff: {overruled[recorded]}", "details": ""}
+        outcome, headline, details = Outcome.PASSED, f"counted by staff: {overruled[recorded]}", ""
+    check = Check(looked_at) if looked_at else None
     return Result(
-        **fields
-        | {"hidden": bool(row["hidden"]), "bonus": bool(row["bonus"]), "outcome": Outcome(fields["outcome"])}
-        | {"check": Check(looked_at) if looked_at else None, "details": tuple(fields["details"].splitlines())}
+        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), check, headline),
+        details=tuple(details.splitlines()),
+        staff=staff,
+        calls=calls,
+        seconds=seconds,
     )
 
 

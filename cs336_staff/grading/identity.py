@@ -167,6 +167,17 @@ def _parts(path: Path, platform: Platform) -> dict[str, str]:
     return found.groupdict("") if found else {}
 
 
+def name_for_return(path: Path, file: str) -> str:
+    """The name of a `file` for whoever handed in `path`, as Canvas or Moodle takes it back; empty if neither named it.
+
+    Both read whose it is from the beginning of the name that they gave.
+    """
+    if found := re.fullmatch(FORMS["canvas"], path.name) or re.fullmatch(FORMS["moodle"], path.name):
+        beginning = path.name[: found.start("file")] if found["file"] else path.name
+        return f"{beginning.removesuffix('_')}_{file}"
+    return ""
+
+
 def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
     """The same, handed in by everybody in the group of whoever did it."""
     students = {member.key: member for one in handed.students for member in groups.get(one.key, (one,))}

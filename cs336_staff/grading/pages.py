@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -14,14 +15,13 @@ from markupsafe import Markup
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.authoring.room import Figure, load_rooms
 from cs336_staff.grading import class_page
-from cs336_staff.grading.anonymous import draw_numbers, make_anonymous, without_words
+from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
 from cs336_staff.grading.class_page import Entry, Finding
-from cs336_staff.grading.course import Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.decisions import RESULTS
-from cs336_staff.grading.exports import grades
-from cs336_staff.grading.feedback import feedback, make_printable, printed, remarks, sections, write_atomically
-from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Matrix
-from cs336_staff.hidden.release import load_graded_problems
+from cs336_staff.grading.course import Course, results_folder
+from cs336_staff.grading.decisions import RESULTS, open_results
+from cs336_staff.grading.feedback import Section, feedback, make_printable, printed, remarks, sections, write_atomically
+from cs336_staff.grading.gradebook import Gradebook, Matrix
+from cs336_staff.grading.grades import account_for, grades, say_points
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -38,10 +38,8 @@ def report(results: Path, anonymous: bool) -> None:
 
     The pages stand alone: they load nothing, and can be opened from a disk, mailed or printed.
     """
-    root = find_checked_root()
-    course = load_course(root)
-    with Gradebook.of_results(results, course.muted) as gradebook:
-        count = write_site(results, gradebook, load_graded_problems(root), course, anonymous)
+    with open_results(results) as (gradebook, course, problems):
+        count = write_site(results, gradebook, problems, course, anonymous)
     pages = "1 submission: its page is" if count == 1 else f"{count} submissions: their pages are"
     click.echo(f"{results / INDEX} reports on {pages} in {results / STUDENTS}")
 
@@ -62,12 +60,9 @@ def write_site(
         How many submissions there are.
 
     Raises:
-        GradebookError: the gradebook has no grading.
         OSError: a page cannot be written.
     """
     known = class_page.group_by_submission(grades(gradebook, course))
-    if not known:
-        raise GradebookError(f"the gradebook in {out} is empty; grade a submission into it first")
     numbered = draw_numbers(entry.id for entry in known) if anonymous else {entry.id: entry.id for entry in known}
     known.sort(key=lambda entry: numbered[entry.id])  # the times of the files say nothing either
     pages, folder = load_templates(), out / STUDENTS
@@ -76,11 +71,12 @@ def write_site(
         page.with_suffix(".md").unlink(missing_ok=True)
         page.unlink()
     for entry in known:
-        grading = gradebook.with_texts(entry.grading)
+        whole = replace(entry, grading=gradebook.with_texts(entry.grading))
         if anonymous:
-            grading = without_words(grading, numbered[entry.id])
-        write_atomically(folder / f"{grading.submission}.html", fill_student_page(pages, grading, problems))
-        write_atomically(folder / f"{grading.submission}.md", feedback(grading, problems))
+            whole = make_anonymous(whole, numbered[entry.id])
+        told = list(sections(whole.grading, problems))
+        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, told))
+        write_atomically(folder / f"{whole.id}.md", feedback(whole.grading, problems, whole.grades, told))
     entries = [make_anonymous(entry, numbered[entry.id]) for entry in known] if anonymous else known
     write_atomically(out / INDEX, fill_class_page(pages, entries, problems))
     return len(entries)
@@ -92,7 +88,7 @@ def load_templates() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str and not value.isprintable() else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -117,35 +113,38 @@ def load_templates() -> Environment:
 def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem]) -> str:
     """The page for staff."""
     ran = [entry for entry in entries if not entry.refused]
-    found = class_page.count_findings(ran)
+    found = class_page.count_findings(ran, problems)
     by_memory = sorted(ran, key=lambda entry: -entry.grading.notes.peak_memory)
     return pages.get_template("class.html").render(
-        opening=class_page.sum_up(entries, list(problems.values())),
+        opening=class_page.sum_up(entries, problems),
         entries=entries,
         ran=ran,
         problems=problems,
         wrote={problem.id: sum(entry.wrote(problem) for entry in ran) for problem in problems.values()},
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),
-        solved={problem.id: sum(entry.solves(problem) for entry in ran) for problem in problems.values()},
+        able={problem.id: sum(entry.can(problem) for entry in ran) for problem in problems.values()},
+        share=class_page.ABLE,
         grades=class_page.distribute_grades(entries),
         passing={problem.id: class_page.measure_passing(ran, problem) for problem in problems.values()},
         found=[each for each in found if each.finding.runs],
         crashing=[each for each in found if not each.finding.runs],
-        together=class_page.pair_findings(found, len(ran)),
         slowest=sorted(ran, key=lambda entry: -entry.grading.seconds)[:MOST],
         hungriest=[entry for entry in by_memory if entry.grading.notes.peak_memory][:MOST],
     )
 
 
-def fill_student_page(pages: Environment, grading: Grading, problems: Mapping[str, Problem]) -> str:
+def fill_student_page(pages: Environment, entry: Entry, told: Sequence[Section]) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
+    grading = entry.grading
     failed = {result.problem for result in grading.results if not result.passed}
     figures = [room.figure for id, room in load_rooms().items() if room.figure and id in failed]
     figure = figures[0] if figures and not grading.notes.refused else None
     return pages.get_template("student.html").render(
         grading=grading,
+        points=say_points(grading, entry.grades),
+        account=account_for(entry.grades),
         remarks=[make_printable(each).partition("\n")[::2] for each in (*remarks(grading), *printed(grading))],
-        sections=list(sections(grading, problems)),
+        sections=told,
         figure=figure,
         yours=draw_cells(grading.notes.weights, figure) if figure else [],
         right=draw_cells(figure.right(), figure) if figure else [],

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from cs336_kit.engine.assignment import FILE_NAME, Problem, load_problems
+from cs336_kit.engine.assignment import FILE_NAME, Problem, check_weights, load_problems
 from cs336_kit.engine.toml_file import AssignmentError, Complaint, located, read_toml
 
 FOLDER = Path(__file__).parent
+ROOMS = FOLDER.parent / "problems"
 EXAMPLE = b"anyone can read this"
 COURSE = FOLDER.parent / "course.toml"
 SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
@@ -103,21 +104,30 @@ def load_course_folder() -> CourseFolder:
 def naming(folder: str, secret: bytes) -> str:
     """The text of `course.toml` once it names this folder and this secret, in its first lines."""
     others = re.sub(r"^(folder|secret_sha256) *=.*\n", "", COURSE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    digest = sha256(secret).hexdigest()
-    return f'folder = {json.dumps(folder, ensure_ascii=False)}\nsecret_sha256 = "{digest}"\n{others}'
+    return name_folder(folder, secret) + others
+
+
+def name_folder(folder: str, secret: bytes) -> str:
+    """The two lines of `course.toml` that name a folder and its secret."""
+    return f'folder = {json.dumps(folder, ensure_ascii=False)}\nsecret_sha256 = "{sha256(secret).hexdigest()}"\n'
 
 
 def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
     """The problems by id, their points shared by public and hidden tests; or those that this course leaves out.
 
     Raises:
-        AssignmentError: something in `assignment.toml` is not as it should be, or a problem has no hidden tests.
+        AssignmentError: something in `assignment.toml` is not as it should be: a problem has no hidden tests, or a test
+            no weight, or a weight no test.
     """
     problems = load_problems(root, left_out=None)
     for number, problem in enumerate(problems.values()):
         if not problem.hidden:
             complaint = Complaint(("problem", number, "hidden"), f"of {problem.id} is missing: it needs hidden tests")
             raise located(root / FILE_NAME, complaint)
+    for kind, files in (("tests", root.glob("tests/test_*.py")), ("hidden", ROOMS.glob("*/hidden_tests.py"))):
+        weighed = {name for problem in problems.values() for name in getattr(problem, kind)}
+        if forgotten := check_weights(root, problems.values(), kind, files) - weighed:
+            raise located(root / FILE_NAME, Complaint(("problem",), f"gives no weight to {min(forgotten)}"))
     chosen = [problem for problem in problems.values() if problem.left_out == left_out]
     return {problem.id: replace(problem, tests={**problem.tests, **problem.hidden}) for problem in chosen}
 

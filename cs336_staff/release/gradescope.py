@@ -3,6 +3,7 @@
 Written by `cs336 staff gradescope`; run in the container as `python -m cs336_staff.release.gradescope /autograder`.
 """
 
+import json
 import shutil
 import sys
 import tempfile
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading.course import FILE as COURSE
+from cs336_staff.grading.course import load_course
 from cs336_staff.grading.graders import load_and_start
-from cs336_staff.hidden.release import CASES, SECRET, load_release, naming
+from cs336_staff.hidden.release import CASES, SECRET, load_release, name_folder
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
 FOLDERS = ("tests", "fixtures", "cs336_kit", "cs336_staff")
@@ -89,7 +91,8 @@ The Dockerfile grades one submission on a machine of your own. The image holds t
 def write_autograder(root: Path, path: Path) -> None:
     """Write the archive for the assignment in `root`; the packages have the versions that are installed here.
 
-    Of what a course keeps to itself it has the secret and the hidden cases, in a folder beside its `course.toml`.
+    Of what a course keeps to itself it has the secret and the hidden cases, in a folder beside its `course.toml`, which
+    states the limits and nothing about students.
     """
     release = load_release()
     points = sum(problem.points for problem in load_problems(root).values() if not problem.bonus)
@@ -104,11 +107,14 @@ def write_autograder(root: Path, path: Path) -> None:
         archive.writestr("requirements.txt", "\n".join(pinned) + "\n")
         for file in _shipped(root):
             archive.write(file, file.relative_to(root))
+        course = load_course(root)
+        limits = "\n".join(f"{name} = {limit}" for name, limit in vars(course.limits).items())
+        stated = f"muted = {json.dumps(course.muted)}\n[limits]\n{limits}\n"
         if release.folder is None:
-            archive.write(root / COURSE, COURSE)
+            archive.writestr(COURSE, stated)
             return
         folder = Path(COURSE).parent / "course"
-        archive.writestr(COURSE, naming(folder.name, release.secret))
+        archive.writestr(COURSE, name_folder(folder.name, release.secret) + stated)
         archive.writestr(str(folder / SECRET), release.secret)
         for file in sorted(release.cases.rglob("*.safetensors")):
             archive.write(file, folder / CASES / file.relative_to(release.cases))

@@ -79,7 +79,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         results = Path(folder) / "results"
         _run(root, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
         report = json.loads((results / "submission" / "results.json").read_text())
-        if lost := [test["name"] for test in report["tests"] if test["status"] != "passed"]:
+        if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
             raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
         yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
 

@@ -19,7 +19,6 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import is_students
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import read_groups
 from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.identity import handed_in, platforms_of, together, with_groups
 from cs336_staff.release.handout import cut_solution
@@ -89,7 +88,6 @@ def similar(submission: tuple[Path, ...], out: Path) -> None:
 
 def _works(root: Path, paths: tuple[Path, ...], course: Course) -> tuple[list[Work], list[str]]:
     """Take in the submissions, and return those that can be compared, with remarks on what cannot."""
-    groups = read_groups(Path(course.groups)) if course.groups else {}
     given = _given(root)
     resolved = list(dict.fromkeys(path.resolve() for path in paths))
     platforms = platforms_of(resolved, course.platform)
@@ -102,7 +100,7 @@ def _works(root: Path, paths: tuple[Path, ...], course: Course) -> tuple[list[Wo
             name = safe_name(path.name)
             name = name if count[name] == 1 else str(path)
             try:
-                handed = with_groups(handed_in(path, name, platforms[path.parent]), groups)
+                handed = with_groups(handed_in(path, name, platforms[path.parent]), course.members)
                 taken = reader.take_in(path, files[path])
                 own = {file: source for file, source in taken.files.items() if not _ships(root, file)}
                 hash, code = fingerprints(own, given)

@@ -100,7 +100,7 @@ staff adjust ada softmax --undo --out FOLDER/damaged
 staff rescore --out FOLDER/none
 staff rescore --out FOLDER
 staff rescore --out FOLDER/damaged-later
-staff rescore --out FOLDER/graded
+staff rescore FOLDER/graded
 staff diff FOLDER/graded
 staff diff FOLDER FOLDER/graded
 staff diff FOLDER/graded FOLDER/graded

@@ -8,14 +8,15 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from cs336_kit.engine.result import Explanation
+from cs336_kit.engine.result import Check, Explanation, Outcome
 from cs336_staff.cli import staff
 from cs336_staff.grading.batch import Fault, Progress
-from cs336_staff.grading.commands import list_remarks, show_progress
+from cs336_staff.grading.commands import draw_board, list_remarks, show_progress
+from cs336_staff.grading.exports import cut_list
 from cs336_staff.grading.feedback import feedback
 from cs336_staff.grading.gradebook import Notes
 from cs336_staff.grading.identity import HandedIn, Student
-from cs336_staff.tests.grading.test_gradebook import GRADING, new_gradebook
+from cs336_staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook
 
 
 def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
@@ -70,24 +71,40 @@ def test_what_staff_should_look_at_is_listed(change, line):
     assert list(list_remarks([replace(GRADING, **change)])) == [line]
 
 
+def test_of_a_class_there_is_a_row_for_each_problem_and_a_row_for_nobody():
+    printed = io.StringIO()
+    gradings = [replace(GRADING, submission=f"s{i}") for i in range(300)]
+    Console(file=printed, width=80).print(draw_board(gradings, PROBLEMS))
+    assert "300 submissions, points on average" in printed.getvalue()
+    assert "2.00/3" in printed.getvalue()
+    assert len(printed.getvalue().splitlines()) < 12
+
+
+def test_a_long_list_is_cut_and_says_where_the_rest_is():
+    assert cut_list(["a", "b", "c"], 2, "see grades.csv") == ["a", "b", "and 1 more: see grades.csv"]
+    assert cut_list(["a", "b"], 2, "see grades.csv") == ["a", "b"]
+
+
 def test_what_was_left_out_is_told_to_the_student():
     assert "left out: 'old.py'" in feedback(replace(GRADING, notes=Notes(taken_in=("left out: 'old.py'",))), {})
 
 
-def test_the_commonest_findings_are_first_and_each_submission_counts_once(tmp_path):
+def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_path):
     with new_gradebook(tmp_path) as gradebook:
         for name, ids in {"ada": ["halves"], "alan": ["degrees", "halves"], "right": []}.items():
-            notes = Notes(explanations=tuple(Explanation("rope", id, (f"{id} of {name}", "more")) for id in ids))
+            told = (Explanation("softmax", id, (f"{id} of {name}", "It says so.")) for id in ids)
+            rows = [replace(row, outcome=Outcome.FAILED, check=Check.ANSWER) for row in ROWS]
             handed = HandedIn((Student(name, name),))
-            gradebook.add(replace(GRADING, submission=name, handed_in=handed, notes=notes))
+            notes = Notes(explanations=tuple(told))
+            gradebook.add(replace(GRADING, submission=name, handed_in=handed, notes=notes, results=rows))
     result = CliRunner().invoke(staff, ["findings", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "findings.csv").read_text().splitlines() == [
-        "submissions,problem,finding,first",
-        "2,rope,halves,halves of ada",
-        "1,rope,degrees,degrees of alan",
+        "points,bonus,submissions,problem,finding,says",
+        "4.5,0,2,softmax,halves,halves of ada It says so.",
+        "1.5,0,1,softmax,degrees,degrees of alan It says so.",
     ]
-    assert result.output.index("halves") < result.output.index("degrees")
+    assert result.output.index("halves of ada") < result.output.index("degrees of alan")
 
 
 @pytest.mark.parametrize("command", ["findings", "report"])

@@ -34,6 +34,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         target = tmp_path / (FILE if path.name == COURSE else path.name)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)
+    shutil.copytree(ROOT / "tests", tmp_path / "tests")
     for problem in load_problems(ROOT).values():
         for file in problem.files:
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -108,6 +109,20 @@ EDITS = [
         "due is .*, expected a date with time and",
     ),
     (COURSE, "# [extensions] ", "[extensions]\n1 = 2026-10-01T23:59:00Z", "extensions are there, and no key due"),
+    (
+        COURSE,
+        "# [extensions] ",
+        "extensions.1 = 2026-10-01T00:00:00Z\ndue = 2026-10-01T23:59:00Z #",
+        "extensions.1 is 2026-10-01 00:00:00.00:00, before everybody's deadline, 2026-10-01 23:59:00.00:00",
+    ),
+    (ASSIGNMENT, "test_softmax = 5", "test_sofmax = 5", "tests.test_sofmax weighs no test; did you mean test_softmax"),
+    (
+        ASSIGNMENT,
+        "test_hidden_linear = 8",
+        "test_linear_hid = 8",
+        "hidden.test_linear_hid weighs no test; did you",
+    ),
+    (ASSIGNMENT, "test_hidden_linear = 8\n", "", "problem gives no weight to test_hidden_linear"),
     (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
     (COURSE, "# folder = ", "folder = ", "folder is there alone; folder and secret_sha256 go together"),
     (COURSE, "# folder = ", "folder = 3 #", "folder is 3, expected a text"),
@@ -133,7 +148,7 @@ def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: st
     assert isinstance(result.exception, SystemExit), result.output
     (said,) = result.output.splitlines()
     assert re.search(message.replace("LINE", str(line)), said), said
-    if not re.search("missing|twice|no test|not TOML|already", said):  # else it is the line of something else
+    if not re.search("missing|twice|no test|no weight|not TOML|already", said):  # else it is the line of something else
         assert said.startswith(f"Error: {tree / (FILE if file == COURSE else file)}:{line}: "), said
 
 
@@ -153,8 +168,9 @@ def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.M
     folder = tree / "courses" / "attention-2027"
     folder.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tree))
-    for name in ("roster.csv", "groups.csv"):
-        (folder / name).touch()
+    (folder / "roster.csv").write_text("Student,ID,Attention (55)\n")
+    (folder / "groups.csv").write_text("group_name,canvas_user_id,name\n")
+    (folder / "times.csv").write_text("user_id,submitted_at\n")
     find_checked_root()
     course = load_course(tree)
     west = timezone(timedelta(hours=-7))
@@ -206,7 +222,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     with gradebook_with(new) as gradebook:
         gradebook.add(graded("ada", 3.0, "b" * 64))
         gradebook.add(replace(graded("alan", 1.0), suite="f" * 64, started=GRADING.started + timedelta(days=1)))
-    assert "Graded by an earlier suite than the others, so grade them again: ada" in run("rescore")
+    assert "Graded by an earlier suite than the others, so grade again: ada" in run("rescore")
     printed = run("diff", "old", "results")
     assert "other work counts" in printed
     assert "test_softmax[2], test_softmax[3] and 2 more" in printed
@@ -224,7 +240,9 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
         for command in ("rescore", "report", "findings"):
             run(command)
         texts = {path: path.read_text() for path in out.rglob("*") if path.is_file() and "sqlite" not in path.name}
-        assert all("It is true" in text for path, text in texts.items() if path.name != "grades.csv")
+        assert all(
+            "It is true" in text for path, text in texts.items() if path.name not in ("grades.csv", "changes.csv")
+        )
         return {path.name for path, text in texts.items() if "untrue" in text}
 
     everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html", "ada.md"}

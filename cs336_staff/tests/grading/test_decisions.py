@@ -11,9 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cs336_staff.cli import staff
+from cs336_staff.grading import decisions
+from cs336_staff.grading.course import Course
 from cs336_staff.grading.gradebook import Gradebook, Notes
+from cs336_staff.grading.grades import find_grade, grades
+from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.tests.grading.test_grade import ROOT
-from cs336_staff.tests.grading.test_grades import gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
 
 WHY = "test_softmax[2d] was wrong"
 
@@ -25,6 +29,11 @@ def command(*arguments: object) -> Result:
 def row(out: Path, student: str = "ada") -> dict[str, str]:
     with (out / "grades.csv").open(newline="") as file:
         return next(row for row in csv.DictReader(file) if row["student"] == student)
+
+
+def changes(out: Path) -> list[dict[str, str]]:
+    with (out / "changes.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def score(out: Path) -> float:
@@ -46,24 +55,44 @@ def test_points_are_added_and_taken_back(out):
     points = float(before["points"])
     finished = command("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
     assert finished.exit_code == 0, finished.output
-    assert f"ada: {points + 0.5:.1f} of 15 points, {points:.1f} before" in finished.output
+    assert f"ada: {points + 0.5:.2f} of 15 points, {points:.2f} before" in finished.output
     now = row(out)
     assert float(now["softmax"]) == pytest.approx(float(before["softmax"]) + 0.5, abs=1e-3)
     assert float(now["grade"]) == pytest.approx(points + 0.5, abs=1e-3)
-    assert f"softmax adjusted by +0.5: {WHY}" in now["notes"]
-    assert score(out) == pytest.approx(points + 0.5, abs=1e-3)
+    assert f"softmax: +0.5 points by staff: {WHY}" in now["notes"]
+    assert score(out) == pytest.approx(points + 0.5, abs=0.006)
     assert f"softmax: +0.5 points by staff: {WHY}" in (out / "ada" / "results.json").read_text()
     feedback = (out / "ada" / "feedback.md").read_text()
     assert f"softmax: +0.5 points by staff: {WHY}" in feedback
-    assert f"| Softmax | {float(now['softmax']):.1f} / 2 |" in feedback
+    assert f"| Softmax | {float(now['softmax']):.2f} / 2 |" in feedback
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
     finished = command("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
     assert finished.exit_code == 0, finished.output
-    assert score(out) == pytest.approx(points - 0.05, abs=1e-3)
+    assert score(out) == pytest.approx(points - 0.05, abs=0.006)
     assert command("adjust", "ada", "softmax", "--undo", "--out", out).exit_code == 0
     assert row(out) == before
+
+
+def test_what_a_killed_batch_has_graded_gets_its_grades(out):
+    (out / "grades.csv").unlink()
+    finished = command("rescore", "--out", out)
+    assert finished.exit_code == 0, finished.output
+    assert "Whose grade changed" not in finished.output
+    assert float(row(out, "alan")["softmax"]) > float(row(out)["softmax"])
+
+
+@pytest.mark.parametrize(
+    "arguments", ["rescore --out OUT", "findings OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"]
+)
+def test_an_empty_gradebook_takes_no_grades_away(out, arguments):
+    (out / "gradebook.sqlite").unlink()
+    Gradebook(out / "gradebook.sqlite").close()
+    before = (out / "grades.csv").read_text()
+    finished = command(*arguments.replace("OUT", str(out)).split())
+    assert finished.output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
+    assert (out / "grades.csv").read_text() == before
 
 
 def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):
@@ -74,9 +103,80 @@ def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_f
     assert "No grade changed" in command("rescore", "--out", out).output
     assert row(out) == now
     said = " ".join(command("diff", old, out).output.replace("│", " ").split())
-    assert "softmax adjusted by +0.5: agreed" in said
+    assert "softmax: +0.5 points by staff: agreed" in said
     assert "other weights" not in said
-    assert "softmax adjusted no more" in " ".join(command("diff", out, old).output.replace("│", " ").split())
+    command("diff", out, old)
+    (changed,) = changes(old)
+    assert changed["why"].startswith("no more softmax: +0.5 points by staff: agreed; softmax ")
+
+
+@pytest.mark.parametrize("said", ["1234", "01234", "lovelaceada_1234_1_hw", "Lovelace", "lovelaceada", "LACEADA hw"])
+def test_a_student_is_found_by_what_is_known_of_the_student(out, said):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
+    finished = command("adjust", said, "softmax", "+0.2", "--because", "x", "--out", out)
+    assert finished.exit_code == 0, finished.output
+    assert "lovelaceada_1234_1_hw: " in finished.output
+    assert row(out, "1234")["notes"].startswith("softmax: +0.2 points by staff: x; ")
+
+
+def test_names_are_those_of_the_roster(out):
+    (out / "roster.csv").write_text('Student,ID,Attention\n"Lovelace, Ada",0ada,\n"Lovelace, Ada",ada,\n')
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        found = grades(gradebook, Course(roster=str(out / "roster.csv"), column="Attention"))
+    assert [grade.who for grade in found] == ["Lovelace, Ada ada", "alan"]
+    assert find_grade(found, "Ada Lovelace").id == find_grade(found, "lovelace").id == "ada"
+
+
+def test_a_comment_is_read_and_changes_no_points(out):
+    before = row(out)
+    assert command("comment", "ada", "Nice einsum.", "--out", out).exit_code == 0
+    assert row(out) == before | {"notes": f"From staff: Nice einsum.; {before['notes']}"}
+    assert "From staff: Nice einsum." in (out / "ada" / "feedback.md").read_text()
+    assert "From staff: Nice einsum." in json.loads((out / "ada" / "results.json").read_text())["output"]
+    assert command("rescore", "--out", out).exit_code == 0
+    assert "From staff: Nice einsum." in row(out)["notes"]
+    assert command("comment", "ada", "--undo", "--out", out).exit_code == 0
+    assert row(out) == before
+
+
+def test_the_feedback_of_one_student_is_written_again(out):
+    for name in ("ada", "alan"):
+        (out / name / "feedback.md").write_text("old")
+    printed = command("feedback", "ada", "--out", out).output
+    assert printed == (out / "ada" / "feedback.md").read_text()
+    assert printed.startswith("# `ada`: ")
+    assert (out / "alan" / "feedback.md").read_text() == "old"
+
+
+def test_who_lost_points_on_a_test_and_why(out):
+    printed = " ".join(command("who", "test_softmax", "--out", out).output.replace("│", " ").split())
+    assert "1 ada (" in printed
+    assert "alan" not in printed
+    assert command("who", "test_softmax[0]", "--out", out).output == "Nobody lost a point on it\n"
+
+
+def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(out, monkeypatch):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        for number in range(30):
+            gradebook.add(graded(f"student{number}_{number}_1_hw", 3.0))
+    command("rescore", "--out", out)
+    monkeypatch.setattr(decisions, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
+    printed = command("rescore", "--out", out).output
+    assert printed.count("other weights") == 1
+    assert "For all of them: other weights" in printed
+    assert printed.count("│") // 5 == 20
+    assert len(changes(out)) == 32
+    assert f"All 32 are in {out / 'changes.csv'}" in "".join(printed.splitlines())
+    assert changes(out)[0]["student"] == "student0 0"
+
+
+def test_a_name_in_a_table_of_changes_is_no_formula(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        handed = HandedIn((Student("=7", "=HYPERLINK(1)"),))
+        gradebook.add(replace(graded("eve", 1.0), handed_in=handed))
+    assert command("rescore", "--out", out).exit_code == 0
+    assert changes(out)[0]["student"] == "'=HYPERLINK(1) '=7"
 
 
 def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
@@ -115,15 +215,20 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("adjust nobody softmax 1 --because x", "has no submission nobody; grades.csv lists the names"),
-        ("adjust 1234 softmax 1 --because x", "has no submission 1234; that student's is lovelaceada_1234_1_hw"),
+        (
+            "adjust nobody softmax 1 --because x",
+            "no student or submission is called nobody; grades.csv lists the names",
+        ),
+        ("adjust da softmax 1 --because x", "da may be 2 students: lovelaceada 1234: lovelaceada_1234_1_hw, ada: ada"),
+        ("adjust 123 softmax 1 --because x", "no student or submission is called 123; grades.csv lists the names"),
+        ("comment ada", "expected TEXT, or --undo"),
+        ("who test_sofmax", "no test is called test_sofmax; results.json has the names"),
         ("adjust ada softmacs 1 --because x", "expected a problem of softmax, "),
         ("adjust ada softmax --undo", "ada has an adjustment in no problem, expected one in softmax"),
         ("adjust ada softmax 1", "expected POINTS and --because TEXT, or --undo"),
         ("adjust ada softmax 1 --undo", "expected POINTS and --because TEXT, or --undo"),
         ("adjust ada softmax half --because x", "'half' is not a valid float"),
-        ("overrule nobody --because x", "has no submission nobody; grades.csv lists the names"),
-        ("overrule 1234 --because x", "has no submission 1234; that student's is lovelaceada_1234_1_hw"),
+        ("overrule nobody --because x", "no student or submission is called nobody; grades.csv lists the names"),
         ("overrule ada --because x", "ada has a violation of the rules in no problem, expected one in some problem"),
         ("overrule kurt rope --because x", "kurt has a violation of the rules in linear, expected one in rope"),
         ("overrule kurt --undo", "kurt has a decision to take back in no problem"),

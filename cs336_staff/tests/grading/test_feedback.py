@@ -177,7 +177,7 @@ def test_only_the_same_exception_on_the_same_line_is_a_repetition(error: str, pl
 
 def test_a_bonus_problem_that_is_not_written_is_a_row_and_no_more() -> None:
     text = feedback(graded(*unwritten("blockwise_attention", ["test_blockwise_attention[a]"] * 40)), PROBLEMS)
-    assert "| Blockwise attention (bonus) | 0.0 / 3 | not written |" in text
+    assert "| Blockwise attention (bonus) | 0.00 / 3 | not written |" in text
     assert "test_blockwise" not in text
     assert "##" not in text
 
@@ -203,7 +203,7 @@ def test_an_error_that_breaks_every_problem_is_explained_once() -> None:
     )
     text = feedback(graded(*rows, explanations=explained), PROBLEMS)
     assert text.count("match x:") == 1
-    assert text.count(f"- `{error}`: 30 tests") == len(PROBLEMS)
+    assert text.count(f"- `{error}, at {place.partition(',')[0]}`: 30 tests") == len(PROBLEMS)
 
 
 def test_without_findings_there_are_a_hundred_lines_at_most() -> None:
@@ -233,19 +233,39 @@ def test_no_text_of_a_submission_ends_its_code(text: str) -> None:
             assert fence not in code.removeprefix(fence).removesuffix(fence)
 
 
-def test_gradescope_has_a_box_for_each_test_function() -> None:
-    passed = replace(failed("test_softmax[1d]", ""), outcome=Outcome.PASSED, check=None)
-    rows = [passed, failed("test_softmax[2d]", WRONG.format(7)), failed("test_softmax[3d]", WRONG.format(8))]
-    report = results(graded(*rows, failed("test_hidden_softmax[a]", "the answer is wrong")), PROBLEMS)
+def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_problem() -> None:
+    third = 1 / 3
+    passed = replace(failed("test_softmax[1d]", ""), outcome=Outcome.PASSED, check=None, maximum=third)
+    wrong = [replace(failed(f"test_softmax[{i}d]", WRONG.format(i)), maximum=third) for i in (2, 3)]
+    gradient = failed("test_softmax_gradients[a]", WRONG.format(9))
+    grading = graded(passed, *wrong, gradient, failed("test_hidden_softmax[a]", "the answer is wrong"))
+    report = results(grading, PROBLEMS)
     first, hidden, *others = report["tests"]
-    assert (first["name"], first["score"], first["max_score"]) == ("Softmax: test_softmax", 0.25, 0.75)
+    assert (first["name"], first["number"], first["score"], first["max_score"]) == (
+        "Softmax: public tests",
+        "1.1",
+        0.33,
+        1.25,
+    )
     assert (first["status"], first["visibility"]) == ("failed", "visible")
     assert first["output"].startswith(
-        "1 of 3 cases pass.\n\ntest_softmax[2d]:\nthe answer is wrong in 7 of 91 places\n"
+        "1 of 4 tests pass.\n0.67 points lost in test_softmax\n0.25 points lost in test_softmax_gradients\n\n"
+        "test_softmax[2d]:\nthe answer is wrong in 2 of 91 places\n"
     )
-    assert first["output"].endswith("The same in test_softmax[3d].")
-    outcomes = {"test_softmax[1d]": "passed", "test_softmax[2d]": "failed", "test_softmax[3d]": "failed"}
-    assert first["extra_data"]["outcomes"] == outcomes
-    assert (hidden["name"], hidden["visibility"]) == ("Softmax: test_hidden_softmax", "after_published")
+    assert "The same in test_softmax[3d]." in first["output"]
+    assert first["extra_data"]["lost"] == {"test_softmax": 2 * third, "test_softmax_gradients": 0.25}
+    assert first["extra_data"]["points"] == third
+    assert first["extra_data"]["outcomes"]["test_softmax[3d]"] == "failed"
+    assert (hidden["name"], hidden["visibility"]) == ("Softmax: hidden tests", "after_published")
+    assert "hidden" not in first["output"]
+    assert [test["tags"][0] for test in report["tests"]] == ["softmax", *PROBLEMS]
     assert {(test["status"], test["output"]) for test in others} == {("passed", "")}
     assert "max_score" not in report  # Gradescope's specification has none here
+    text = feedback(grading, PROBLEMS)
+    lost = "0.67 in test_softmax, 0.25 in test_softmax_gradients, 0.25 in test_hidden_softmax"
+    assert f"## Softmax\n\nPoints lost: {lost}\n" in text
+
+
+def test_why_a_submission_was_refused_is_said_once() -> None:
+    rows = [failed(f"test_{id}[a]", "not run: no zip", id) for id in PROBLEMS]
+    assert feedback(graded(*rows, refused="no zip"), PROBLEMS).count("no zip") == 1

@@ -115,7 +115,8 @@ class Graded:
         return (self.out / name / "feedback.md").read_text()
 
     def points(self, name: str, problem: str) -> float:
-        return sum(test["score"] for test in self.results(name)["tests"] if test["tags"][0] == problem)
+        tests = self.results(name)["tests"]
+        return sum(test["extra_data"]["points"] for test in tests if test["tags"][0] == problem)
 
     def grades(self) -> dict[str, dict[str, str]]:
         with (self.out / "grades.csv").open(newline="") as file:
@@ -123,7 +124,7 @@ class Graded:
 
     def failed(self, name: str) -> set[str]:
         """The test functions that did not pass."""
-        return {test["name"].partition(": ")[2] for test in self.results(name)["tests"] if test["status"] != "passed"}
+        return {function for test in self.results(name)["tests"] for function in test["extra_data"]["lost"]}
 
     def outcomes(self, name: str, problem: str) -> set[str]:
         tests = [test for test in self.results(name)["tests"] if test["tags"] == [problem]]
@@ -165,7 +166,7 @@ def test_a_right_submission_gets_full_marks(graded):
     assert results["extra_data"]["maximum"] == 15
     assert results["score"] == 15 + BONUS
     assert {test["status"] for test in results["tests"]} == {"passed"}
-    assert graded.feedback("right").startswith(f"# `right`: {15 + BONUS:.1f} of 15 points")
+    assert graded.feedback("right").startswith(f"# `right`: {15 + BONUS:.2f} of 15 points")
 
 
 def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
@@ -173,7 +174,7 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
     for name in [*SUBMISSIONS, "bomb_b_"]:
         results = graded.results(name)
         assert results["extra_data"]["maximum"] == 15
-        assert sum(test["max_score"] for test in results["tests"]) == pytest.approx(15 + BONUS, abs=5e-4)
+        assert sum(test["max_score"] for test in results["tests"]) == pytest.approx(15 + BONUS, abs=0.05)
         assert {len(results["tests"])} == everything
 
 
@@ -282,17 +283,20 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     for arguments in (("linear", "--because", "agreed in week 2"), ("--because", "agreed in week 2")):
         finished = overrule("forbidden", *arguments, "--out", out)
         assert finished.exit_code == 0, finished.output
-        assert f"forbidden: {15 + BONUS:.1f} of 15 points, " in finished.output
+        assert f"forbidden: {15 + BONUS:.2f} of 15 points, " in finished.output
     assert copy.results("forbidden")["score"] == 15 + BONUS
     assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
-    assert copy.grades()["forbidden"] | {"notes": "linear overruled: agreed in week 2"} == copy.grades()["forbidden"]
+    assert (
+        copy.grades()["forbidden"] | {"notes": "linear: counted by staff: agreed in week 2"}
+        == copy.grades()["forbidden"]
+    )
     assert copy.grades()["shared"] == graded.grades()["shared"]
     # Graded again, by all means.
     finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
     assert finished.returncode == 0, finished.stderr
     assert copy.results("forbidden")["score"] == 15 + BONUS
     finished = overrule("forbidden", "--undo", "--out", out)
-    assert f"forbidden: {14 + BONUS:.1f} of 15 points, {15 + BONUS:.1f} before" in finished.output
+    assert f"forbidden: {14 + BONUS:.2f} of 15 points, {15 + BONUS:.2f} before" in finished.output
     assert copy.results("forbidden")["score"] == 14 + BONUS
 
 
@@ -322,7 +326,7 @@ def test_what_the_examination_found_is_counted(graded):
     with (graded.out / "findings.csv").open(newline="") as file:
         counts = {row["finding"]: row["submissions"] for row in csv.DictReader(file)}
     assert counts["softmax-axis-first"] == "1"
-    assert "the commonest first" in graded.printed
+    assert "What costs the class most" in graded.printed
 
 
 def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden_input(graded, tmp_path):

@@ -1,6 +1,8 @@
 """From what was handed in to grades: names, attempts, groups, late days, and the csv that Canvas imports."""
 
 import csv
+import json
+import zipfile
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,20 +17,23 @@ from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Calls, Suite, Test
 from cs336_staff.grading import batch
 from cs336_staff.grading.course import Course, Late
-from cs336_staff.grading.exports import (
-    Grade,
-    RosterError,
-    grades,
-    read_groups,
-    read_roster,
-    write_canvas,
-    write_course,
-    write_grades,
-)
+from cs336_staff.grading.exports import write_canvas, write_course, write_grades
 from cs336_staff.grading.feedback import safe_name
 from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
 from cs336_staff.grading.graders import Graders, Record
-from cs336_staff.grading.identity import METADATA, HandedIn, Student, check_claims, handed_in, platforms_of, together
+from cs336_staff.grading.grades import Grade, grades
+from cs336_staff.grading.identity import (
+    METADATA,
+    HandedIn,
+    RosterError,
+    Student,
+    check_claims,
+    handed_in,
+    name_for_return,
+    platforms_of,
+    together,
+)
+from cs336_staff.grading.lists import read_groups, read_roster, read_times
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.hidden.release import Release
 from cs336_staff.sandbox.submission import MAX_PATH, Submission
@@ -157,7 +162,7 @@ def test_a_better_attempt_is_remembered_once_worse_work_lies_in_its_place(tmp_pa
         (grade,) = grades(gradebook, Course(attempt=take))
         write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(attempt=take))
     assert (grade.points, grade.attempts) == (points, 2)
-    assert (tmp_path / "ada" / "feedback.md").read_text().startswith(f"# `ada`: {points:.1f} of 3 points")
+    assert (tmp_path / "ada" / "feedback.md").read_text().startswith(f"# `ada`: {points:.2f} of 3 points")
 
 
 @pytest.mark.parametrize(("percent", "points"), [(10, 2.7), (50, 2.0)])
@@ -196,7 +201,7 @@ def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     assert [row["notes"] for row in rows(tmp_path / "grades.csv").values()] == ["graded by an earlier suite", ""]
     assert capsys.readouterr().out.splitlines() == [
         "Has an extension, and no grade: nobody",
-        "Graded by an earlier suite than the others, so grade them again: ada",
+        "Graded by an earlier suite than the others, so grade again: ada",
     ]
 
 
@@ -222,6 +227,21 @@ def grade_in_batch(
 def batch_of(folder: Path, *paths: Path) -> list[Grade]:
     with grade_in_batch(folder, *paths) as gradebook:
         return grades(gradebook, Course(due=DUE))
+
+
+def test_a_batch_writes_the_grades_as_far_as_it_got(tmp_path):
+    names = [f"student{number}_{number}_1_hw" for number in range(30)]
+    for name in names:
+        (tmp_path / name).mkdir()
+    seen = []
+
+    def look(progress):
+        path = tmp_path / "results" / "grades.csv"
+        seen.append((progress.done, len(rows(path)) if path.exists() else 0))
+
+    grade_in_batch(tmp_path, *(tmp_path / name for name in names), show=look).close()
+    assert seen[-1] == (30, 30)
+    assert all(done - 3 < written <= done for done, written in seen)
 
 
 def test_a_copy_without_metadata_is_still_its_students(tmp_path):
@@ -287,6 +307,92 @@ def test_a_late_mark_of_canvas_without_a_time_costs_nothing_and_is_noted(tmp_pat
     row = rows(tmp_path / "grades.csv")["1234"]
     assert (row["late"], row["days_late"], row["grade"]) == ("yes", "", "2")
     assert row["notes"] == "late, by how much is not known: no penalty"
+
+
+TIMES = "user_id,submitted_at\n1234,2026-10-02T09:00:00Z\n1234,2026-10-04T09:00:00Z\n"
+
+
+def test_a_student_reads_the_grade_that_is_left_after_lateness(tmp_path):
+    (tmp_path / "times.csv").write_text(TIMES)
+    course = Course(due=DUE, late=Late(free_days=1, percent=10), times=str(tmp_path / "times.csv"))
+    with gradebook_with(tmp_path, lovelaceada_LATE_1234_1_hw=2.0, turingalan_LATE_1235_1_hw=2.0) as gradebook:
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, course)
+    row = rows(tmp_path / "grades.csv")["1234"]
+    assert (row["days_late"], row["points"], row["penalty"], row["grade"]) == ("3", "2", "0.4", "1.6")
+    ada, alan = tmp_path / "lovelaceada_LATE_1234_1_hw", tmp_path / "turingalan_LATE_1235_1_hw"
+    assert (ada / "feedback.md").read_text().startswith("# `lovelaceada_LATE_1234_1_hw`: 1.60 of 3 points\n")
+    assert [line for line in (ada / "feedback.md").read_text().splitlines() if "**" in line] == [
+        "| **Points** | **2.00 / 3** | |",
+        "| **Lateness: 3 days, 1 free, 10 % of the points for each other day** | **-0.40** | |",
+        "| **Grade** | **1.60 / 3** | |",
+    ]
+    report = json.loads((ada / "results.json").read_text())
+    assert report["score"] == 1.6
+    lateness = "Lateness: 3 days, 1 free, 10 % of the points for each other day"
+    assert report["output"].startswith(f"{lateness}: -0.40\nGrade: 1.60 / 3")
+    assert report["extra_data"]["points"] == 2
+    (told,) = report["extra_data"]["grades"]
+    assert told == {"student": "1234", "days_late": 3, "penalty": pytest.approx(0.4), "grade": pytest.approx(1.6)}
+    unknown = "| **Lateness: handed in late, by how much is not known** | **0.00** | |"
+    assert unknown in (alan / "feedback.md").read_text()
+    with zipfile.ZipFile(tmp_path / "feedback.zip") as archive:
+        names = ["lovelaceada_LATE_1234_1_feedback.md", "turingalan_LATE_1235_1_feedback.md"]
+        assert archive.namelist() == names
+        assert archive.read(names[0]) == (ada / "feedback.md").read_bytes()
+
+
+def test_members_of_a_group_read_their_own_grades(tmp_path):
+    ada, alan = Student("007", "Ada <b>"), Student("0008", "Alan")
+    handed = HandedIn((ada, alan), at=DUE + timedelta(hours=1))
+    course = Course(due=DUE, extensions={"8": DUE + timedelta(days=1)}, late=Late(percent=50))
+    with gradebook_with(tmp_path, replace(graded("both", 2.0), handed_in=handed)) as gradebook:
+        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, course)
+    text = (tmp_path / "both" / "feedback.md").read_text()
+    assert text.startswith("# `both`: 1.00 / 2.00 of 3 points\n")
+    assert [line for line in text.splitlines() if "**" in line][1:] == [
+        "| **Grade of Alan** | **2.00 / 3** | |",
+        "| **Lateness of Ada  b : 1 day, 50 % of the points for each day** | **-1.00** | |",
+        "| **Grade of Ada  b ** | **1.00 / 3** | |",
+    ]
+
+
+def test_the_time_of_the_last_attempt_says_nothing_of_the_one_before(tmp_path):
+    (tmp_path / "times.csv").write_text(TIMES)
+    course = Course(attempt="best", due=DUE, late=Late(percent=50), times=str(tmp_path / "times.csv"))
+    with gradebook_with(tmp_path, **{"lovelaceada_1234_1_hw": 2.0, "lovelaceada_LATE_1234_2_hw-1": 3.0}) as gradebook:
+        (grade,) = write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, course)
+    assert (grade.grading.submission, grade.points, grade.attempts) == ("lovelaceada_1234_1_hw", 2, 2)
+    assert (tmp_path / "lovelaceada_1234_1_hw" / "feedback.md").read_text().count("did not count") == 0
+    other = (tmp_path / "lovelaceada_LATE_1234_2_hw-1" / "feedback.md").read_text()
+    assert "| **Grade, if lovelaceada_1234_1_hw did not count** | **3.00 / 3** | |" in other
+
+
+def test_an_extension_of_2_is_that_of_0002_if_there_is_no_other(tmp_path, capsys):
+    course = Course(due=DUE, extensions={"2": DUE + timedelta(days=9)}, late=Late(percent=10))
+    at = DUE + timedelta(days=1)
+    for others, late in (((), 0), (("02",), 1), (("2",), 1)):
+        folder = tmp_path / f"class{len(others)}{''.join(others)}"
+        folder.mkdir()
+        made = [replace(graded(key, 3.0), handed_in=HandedIn((Student(key, key),), at=at)) for key in ("0002", *others)]
+        with gradebook_with(folder, *made) as gradebook:
+            found = write_course(Console(), gradebook, {"softmax": SOFTMAX}, folder, course)
+        assert found[0].days_late == late
+    assert capsys.readouterr().out == "Has an extension, and no grade: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "back"),
+    [
+        ("lovelaceada_LATE_1234_99_my_home-work-2.zip", "lovelaceada_LATE_1234_99_feedback.md"),
+        ("lovelaceada_1234_99_adapters.py", "lovelaceada_1234_99_feedback.md"),
+        ("Ada Lovelace_47_assignsubmission_file_hw.zip", "Ada Lovelace_47_assignsubmission_file_feedback.md"),
+        ("Ada Lovelace_47_assignsubmission_file", "Ada Lovelace_47_assignsubmission_file_feedback.md"),
+        ("HW_ada_attempt_2026-10-01-23-58-01_hw.zip", ""),
+        ("ada.zip", ""),
+    ],
+)
+def test_feedback_goes_back_under_the_name_that_canvas_or_moodle_gave(name, back):
+    assert name_for_return(Path("/in", name), "feedback.md") == back
 
 
 @pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n=", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
@@ -411,8 +517,11 @@ def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
     [
         (read_roster, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
         (read_groups, "Student,ID\nMüller,1\n", r"roster.csv is not a CSV file in UTF-8 .*; save it as one"),
-        (read_roster, "name,points\n", "has no columns Student and ID; export the gradebook from Canvas"),
-        (read_groups, "group_name,name\nA,Ada\n", "has no column 'canvas_user_id'; export the groups from Canvas"),
+        (read_roster, "name,points\n", "has no column Student or ID; export the gradebook from Canvas"),
+        (read_groups, "group_name,name\nA,Ada\n", "has no column canvas_user_id; export the groups from Canvas"),
+        (read_times, "user,at\n", "has no column user_id or submitted_at; write it as .*running-a-course.md says"),
+        (read_times, "user_id,submitted_at\n1,\n", "roster.csv:2: submitted_at is '', expected a time with its offset"),
+        (read_times, "user_id,submitted_at\n1,2026-10-01T23:59\n", "expected a time with its offset from UTC, such as"),
     ],
 )
 def test_a_list_that_cannot_be_used_is_refused(tmp_path, read, text, message):

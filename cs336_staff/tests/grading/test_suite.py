@@ -1,6 +1,7 @@
 """The suites that a class is graded with: the names of their tests, and the key for grading again."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from cs336_staff.cli import staff
 from cs336_staff.grading import commands
 from cs336_staff.grading.one_submission import reproduce_test
 from cs336_staff.grading.suite import load_both_suites, load_graded_suite, without_words
+from cs336_staff.tests.grading.test_grades import gradebook_with, graded
 from cs336_staff.tests.sandbox.conftest import ROOT
 
 SOURCE = '''
@@ -43,14 +45,24 @@ def test_of_a_wrong_name_the_nearest_are_told(name: str, hint: str) -> None:
         reproduce_test(suite, nothing, nothing, name)
 
 
-def test_the_problem_that_results_json_has_before_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_student_whose_work_is_reproduced_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(root: Path, layer: str, name: str) -> None:
-        raise click.ClickException(name)
+        raise click.ClickException(f"{name} of what was taken in")
+
+    def reproduce(student: str) -> str:
+        command = ["reproduce", student, "test_softmax[1d]", "--out", str(tmp_path)]
+        return CliRunner().invoke(staff, command).output
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(commands, "load_and_start", load)
-    told = CliRunner().invoke(staff, ["reproduce", str(ROOT), "Softmax: test_softmax[1d]"])
-    assert told.output == "Error: test_softmax[1d]\n"
+    path = tmp_path / "lovelaceada_1234_1_adapters.py"
+    path.write_text("def run_softmax(x, dim):\n    return x\n")
+    gradebook_with(tmp_path, replace(graded(path.stem, 1.0), path=str(path))).close()
+    for student in (str(path), "lovelace", "1234"):
+        assert reproduce(student) == "Error: test_softmax[1d] of what was taken in\n"
+    assert reproduce("turing").startswith("Error: there is no file turing, and no student of that name: no student or")
+    path.unlink()
+    assert reproduce("ada") == f"Error: {path} is no longer there; put it back, or name the file where it is now\n"
 
 
 def test_only_what_is_asked_for_is_foreseen() -> None:

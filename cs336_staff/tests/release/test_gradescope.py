@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from cs336_staff.cli import staff
 from cs336_staff.release.gradescope import PYTHON, write_autograder
+from cs336_staff.sandbox.limits import Limits
 from cs336_staff.tests.container import run_in_container
 from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
 
@@ -121,6 +123,8 @@ def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):
         modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
         scripts = [archive.read(name) for name in ("setup.sh", "run_autograder")]
         dockerfile = archive.read("Dockerfile").decode()
+        stated = tomllib.loads(archive.read("cs336_staff/course.toml").decode())
+    assert stated == {"muted": [], "limits": vars(Limits())}
     assert not [name for name in names if name.startswith(("cs336_basics", "cs336_staff/tests", "cs336_staff/tools"))]
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert f"--python {sys.version_info.major}.{sys.version_info.minor} .venv" in scripts[0].decode()

@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cs336_staff.grading.batch import PARTS
 from cs336_staff.release.handout import make_handout
 from cs336_staff.tests.semester.simulated_class import (
     ALL,
@@ -36,6 +38,7 @@ COURSE = """\
 due = 2026-10-01T23:59:00Z
 attempt = "best"
 roster = "roster.csv"
+times = "times.csv"
 column = "Attention"
 [late]
 free_days = 1
@@ -44,13 +47,16 @@ percent = 10
 1002 = 2026-10-05T23:59:00Z
 """
 ROSTER = "Student,ID,SIS User ID,SIS Login ID,Section,Attention\n"
+TIMED = 12  # the number of a student whom Canvas alone knows to be late
 ROUNDING = 0.011  # points.md has two places
 
 
 @pytest.mark.slow
 def test_a_semester(tmp_path: Path) -> None:
-    course, results = tmp_path / "course", tmp_path / "results"
+    course, own = tmp_path / "checkout", tmp_path / "attention-2027"
+    results = own / "results"
     copy_tree(course)
+    staff(course, "new-course", own)
     for name, content in make_handout(ROOT, "1").files.items():
         (tmp_path / "handout" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "handout" / name).write_bytes(content)
@@ -58,19 +64,23 @@ def test_a_semester(tmp_path: Path) -> None:
     for student in group:
         student.hand_in(tmp_path / "week-1")
     everyone = [key for student in group for key in student.keys if student.number != MAILED]
-    (course / "cs336_staff/course.toml").write_text(COURSE)
-    (course / "cs336_staff/roster.csv").write_text(ROSTER + "".join(f"student {key},{key},,,,\n" for key in everyone))
+    stated = course / "cs336_staff/course.toml"
+    stated.write_text("".join(stated.read_text().splitlines(keepends=True)[:2]) + COURSE)
+    (own / "roster.csv").write_text(ROSTER + "".join(f"student {key},{key},,,,\n" for key in everyone))
+    (own / "times.csv").write_text(f"user_id,submitted_at\n{1000 + TIMED},2026-10-03T12:00:00Z\n")
+    group[TIMED - 1] = replace(group[TIMED - 1], penalty=0.1)
 
     # A power cut when half of the class is graded, then the same command again.
     week_1 = sorted((tmp_path / "week-1").glob("*/*"))
-    grading = start_staff(course, "grade", *week_1, "--out", results, "--jobs", "2")
+    grading = start_staff(course, "grade", *week_1, "--jobs", "2")
     while len(list(results.glob("*/results.json"))) < len(group) / 2:
         assert grading.poll() is None
         time.sleep(0.05)
     grading.kill()
     grading.wait()
     kept = graded(results)
-    staff(course, "grade", *week_1, "--out", results, "--jobs", "2")
+    assert len(column(results / "grades.csv", "student", "grade")) >= len(kept) - len(group) / PARTS - 1
+    staff(course, "grade", *week_1, "--jobs", "2")
     assert len(kept) < len(group) == len(graded(results))
     assert kept < graded(results), "some were graded twice"
     assert_grades(group, results)
@@ -79,13 +89,18 @@ def test_a_semester(tmp_path: Path) -> None:
     for number, penalty in ((LATE, 0.1), (EXTENDED, 0.0)):
         group[number - 1] = Student(number, Work("handed in again", EVERYTHING, ALL), penalty)
         group[number - 1].hand_in(tmp_path / "week-2", TWO_DAYS_LATE)
-    staff(course, "grade", *(tmp_path / "week-2").glob("*/*"), "--out", results)
+    staff(course, "grade", *(tmp_path / "week-2").glob("*/*"))
     assert_grades(group, results)
 
-    staff(course, "report", results)
+    # A comment for one, and who lost points on a test.
+    staff(course, "comment", f"student {1000 + TIMED}", "A clear einsum.")
+    assert "From staff: A clear einsum." in staff(course, "feedback", str(1000 + TIMED))
+    assert f"student {1000 + TIMED}" in staff(course, "who", "test_hidden_multihead_self_attention")
+
+    staff(course, "report")
     assert (results / "index.html").exists()
 
-    staff(course, "similar", *week_1, "--out", results)
+    staff(course, "similar", *week_1)
     one, other = (f"_{student.keys[0]}" for student in group if COPIED in student.work.what)
     found = re.findall(r"<summary><b>(\d+)%</b>(.*)</summary>", (results / "similar.html").read_text())
     assert [int(percent) > 90 for percent, names in found if one in names and other in names] == [True]
@@ -94,7 +109,7 @@ def test_a_semester(tmp_path: Path) -> None:
     shutil.copytree(results, tmp_path / "before")
     problems = course / "assignment.toml"
     problems.write_text(problems.read_text().replace("points = 2", "points = 3", 1))
-    staff(course, "rescore", "--out", results)
+    assert "For all of them: " in staff(course, "rescore")
     staff(course, "diff", tmp_path / "before", results)
     assert_grades(group, results, softmax=3 / 2)
 
@@ -136,7 +151,10 @@ def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0)
     expected = {key: student for student in group for key in student.keys}
     assert grades.keys() == expected.keys()
     assert canvas == {key: grades[key] for key, student in expected.items() if student.number != MAILED}
+    read = {row["student"]: row for row in rows_of(results / "grades.csv")}
     for key, student in expected.items():
+        told = (results / read[key]["submission"] / "feedback.md").read_text().partition("\n")[0]
+        assert f"{grades[key]:.2f}" in told.replace(" / ", " "), f"{key}: {told}"
         work = student.work
         points = (work.points + work.softmax * (softmax - 1)) * (1 - student.penalty)
         least = 0 if work.hostile else points - ROUNDING
@@ -146,5 +164,9 @@ def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0)
 
 
 def column(path: Path, key: str, name: str) -> dict[str, float]:
+    return {row[key]: float(row[name]) for row in rows_of(path)}
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
-        return {row[key]: float(row[name]) for row in csv.DictReader(file)}
+        return list(csv.DictReader(file))
