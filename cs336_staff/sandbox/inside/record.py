@@ -21,7 +21,12 @@ from cs336_kit.rules.forbidden import OPERATORS, home, operator_name
 # In the inputs of a call that is recorded: the record takes 3 KB for each operator, and a program in nested loops runs
 # many of those on large inputs.
 MOST_NUMBERS = 4096
-SWITCHES = ("_enable_record_function", "_enable_profiler_legacy", "_disable_profiler_legacy")
+SWITCH, ENABLE, DISABLE = "_enable_record_function", "_enable_profiler_legacy", "_disable_profiler_legacy"
+# What would stop the record, or tell that there is one.
+TAKEN_AWAY = (
+    *(SWITCH, ENABLE, DISABLE, "_enable_profiler", "_disable_profiler", "_prepare_profiler"),
+    *("_profiler_enabled", "_profiler_type"),
+)
 
 
 class Record:
@@ -34,15 +39,15 @@ class Record:
     def __init__(self) -> None:
         self.operators: set[str] = set()
         self._recorded = False  # whether a call is, now
-        self._switch, self._enable, self._disable = (getattr(_autograd, switch) for switch in SWITCHES)
+        self._switch, self._enable, self._disable = (getattr(_autograd, name) for name in (SWITCH, ENABLE, DISABLE))
         self._config = ProfilerConfig(ProfilerState.CPU, False, False, False, False, False, _ExperimentalConfig())
 
     def install(self) -> None:
-        """Take away what would stop the record, and have new threads record too, for as long as the process runs."""
+        """Take away torch's profiler, and have new threads record too, for as long as the process runs."""
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] == "torch":
-                for switch in SWITCHES:
-                    vars(module).pop(switch, None)
+                for each in TAKEN_AWAY:
+                    vars(module).pop(each, None)
         start = _thread.start_new_thread
 
         def start_recorded(function: Callable[..., Any], arguments: tuple[Any, ...], *more: Any) -> int:

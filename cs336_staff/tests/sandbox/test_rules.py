@@ -320,17 +320,24 @@ def test_what_no_function_of_python_runs_is_recorded(run: Run, expression: str) 
 
 
 @pytest.mark.parametrize(
-    "stop",
+    "attempt",
     [
         "torch.autograd._enable_record_function(False)",
         "torch._C._autograd._disable_profiler_legacy()",
         "torch.autograd.profiler_legacy._disable_profiler_legacy()",
+        "torch.autograd._profiler_enabled()",
+        "torch.autograd.profiler.profile().__enter__()",
+        "torch.profiler.profile().__enter__()",
+        "torch.autograd.profiler_legacy.profile().__enter__()",
     ],
 )
-def test_the_record_cannot_be_stopped_by_its_name(run: Run, stop: str) -> None:
-    source = f"import torch\nimport torch.autograd.profiler_legacy\ndef run_softmax(x, dim):\n    {stop}\n"
-    with pytest.raises(StudentRaised, match=r"AttributeError: module .* has no attribute"):
-        seen(run, source)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_torchs_profiler_neither_stops_the_record_nor_tells_of_it(run: Run, attempt: str, recorded: bool) -> None:
+    imports = "import torch\nimport torch.autograd.profiler_legacy\n"
+    adapters: Any = run(f"{imports}def run_softmax(x, dim):\n    {attempt}\n")
+    adapters.recorded = recorded
+    with pytest.raises(StudentRaised, match=r"AttributeError: module .* has no|NameError: name .* is not defined"):
+        adapters.run_softmax(torch.rand(3), -1)
 
 
 @pytest.mark.parametrize(
