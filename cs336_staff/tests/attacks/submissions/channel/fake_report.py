@@ -1,7 +1,7 @@
 """Print what graders print, for whoever reads the score from the output.
 
 plain: refused
-report: 0.0 / 2
+report: 0.00 / 2
 """
 
 
