@@ -76,14 +76,14 @@ def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool,
         resource.setrlimit(limit, (value, value))
     if seccomp is None:
         return []
-    if apart:  # what `/proc` tells, as the id that this process has outside, is nobody's business
-        nothing = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-        _check(libc.mount(b"tmpfs", b"/proc", b"tmpfs", nothing, b"size=4k"), "mount")
+    # What `/proc` tells, as the id that this process has outside, is nobody's business.
+    nothing = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
+    ids = apart and libc.mount(b"tmpfs", b"/proc", b"tmpfs", nothing, b"size=4k") == 0
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
     landlock = bool(readable) and _landlock(readable)
     seccomp.load()
-    return [*["ids"] * apart, *["landlock"] * landlock, "seccomp"]
+    return [*["ids"] * ids, *["landlock"] * landlock, "seccomp"]
 
 
 def _prctl(option: int, value: int) -> None:
