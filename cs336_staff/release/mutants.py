@@ -17,6 +17,7 @@ from difflib import unified_diff
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
+from warnings import catch_warnings
 
 import pytest
 from libcst import CSTNode
@@ -112,7 +113,7 @@ def verify_mutants(suite: Suite, stage: Stage, names: Collection[str] | None = N
     def survives(mutant: Mutant) -> bool:
         tests = [test for test in suite.tests if test.problem in modules[mutant.module]]
         ordered = replace(suite, tests=sorted(tests, key=lambda test: -kills[test.name]))
-        with _in_place(import_module(mutant.module), mutant.source):
+        with _in_place(import_module(mutant.module), mutant.source), catch_warnings(action="ignore"):
             last = run_suite(ordered, solution, until_first_failure=True)[-1]
             if not last.passed:
                 kills[last.test] += 1  # it comes first from now on: most mutants fall to a few tests

@@ -20,7 +20,7 @@ from cs336_staff.release.stages import Stage
 
 ENOUGH = 0.9
 CLOSE = 64  # in units of rounding: what two programs that do the same may differ by, of the largest number
-MOST = 75  # pairs of one problem that are tried, evenly among all of them
+MOST = 50  # pairs of one problem that are tried, evenly among all of them
 
 
 @dataclass
