@@ -2,33 +2,17 @@
 
 import functools
 from collections.abc import Sequence
-from random import Random
-from typing import Any
 
 import pytest
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_staff.authoring.stored_cases import make_case
-from cs336_staff.hidden.kinds import Draw, Kinds
+from cs336_staff.hidden.kinds import Draw, Kinds, Spread
 from cs336_staff.hidden.release import Release, load_release
 
 # Of each kind. With twice as many the properties catch the same known mistakes, and a submission takes longer.
 EXAMPLES = 3
-
-
-class Spread(Random):
-    """Choose for one of several cases: with as many cases as choices, each choice is made once.
-
-    Of the same seed, `turn` 0 chooses at random, and every other one what comes as many places later.
-    """
-
-    def __init__(self, seed: int, turn: int) -> None:
-        super().__init__(seed)
-        self.turn = turn
-
-    def choice(self, seq: Any) -> Any:
-        return seq[(self.randrange(len(seq)) + self.turn) % len(seq)]
 
 
 class DrawnCases:

@@ -7,21 +7,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs
 
-Draw = Callable[[Random], CaseSpec]
-Kinds = Mapping[str, Draw]
-Batch = Callable[[Random], Sequence[int]]
-
-# A softmax over one key hides most mistakes; no more than one of a kind's cases has one.
-SIZES = (1, 2, 3, 4, 5)
+SIZES, LARGE_SIZES = (1, 2, 3, 4, 5), (5, 6, 7, 8)
 FEW = (1, 2, 3)
 
 
-def draw_size(random: Random) -> int:
-    """Draw the size of an axis."""
-    return random.choice(SIZES)
+class Spread(Random):
+    """Choose for one of several cases: with as many cases as choices, each choice is made once.
+
+    Of the same seed, `turn` 0 chooses at random, and every other one what comes as many places later.
+    """
+
+    def __init__(self, seed: int, turn: int) -> None:
+        super().__init__(seed)
+        self.turn = turn
+        large = self.sample(LARGE_SIZES, len(LARGE_SIZES))
+        self.large = large[turn:] + large[:turn] if turn else []
+
+    def choice(self, seq: Any) -> Any:
+        return seq[(self.randrange(len(seq)) + self.turn) % len(seq)]
+
+
+def draw_size(random: Spread) -> int:
+    """Draw the size of an axis: any in turn 0, and in the others large ones, no two the same.
+
+    One key, one component or two axes of the same size hide mistakes. Since each kind has two cases without them, a
+    mistake does not pass by the luck of the draw, and costs the same with every secret.
+    """
+    size = random.choice(SIZES)
+    return random.large.pop() if random.large else size
+
+
+Draw = Callable[[Spread], CaseSpec]
+Kinds = Mapping[str, Draw]
+Batch = Callable[[Spread], Sequence[int]]
 
 
 def draw_axes(number: int, sizes: Sequence[int] = FEW) -> Batch:
@@ -45,7 +67,7 @@ ONE_MORE: Mapping[str, Batch] = {
 def change_inputs(kinds: Kinds, change: Callable[[Inputs], Inputs]) -> Kinds:
     """The same cases with their inputs changed, before the right answer is computed."""
 
-    def of(draw: Draw, random: Random) -> CaseSpec:
+    def of(draw: Draw, random: Spread) -> CaseSpec:
         spec = draw(random)
         return replace(spec, draw=lambda generator: change(spec.draw(generator)))
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
 
 import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 
 
@@ -78,7 +77,7 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
     """In evaluation, or with nothing to drop: which weights are dropped differs from program to program."""
     dropout, training = random.choice(((0.0, True), (0.5, False)))
     drawing = inputs(

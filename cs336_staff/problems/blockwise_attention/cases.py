@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
 from typing import Any
 
 import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 
 
@@ -96,7 +95,7 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
     drawing = inputs(
         *batch(random),
         **attention.draw_sizes(random),

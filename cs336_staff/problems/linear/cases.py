@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from random import Random
 
 import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_size
 
 
 def inputs(*batch: int, d_in: int, d_out: int) -> Callable[[Generator], Inputs]:
@@ -50,7 +49,7 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def _draw_case(batch: Batch, random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, random: Spread) -> CaseSpec:
     return CaseSpec("linear", "run_linear", inputs(*batch(random), d_in=draw_size(random), d_out=draw_size(random)))
 
 

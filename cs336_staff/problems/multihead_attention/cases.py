@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
 
 import torch
 from torch import Generator, Tensor
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
 from cs336_staff.problems.multihead_self_attention.cases import draw_weights
 from cs336_staff.problems.scaled_dot_product_attention.cases import random_mask
 
@@ -89,7 +88,7 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, masks: tuple[str | None, ...], random: Spread) -> CaseSpec:
     heads = random.choice((2, 3, 4, 1))
     drawing = inputs(
         *batch(random),

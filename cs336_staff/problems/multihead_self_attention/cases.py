@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from random import Random
 
 import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
 from cs336_staff.problems.rope.cases import POSITIONS, SHARED
 
 
@@ -126,12 +125,11 @@ HIDDEN: list[CaseSpec] = [
 ]
 
 
-def _draw_case(batch: Batch, heads: tuple[int, ...], random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, heads: tuple[int, ...], random: Spread) -> CaseSpec:
     """d_head is even: that an odd one will do without RoPE is the business of one stored case."""
     num_heads = random.choice(heads)
     d_model = 2 * num_heads * random.choice((1, 2, 3))
-    sequence = random.choice((2, 3, 4, 5))
-    drawing = inputs(*batch(random), sequence=sequence, d_model=d_model, num_heads=num_heads)
+    drawing = inputs(*batch(random), sequence=draw_size(random), d_model=d_model, num_heads=num_heads)
     return CaseSpec("multihead", "run_multihead_self_attention", drawing)
 
 
@@ -142,7 +140,7 @@ def kinds() -> Kinds:
     }
 
 
-def _draw_case_with_rope(batch: Batch, positions: tuple[str, ...], random: Random) -> CaseSpec:
+def _draw_case_with_rope(batch: Batch, positions: tuple[str, ...], random: Spread) -> CaseSpec:
     heads = random.choice((2, 3, 4, 1))
     drawing = inputs(
         *batch(random),

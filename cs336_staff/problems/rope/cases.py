@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
 
 import torch
 from torch import Generator, Tensor
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
 
 
 def inputs(
@@ -43,7 +42,8 @@ POSITIONS: dict[str, Callable[[tuple[int, ...], int, int, Generator], Tensor | N
 }
 
 
-SHARED = ("permuted", "spaced", "offset", "in order")  # positions that are the same for all sequences
+# Positions that are the same for all sequences. Of two neighbours, one differs from the row numbers by no constant.
+SHARED = ("permuted", "offset", "spaced", "in order")
 
 
 PUBLIC: list[CaseSpec] = specs(
@@ -93,7 +93,7 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def _draw_case(batch: Batch, positions: tuple[str, ...], random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, positions: tuple[str, ...], random: Spread) -> CaseSpec:
     drawing = inputs(
         *batch(random),
         positions=random.choice(positions),

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from random import Random
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from cs336_staff.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, draw_one_axis, draw_size
+from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
 
 
 def inputs(
@@ -176,11 +175,11 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def draw_sizes(random: Random) -> dict[str, Any]:
+def draw_sizes(random: Spread) -> dict[str, Any]:
     return {size: draw_size(random) for size in ("queries", "keys", "d_k", "d_v")}
 
 
-def _draw_case(batch: Batch, masks: tuple[str | None, ...], gradients: tuple[str, ...], random: Random) -> CaseSpec:
+def _draw_case(batch: Batch, masks: tuple[str | None, ...], gradients: tuple[str, ...], random: Spread) -> CaseSpec:
     drawing = inputs(*batch(random), **draw_sizes(random), mask=random.choice(masks))
     return CaseSpec("attention", "run_scaled_dot_product_attention", drawing, gradients)
 

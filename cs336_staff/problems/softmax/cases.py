@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from random import Random
 
 import torch
 from torch import Generator
 
 from cs336_staff.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from cs336_staff.hidden.kinds import Kinds, draw_size
+from cs336_staff.hidden.kinds import Kinds, Spread, draw_size
 
 
 def inputs(
@@ -82,7 +81,7 @@ HIDDEN: list[CaseSpec] = specs(
 )
 
 
-def _draw_case(dimensions: tuple[int, ...], gradients: tuple[str, ...], random: Random) -> CaseSpec:
+def _draw_case(dimensions: tuple[int, ...], gradients: tuple[str, ...], random: Spread) -> CaseSpec:
     shape = [draw_size(random) for _ in range(random.choice(dimensions))]
     dim = random.choice(range(-len(shape), len(shape)))
     scale = random.choice((1.0, 10.0, 100.0) if gradients else (1.0, 30.0, 1000.0))

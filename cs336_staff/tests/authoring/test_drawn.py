@@ -4,9 +4,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from cs336_staff.hidden.drawn import EXAMPLES, DrawnCases, Spread
+from cs336_staff.authoring.programs import RIGHT
+from cs336_staff.hidden.drawn import EXAMPLES, DrawnCases
+from cs336_staff.hidden.kinds import Spread
 from cs336_staff.hidden.release import load_release
+from cs336_staff.problems.faults import FAULTY
+from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 from cs336_staff.problems.softmax.cases import kinds
 
 DRAW = """
@@ -32,6 +37,15 @@ def test_every_kind_has_a_case_of_each_scale() -> None:
         cases = DrawnCases(draw, load_release(), kind).examples()
         largest = sorted(float(case.inputs["in_features"].abs().max()) for case in cases)
         assert largest[0] < 10 < largest[-1], kind
+
+
+@pytest.mark.parametrize("fault", ["scores not divided by √d_k", "√d_v in place of √d_k"])
+def test_no_mistake_passes_by_the_luck_of_the_draw(fault: str) -> None:
+    right, wrong = (program["run_scaled_dot_product_attention"] for program in (RIGHT, FAULTY[fault]))
+    for seed in range(50):
+        for kind, draw in attention.kinds().items():
+            drawn = [draw(Spread(seed, turn)).draw(torch.Generator().manual_seed(seed)) for turn in range(EXAMPLES)]
+            assert not all(torch.allclose(right(**inputs), wrong(**inputs), 1e-3) for inputs in drawn), (seed, kind)
 
 
 @pytest.mark.slow
