@@ -22,7 +22,8 @@ from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, number
 MOST_RUNS = 5_000  # of the program, in one search
 MORE_RUNS = 1_500  # where that did not explain everything, for the basic calls
 MOST_FITTED = 2  # calls to which a number is fitted, the last ones
-STEPS = 32  # in which a free number is fitted
+STEPS = 96  # in which a free number is fitted, at most
+FINEST = 1 + 1e-7  # of them; answers in float32 tell no more
 FEW_STEPS = 6  # in which a number that is right comes twice as near
 FAR = 0.3  # a misfit from which no number is looked for
 LITTLE = 4  # times smaller than without the number is a misfit that it explains: rounding is not explained by any
@@ -308,17 +309,18 @@ class Search:
         low, best = min((loss(number), number) for number in near)
         without = [each for each in changes if each is not free]
         before = max(misfit(self._run(without, call), answers[call]) for call in where)
-        step, earlier = 2.0, FAR
+        step, earlier, fits = 2.0, FAR, False
         for taken in range(STEPS):
-            if all(alike(self._run(at(best), call), answers[call]) for call in where):
-                return at(best) if low < before / LITTLE else None
-            if taken % FEW_STEPS == 0:
+            fits = all(alike(self._run(at(best), call), answers[call]) for call in where)
+            if step < FINEST:
+                break
+            if taken % FEW_STEPS == 0 and not fits:
                 if low > earlier:
                     return None
                 earlier = low / 2
             now, other = min((loss(other), other) for other in (best * step, best / step))
             low, best, step = (now, other, step) if now < low else (low, best, step**0.5)
-        return None
+        return at(best) if fits and low < before / LITTLE else None
 
     def _run(self, changes: list[Change], call: str, also: int | None = None) -> Tensor | None:
         key = (*changes, call, also)

@@ -3,7 +3,7 @@
 import runpy
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -48,6 +48,16 @@ def put_in_place(entry: Misconception, problem: str) -> Misconception:
     return replace(entry, problem=problem, adapters=adapters)
 
 
+def put_together(entries: Iterable[Misconception]) -> dict[str, Adapter]:
+    """Every `run_*` function of a submission that has these misconceptions, in different problems."""
+    return build_submission({entry.problem: _build(entry, entry.problem) for entry in entries})
+
+
+def inherited_parts(problem: str) -> Collection[str]:
+    """The parts of a problem's program that come from those that it builds on, whatever these are."""
+    return getattr(load_rooms()[problem].build(defaultdict(lambda: print)), "keywords", {}).keys()
+
+
 def combine(first: Misconception, second: Misconception) -> Misconception | None:
     """A program with two mistakes: of one problem, or of the only one that a problem needs and of that problem.
 
@@ -56,10 +66,8 @@ def combine(first: Misconception, second: Misconception) -> Misconception | None
     is_below = load_all_problems()[second.problem].needs == (first.problem,)
     if not second.parts or (first.problem != second.problem and not is_below):
         return None
-    build = load_rooms()[second.problem].build
-    # A program that is built on others, whatever those are, says which of its parts they are.
-    taken = getattr(build(defaultdict(lambda: print)), "keywords", {}) if is_below else first.parts
-    if not taken or taken.keys() & second.parts.keys():
+    taken = inherited_parts(second.problem) if is_below else first.parts.keys()
+    if not taken or taken & second.parts.keys():
         return None
     both = replace(
         second, id=f"{first.id}, {second.id}", parts=second.parts if is_below else {**first.parts, **second.parts}

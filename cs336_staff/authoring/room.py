@@ -4,7 +4,7 @@ Nothing else of the staff's names a problem: references, cases, right and wrong 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_problems
-from cs336_kit.examination.search import Change
+from cs336_kit.examination.search import Change, Table
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.rounding import Bounded
 
@@ -34,8 +34,6 @@ class Misconception:
         program: the wrong program, where no part expresses it.
         parts: the wrong parts, by name, of the right program otherwise.
         alone: whether the problems that build on this one are right all the same.
-        carried: whether whoever has it pays for it once. Not where some wrong program of a later problem gives the
-            answers of the right one on it: without a mask in attention nobody sees whether there is a causal one.
         only: the adapter in which it shows, if not in all of its problem.
         problem: the problem in which the mistake is made.
         adapters: the `run_*` functions that are wrong: of this problem, and of those in the maximum that build on it.
@@ -45,7 +43,6 @@ class Misconception:
     program: Part | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     alone: bool = False
-    carried: bool = True
     only: str = ""
     problem: str = ""
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
@@ -56,15 +53,12 @@ def wrong(id: str, program: Part | None = None, *, alone: bool = False, **parts:
     return Misconception(id, program, parts, alone)
 
 
-def wrong_steps(
-    prefix: str, changes: Iterable[Change], carried: Collection[str] = (), only: str = ""
-) -> Iterator[Misconception]:
+def wrong_steps(prefix: str, changes: Iterable[Change], only: str = "") -> Iterator[Misconception]:
     """Every mistake that an examination knows, as a misconception: of a free number, with the one in the middle.
 
     Args:
         prefix: what comes before the ids.
         changes: the mistakes, in steps; the problem's `build` makes a program whose parts are these steps.
-        carried: the ids of those that whoever has them pays for once.
         only: the adapter in which they show, if not in all.
     """
     known = set[str]()
@@ -72,9 +66,7 @@ def wrong_steps(
         if change.id not in known:
             known.add(change.id)
             program = change.at(change.numbers[len(change.numbers) // 2]) if change.numbers else change
-            yield Misconception(
-                f"{prefix}-{change.id}", parts={change.step: program}, carried=change.id in carried, only=only
-            )
+            yield Misconception(f"{prefix}-{change.id}", parts={change.step: program}, only=only)
 
 
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
@@ -123,8 +115,8 @@ class Room:
         adapters: the `run_*` functions of a submission that has this program.
         styles: the same program, built in other ways that are right.
         mistakes: wrong ones.
-        telling: public tests whose answers tell which of its mistakes a submission has, if they are to be carried
-            forward to the problems that build on this one. Nothing hidden may be asked meanwhile.
+        table: the mistakes that may be carried forward to the problems that build on this one, which has one adapter.
+        telling: public tests whose answers tell one mistake from another. Nothing hidden may be asked meanwhile.
         alike: findings that are one, since the same mistake is found by one measurement or by another.
         figure: what students see of their answers, beside what is right, when a test of the problem fails.
         sentences: headlines of its tests with something in them that a submission chose, as regular expressions, and
@@ -139,6 +131,7 @@ class Room:
     adapters: Callable[[Part], Mapping[str, Adapter]]
     styles: Mapping[str, Build] = field(default_factory=dict)
     mistakes: Sequence[Misconception] = ()
+    table: Table | None = None
     telling: Sequence[str] = ()
     alike: Sequence[str] = ()
     figure: Figure | None = None

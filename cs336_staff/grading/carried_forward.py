@@ -1,19 +1,26 @@
 """Errors carried forward: whoever builds a right multi-head attention on a wrong attention pays for attention alone.
 
-A test that failed is run again as if other answers were right: those of a program that has a known fault in another
-problem, an entry of the catalogue of misconceptions, which the submission has there too. If it passes, nothing but that
-fault is wrong with it. What is expected comes from the catalogue, never from the submission, so that no answer can be
-made up to fit: on an attention of zeros every multi-head attention is right, and zeros are not in the catalogue.
+A test that failed is run again as if other answers were right: those of a program that has the faults of the submission
+in earlier problems, and no other. If it passes, nothing but these faults is wrong with it. The faults are found by the
+search of the examination, which puts them together from the mistakes that it knows: what is expected comes from our
+program and never from the submission, so that no answer can be made up to fit. The search is counted and not timed, so
+that a verdict is the same under any load.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from inspect import signature
+from itertools import combinations
 
+from cs336_kit.engine.assignment import find_needs
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
-from cs336_staff.authoring.programs import CATALOGUE
-from cs336_staff.authoring.room import Misconception, load_rooms
+from cs336_kit.examination.experiment import by_name
+from cs336_kit.examination.search import Search, ask_all
+from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_together
+from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
 from cs336_staff.authoring.stored_cases import answers
 
 
@@ -25,72 +32,106 @@ class _OursError(Exception):
 class CarriedForward:
     """The faults that a submission may carry forward from one problem to the next, for one run of its tests.
 
-    Which faults it has, its public tests decide: a fault counts only in a problem where a telling test has failed, and
-    so is paid for.
+    Which fault it has, its answers to the calls of the search and its public tests decide: a fault counts only in a
+    problem where a telling test has failed, and so is paid for.
 
     Args:
         suite: the tests; they call the submission.
         passed: of the tests that have run, by name, whether they passed.
+        known: the fault in each problem that was searched, if one was found.
+        hiding: faults, and a later problem, of which it is known whether they hide mistakes there.
     """
 
     suite: Suite
     passed: dict[str, bool] = field(default_factory=dict)
-    known: dict[str, list[Misconception]] = field(default_factory=dict)
+    known: dict[str, Misconception | None] = field(default_factory=dict)
+    hiding: dict[tuple[str, ...], bool] = field(default_factory=dict)
 
     def judge(self, test: Test, result: Result) -> Result:
-        """`result`, or a pass if the test fails for a fault of another problem alone.
+        """`result`, or a pass if the test fails for faults in earlier problems alone.
 
         Call it with every result, in the order of the tests.
         """
         self.passed[test.name] = result.passed
         if result.check in (Check.ANSWER, Check.GRADIENT, Check.PROPERTY):
             try:
-                for fault in self.faults():
-                    if fault.problem != test.problem and self._has(fault, test):
-                        why = f"passes but for a fault that is charged in {fault.problem}: {fault.id}"
-                        passed = Outcome.PASSED
+                for faults in self.faults_before(test.problem):
+                    cases = as_if(test, put_together(faults))
+                    if self._tells(test, cases) and not self._hide(faults, test.problem):
+                        where = " and ".join(f"{fault.problem}: {fault.id}" for fault in faults)
                         return replace(
-                            result, outcome=passed, check=None, headline="", details=(), inputs=(), staff=why
+                            result,
+                            outcome=Outcome.PASSED,
+                            check=None,
+                            headline="",
+                            details=(),
+                            inputs=(),
+                            staff=f"passes but for what is charged in {where}",
                         )
             except _OursError as error:
                 return replace(result, outcome=Outcome.ERROR, staff=str(error))
         return result
 
-    def faults(self) -> list[Misconception]:
-        """Those of the catalogue that the submission has in the problems whose telling tests have all run."""
-        for problem, room in load_rooms().items():
-            if room.telling and problem not in self.known and all(name in self.passed for name in room.telling):
-                passed = all(map(self.passed.get, room.telling))
-                self.known[problem] = [] if passed else [*self._faults_of(problem, room.telling)]
-        return [fault for faults in self.known.values() for fault in faults]
+    def faults_before(self, problem: str) -> Iterator[Sequence[Misconception]]:
+        """The faults with which to try the tests of a problem, the fewest first: no two where one builds on the other.
 
-    def _faults_of(self, problem: str, telling: Sequence[str]) -> Iterator[Misconception]:
-        tests = [test for test in self.suite.tests if test.name in telling]
-        for fault in CATALOGUE.values():
-            if fault.problem == problem and fault.carried and self._explains(fault, tests):
-                yield fault
+        What a problem inherits is in the fault that is found in it.
+        """
+        problems = self.suite.problems
+        found = [fault for need in find_needs(problems, problem) if (fault := self.fault_in(need))]
+        for count in range(len(found)):
+            for faults in combinations(found, count + 1):
+                in_problems = {fault.problem for fault in faults}
+                if not any(in_problems & {*find_needs(problems, each)} for each in in_problems):
+                    yield faults
 
-    def _explains(self, fault: Misconception, tests: Sequence[Test]) -> bool:
-        """Tell whether each test came out as with this fault, and one of them tells it from others."""
+    def fault_in(self, problem: str) -> Misconception | None:
+        """The fault that explains all answers of the submission in a problem, once its telling tests have run."""
+        room = load_rooms()[problem]
+        if problem not in self.known and room.telling and all(name in self.passed for name in room.telling):
+            passed = all(map(self.passed.get, room.telling))
+            self.known[problem] = None if passed else self._search(problem)
+        return self.known.get(problem)
+
+    def _search(self, problem: str) -> Misconception | None:
+        room = load_rooms()[problem]
+        if not room.table:
+            return None
+        (call,) = room.calls
+        ask = by_name(getattr(self.suite.calls, call), *signature(reference_of(call)).parameters)
+        changes = Search(room.table, ask_all(ask, room.table)).explain()
+        if not changes:
+            return None
+        parts = {change.step: change for change in changes}
+        fault = Misconception(", ".join(change.id for change in changes), parts=parts, problem=problem)
+        tests = [test for test in self.suite.tests if test.name in room.telling]
+        return fault if self._explains(put_together([fault]), tests) else None
+
+    def _hide(self, faults: Sequence[Misconception], problem: str) -> bool:
+        key = (*(fault.problem for fault in faults), problem)
+        if key not in self.hiding:
+            telling = [test for test in self.suite.tests if test.name in load_rooms()[problem].telling]
+            self.hiding[key] = hide(faults, problem, [case for test in telling for case in test.cases()])
+        return self.hiding[key]
+
+    def _explains(self, program: Mapping[str, Adapter], tests: Sequence[Test]) -> bool:
+        """Tell whether each test came out as with this program, and one of them tells it from others."""
         told = False
         for test in tests:
-            has = self._has(fault, test)
-            if not (self.passed[test.name] if has is None else has):
+            cases = as_if(test, program)
+            if self._tells(test, cases):
+                told = True
+            elif (cases and differ(test, cases)) or self.passed[test.name] != bool(cases):
                 return False
-            told |= has is True
         return told
 
-    def _has(self, fault: Misconception, test: Test) -> bool | None:
-        """Tell whether the answers in a test are those of a program with this fault; None if those are right.
+    def _tells(self, test: Test, cases: Sequence[Case]) -> bool:
+        """Tell whether the submission gives what is right in these cases, and not in the test's own.
 
-        To run the test again would be a second chance then.
+        To run the test again would be a second chance if nothing else were right.
         """
-        try:
-            cases = [with_fault(case, fault) for case in test.cases()]
-        except Exception:  # such a program raises
+        if not cases or not differ(test, cases):
             return False
-        if not any(differ(*pair) for pair in zip(test.cases(), cases, strict=True)):
-            return None
         result = self.suite.run(replace(test, stored=None, drawn=Known(cases)))
         if result.outcome is Outcome.ERROR:
             raise _OursError(result.staff or result.text)
@@ -107,13 +148,49 @@ class Known:
         return self.cases
 
 
-def with_fault(case: Case, fault: Misconception) -> Case:
-    """The case, as if the answers of a program with this fault were right."""
-    right = answers(case.call, case.inputs, case.gradients, case.cotangent, fault.adapters[case.call])
+def hide(faults: Sequence[Misconception], problem: str, cases: Sequence[Case]) -> bool:
+    """Tell whether, on these faults, some wrong program of a later problem gives in a case what the right one does.
+
+    Without a mask in attention, for one, nobody sees whether multi-head attention has a causal one. Tried is every
+    misconception in what the later problem does itself.
+    """
+    faulty, inherited = put_together(faults), inherited_parts(problem)
+    expected = [with_fault(case, faulty) for case in cases]
+    for wrong in CATALOGUE.values():
+        if wrong.problem == problem and not wrong.parts.keys() & inherited:
+            also = put_together([*faults, wrong])
+            for case, other in zip(cases, expected, strict=True):
+                if gives(also, other) and not gives(wrong.adapters, case):
+                    return True
+    return False
+
+
+def gives(program: Mapping[str, Adapter], case: Case) -> bool:
+    """Tell whether a program gives what is right in a case."""
+    case = case.copy()
+    with suppress(Exception):  # of programs that are wrong some raise
+        case.check(program[case.call](**case.inputs))
+        return True
+    return False
+
+
+def as_if(test: Test, program: Mapping[str, Adapter]) -> list[Case]:
+    """The cases of a test, as if the answers of a faulty program were right; none if it raises."""
+    with suppress(Exception):
+        return [with_fault(case, program) for case in test.cases()]
+    return []
+
+
+def with_fault(case: Case, program: Mapping[str, Adapter]) -> Case:
+    """The case, as if the answers of a faulty program were right."""
+    right = answers(case.call, case.inputs, case.gradients, case.cotangent, program[case.call])
     return replace(case, expected=right)
 
 
-def differ(case: Case, other: Case) -> bool:
-    """Tell whether what is right for one is wrong for the other."""
-    tolerance = case.tolerance
-    return any(((other.expected[what] - right).abs() > tolerance[what]).any() for what, right in case.expected.items())
+def differ(test: Test, cases: Sequence[Case]) -> bool:
+    """Tell whether what is right in a case of the test is wrong in one of these in its place."""
+    return any(
+        ((other.expected[what] - right).abs() > case.tolerance[what]).any()
+        for case, other in zip(test.cases(), cases, strict=True)
+        for what, right in case.expected.items()
+    )

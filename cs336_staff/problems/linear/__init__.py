@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from cs336_kit.problems.linear.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.linear.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.linear.mistakes import MISTAKES
@@ -16,5 +17,6 @@ ROOM = Room(
     adapters=lambda linear: {"run_linear": lambda d_in, d_out, weights, in_features: linear(in_features, weights)},
     styles={style: whole(program) for style, program in STYLES.items()},
     mistakes=MISTAKES,
+    table=TABLE,
     telling=("test_linear[3d]", "test_linear[square]"),
 )

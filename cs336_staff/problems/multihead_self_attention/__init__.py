@@ -25,4 +25,5 @@ ROOM = Room(
         "run_multihead_self_attention_with_rope": multihead,
     },
     mistakes=MISTAKES,
+    telling=("test_multihead_self_attention[3d]", "test_multihead_self_attention_with_rope[per-batch]"),
 )

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from cs336_kit.problems.rope.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.rope.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.rope.mistakes import MISTAKES
@@ -20,5 +21,6 @@ ROOM = Room(
     },
     styles={style: whole(program) for style, program in STYLES.items()},
     mistakes=MISTAKES,
+    table=TABLE,
     telling=("test_rope[spaced]", "test_rope[permuted]", "test_rope[per-batch]"),
 )

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from cs336_kit.problems.scaled_dot_product_attention.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.scaled_dot_product_attention.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.scaled_dot_product_attention.figure import FIGURE
@@ -23,9 +24,11 @@ ROOM = Room(
     styles={style: whole(program) for style, program in STYLES.items()},
     mistakes=MISTAKES,
     figure=FIGURE,
+    table=TABLE,
     telling=(
         "test_scaled_dot_product_attention[3d-no-mask]",
         "test_scaled_dot_product_attention[3d-causal]",
+        "test_scaled_dot_product_attention[3d-square]",
         "test_4d_scaled_dot_product_attention[4d-no-mask]",
     ),
     # A finite number in the place of -inf is found by its size, or by what becomes of a row that is hidden throughout.

@@ -11,19 +11,6 @@ from cs336_staff.authoring.room import wrong, wrong_steps
 from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 from cs336_staff.problems.softmax.programs import softmax
 
-# Those that whoever has them pays for once. Of the others some are not seen in every later problem, or hide what is
-# wrong there: without a mask in attention nobody sees whether there is a causal one.
-CARRIED = (
-    *("scale-missing", "scale-by-d_k", "scale-multiplied", "scale-constant", "scale-fourth-root"),
-    *("scale-by-root-d_v", "scale-by-root-keys", "scale-by-root-queries", "scale-by-root-batch"),
-    *("scores-cosine", "scores-transposed", "scores-keys-reshaped", "weights-scaled", "nothing-nan"),
-    *("softmax-over-queries", "softmax-over-batch", "softmax-over-both", "softmax-dim-1", "no-softmax"),
-    *("mask-inverted", "mask-transposed", "mask-squeezed", "mask-of-first-sequence"),
-    *("mask-after-softmax", "mask-renormalised", "mask-added", "mask-nan", "mask-zero"),
-    *("mask-fill", "mask-fill-lowest", "causal-without-mask", "mask-causal-too", "mask-causal-instead"),
-    *("keys-values-swapped", "first-keys-and-values"),
-)
-
 
 def three_dimensions(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
     batch, _, _ = Q.shape
@@ -43,7 +30,7 @@ def required(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
 
 
 MISTAKES = (
-    *wrong_steps("attention", TABLE.changes, CARRIED),
+    *wrong_steps("attention", TABLE.changes),
     wrong("attention-mask-required", required),
     wrong("attention-three-dimensions", three_dimensions),
     wrong("attention-in-place", scaling_in_place),

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from cs336_kit.problems.softmax.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.softmax.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.softmax.mistakes import MISTAKES
@@ -16,5 +17,6 @@ ROOM = Room(
     adapters=lambda softmax: {"run_softmax": lambda in_features, dim: softmax(in_features, dim)},
     styles={style: whole(program) for style, program in STYLES.items()},
     mistakes=MISTAKES,
+    table=TABLE,
     telling=("test_softmax[2d-first-dim]", "test_softmax[3d-middle-dim]", "test_softmax[3d-last-dim]"),
 )
