@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cs336_kit.engine.assignment import STUDENT_FILES, Problem
-from cs336_kit.rules.price import charged
+from cs336_kit.rules.forbidden import work_of
+from cs336_kit.rules.price import charge
 from cs336_kit.rules.watch import Use, Watch
 
 MAX_SHOWN = 3  # lines of a problem
@@ -31,20 +32,27 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
         problems: all of them, by id.
         seen: what the tests of each problem ran, of those that were run.
     """
-    found = charged({problem: seen.get(problem, ()) for problem in problems})
+    points = {problem.id: problem.points for problem in problems.values()}
+    ran = {problem: set(map(_work_of, seen.get(problem, ()))) for problem in problems}
+    found = charge(ran, points)
     if not found:
         return []
     lines = ["Write this yourself"]
-    for problem, uses in found.items():
-        worth = f"{problems[problem].points:g} {'bonus ' * problems[problem].bonus}points"
-        lines.append(f"{problem}: its {worth} will not count. In its tests you use")
+    for problem, paid in found.items():
+        bonus = "bonus " * problems[problem].bonus
+        cost = f"{sum(paid.values()):g} of its {points[problem]:g} {bonus}points will not count"
+        lines.append(f"{problem}: {cost}. In its tests you use")
+        uses = sorted(use for use in seen[problem] if _work_of(use) in paid)
         lines += [f"  {_in(root, use)}" for use in uses[:MAX_SHOWN]]
     lines.append("Compute it yourself; section 1 of docs/assignment.md says what you may use.")
-    everything = set[Use]().union(*seen.values())
-    at_best = charged({problem: seen.get(problem, everything) for problem in problems})
-    if any(at_best.get(problem) != uses for problem, uses in found.items()):
+    everything = set[str]().union(*ran.values())
+    if charge({problem: ran[problem] if problem in seen else everything for problem in problems}, points) != found:
         lines.append("A problem that was not run now may pay for it instead; uv run cs336 check runs all of them.")
     return lines
+
+
+def _work_of(use: Use) -> str:
+    return work_of(use.function)
 
 
 def _in(root: Path, use: Use) -> Use:

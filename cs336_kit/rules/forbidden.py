@@ -38,6 +38,11 @@ def home(function: str) -> str | None:
     return found.lastgroup if found else None
 
 
+def work_of(function: str) -> str:
+    """What a forbidden function does: the work of a problem, or something of its own, under its own name."""
+    return home(function) or function
+
+
 def _layers(module: Any, prefix: str) -> dict[str, type[nn.Module]]:
     found = {name: getattr(module, name) for name in dir(module) if name not in ALLOWED}
     return {

@@ -1,30 +1,28 @@
-"""Decide which problem pays for the use of a forbidden function."""
+"""Decide what each problem pays for works that are not the student's own."""
 
-from collections.abc import Collection, Mapping
-
-from cs336_kit.rules.forbidden import home
-from cs336_kit.rules.watch import Use
+from collections.abc import Iterable, Mapping
 
 
-def charged(seen: Mapping[str, Collection[Use]]) -> dict[str, list[Use]]:
-    """The uses that each problem pays for, with all of its points.
+def charge(ran: Mapping[str, Iterable[str]], points: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The points that each problem pays, for each work.
 
-    A problem pays for each function that a line runs in its tests. It need not if an earlier problem pays for the same
-    function on the same line, and is the one in which the function does the work, or comes after that.
+    The work of a problem costs the points of that problem, once: they are taken from the problems that run it, the
+    first one first, from each as many as are left. What does no problem's work costs the first that runs it all points.
 
     Args:
-        seen: what the tests of each problem have run, in the order of the assignment.
+        ran: the works of other hands that the tests of each problem have run, in the order of the assignment
+            (`work_of` in `forbidden.py` names them).
+        points: that each problem is worth.
     """
-    order = list(seen)
-    paid: dict[str, list[Use]] = {}
-    for number, problem in enumerate(order):
-        paid[problem] = sorted(
-            use for use in seen[problem] if not any(use in paid[one] for one in order[_first(use, order) : number])
-        )
-    return {problem: uses for problem, uses in paid.items() if uses}
-
-
-def _first(use: Use, order: list[str]) -> int:
-    """The number of the problem whose work the function does; 0 if no problem is about it, so that any can pay."""
-    place = home(use.function)
-    return order.index(place) if place in order else 0
+    left = dict(points)
+    owed: dict[str, float] = {}
+    paid: dict[str, dict[str, float]] = {}
+    for problem, works in ran.items():
+        for work in sorted(works):
+            owes = owed.get(work, points.get(work, left[problem]))
+            pays = min(owes, left[problem])
+            owed[work] = owes - pays if work in points else 0.0
+            left[problem] -= pays
+            if pays:
+                paid.setdefault(problem, {})[work] = pays
+    return paid

@@ -49,7 +49,7 @@ def without_words(grading: Grading, number: str) -> Grading:
         notes=Notes(
             refused=REFUSED if notes.refused else "",
             taken_in=(REMARK,) if notes.taken_in else (),
-            forbidden=dict.fromkeys(notes.forbidden, (FORBIDDEN,)),
+            forbidden={problem: dict.fromkeys(works, (FORBIDDEN,)) for problem, works in notes.forbidden.items()},
             explanations=tuple(_strip_explanation(explanation) for explanation in notes.explanations),
             weights=notes.weights,
             peak_memory=notes.peak_memory,

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.grading.exports import write_grades
 from cs336_staff.grading.feedback import safe_name, write_reports
 from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
@@ -199,7 +198,7 @@ class _Batch:
         self.progress.faults.append(Fault(attempt.name, reason))
 
     def _record(self, attempt: _Attempt, record: Record) -> None:
-        handed, forbidden = self._handed_in(attempt), record.notes.forbidden
+        handed = self._handed_in(attempt)
         taken_in = (*self._remarks(attempt.path, handed), *record.notes.taken_in)
         grading = Grading(
             submission=attempt.name,
@@ -212,7 +211,7 @@ class _Batch:
             seconds=record.seconds,
             notes=replace(record.notes, taken_in=taken_in),
             handed_in=handed,
-            results=[_charge(result, forbidden.get(result.problem, ())) for result in record.results],
+            results=record.results,
         )
         self.gradebook.add(grading)
         # As the gradebook has it: staff may have overruled a violation of the same content.
@@ -244,14 +243,6 @@ class _Batch:
         progress.done += 1
         if progress.done * PARTS // progress.total > (progress.done - 1) * PARTS // progress.total:
             write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
-
-
-def _charge(result: Result, forbidden: Sequence[str]) -> Result:
-    """A test that passed by a call that its problem forbids is a violation."""
-    if not (result.passed and forbidden):
-        return result
-    headline = "passed, but not by your own work:"
-    return replace(result, outcome=Outcome.VIOLATION, check=Check.RULES, headline=headline, details=tuple(forbidden))
 
 
 def _name_submissions(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:

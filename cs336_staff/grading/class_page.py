@@ -111,13 +111,14 @@ class Entry:
         return sorted({round(grade.points, 9) for grade in self.grades})
 
     @property
-    def violations(self) -> int:
+    def meddled(self) -> int:
+        """The tests to which something other than the sandbox's own code wrote the answer."""
         return sum(result.outcome is Outcome.VIOLATION for result in self.grading.results)
 
     @property
     def accused(self) -> bool:
         """Tell whether the rules are broken, also where staff have overruled that."""
-        return bool(self.violations or self.grading.notes.forbidden)
+        return bool(self.meddled or self.grading.violations)
 
     @property
     def not_run(self) -> bool:

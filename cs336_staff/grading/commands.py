@@ -257,9 +257,9 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
             yield f"{printable(grading.path)} is reported as {name}"
         if notes.refused:
             yield f"REFUSED, not run, no points: {name}: {notes.refused}"
-        for problem, calls in notes.forbidden.items():
+        for problem, lines in grading.violations.items():
             if problem not in grading.overruled:
-                yield f"VIOLATION: {name}, {problem}: {'; '.join(calls)}"
+                yield f"VIOLATION: {name}, {problem}: {'; '.join(lines)}"
         yield from (f"decided: {name}: {each}" for each in grading.decisions)
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 

@@ -45,7 +45,7 @@ def overrule(student: str, problem: str | None, because: str | None, undo: bool,
     if bool(because) == undo:
         raise click.UsageError("expected --because TEXT, or --undo")
     with _decide_on(student, out, last=True) as (gradebook, grading, _):
-        charged = set(grading.notes.forbidden if because else grading.overruled)
+        charged = set(grading.violations if because else grading.overruled)
         chosen = {problem} if problem else charged
         if not charged or chosen - charged:
             what = "a violation of the rules" if because else "a decision to take back"

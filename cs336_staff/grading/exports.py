@@ -107,7 +107,7 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
     """One row for each student: what was handed in and when, the points of each problem, their sum, and the grade.
 
     `days_late` is empty when the time is not known; `late` is then what Canvas says. `grade` is what is left of the
-    points after the penalty. `violations` counts tests, `notes` are for staff.
+    points after the penalty. `violations` counts lines, `notes` are for staff.
     """
     suite = _last_suite(found)
     columns = ["student", "name", "email", "submission", "attempt", "attempts", "group", "late", "days_late", *problems]
@@ -120,7 +120,8 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
         row += [group, "yes" if late else "", "" if days is None else days]
         row += [_number(grading.points_of(problem)) for problem in problems]
         row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
-        row += [sum(r.outcome is Outcome.VIOLATION for r in grading.results), "; ".join(_notes(grade, suite))]
+        meddled = sum(result.outcome is Outcome.VIOLATION for result in grading.results)
+        row += [sum(map(len, grading.violations.values())) + meddled, "; ".join(_notes(grade, suite))]
         rows.append(row)
     write_table(path, rows)
 

@@ -192,7 +192,8 @@ class Section:
 
     Args:
         problem: the problem.
-        points: what its tests earned and staff adjusted.
+        points: what its tests earned, less what it pays for works that are not the student's own, and staff adjusted.
+        paid: that, for each work.
         results: of its tests.
         explanations: what the examination found, without what is told of an earlier problem.
         kinds: what fails; nothing where all pass, and for a bonus problem that is not written.
@@ -200,6 +201,7 @@ class Section:
 
     problem: Problem
     points: float
+    paid: Mapping[str, float]
     results: Sequence[Result]
     explanations: Sequence[Explanation]
     kinds: Sequence[Kind]
@@ -210,10 +212,13 @@ class Section:
 
     @property
     def lost(self) -> str:
-        """The points lost in each test function, most first."""
+        """The points lost in each test function, most first, and for works that are not the student's own."""
         if not any(result.passed for result in self.results):
             return "all of them"
-        return ", ".join(f"{points:.2f} in {function}" for function, points in lose(self.results).items())
+        lost = [f"{points:.2f} in {function}" for function, points in lose(self.results).items()]
+        return ", ".join(
+            lost + [f"{points:.2f} for {work}, which is not your own" for work, points in self.paid.items()]
+        )
 
     @property
     def state(self) -> str:
@@ -226,10 +231,10 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
     """Tell for each problem what fails and why. An exception is told once, however many problems it breaks."""
     told: set[tuple[str, str]] = set()  # the exceptions of the problems before, and where each was raised
     for problem in problems.values():
-        results = grading.results_of(problem.id)
+        results, paid = grading.results_of(problem.id), grading.charges.get(problem.id, {})
         passed = all(result.passed for result in results)
         if passed or grading.notes.refused or (_is_unwritten(results) and problem.bonus):
-            yield Section(problem, grading.points_of(problem.id), results, (), ())
+            yield Section(problem, grading.points_of(problem.id), paid, results, (), ())
             continue
         explanations = [each for each in grading.notes.explanations if each.problem == problem.id]
         new = [each for each in explanations if error_of(each) not in told]
@@ -240,7 +245,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
             kinds.append(Kind(kind, error in told))
             if kind[0].check is Check.CALL:
                 told.add(error)
-        yield Section(problem, grading.points_of(problem.id), results, new, kinds)
+        yield Section(problem, grading.points_of(problem.id), paid, results, new, kinds)
 
 
 def error_of(explanation: Explanation) -> tuple[str, str] | None:
@@ -294,9 +299,11 @@ def remarks(grading: Grading) -> Iterable[str]:
     notes = grading.notes
     if notes.refused:
         yield f"The submission was not run: {notes.refused}"
-    for problem, calls in notes.forbidden.items():
+    for problem, lines in grading.violations.items():
         if problem not in grading.overruled:
-            yield f"{problem}: write this yourself, without:\n" + "\n".join(calls)
+            points = math.fsum(grading.charges.get(problem, {}).values())
+            cost = f"{-points:.2f} points. " if points else ""
+            yield f"{problem}: {cost}Write this yourself, without:\n" + "\n".join(lines)
     yield from grading.decisions
     if notes.missing:
         yield (

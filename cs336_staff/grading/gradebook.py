@@ -14,6 +14,7 @@ from typing import Any
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_kit.rules.price import charge
 from cs336_staff.grading.identity import HandedIn, Student
 
 VERSION = 7
@@ -97,7 +98,8 @@ class Notes:
         stdout, stderr: what it wrote during the public tests.
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
-        forbidden: for each problem that pays for it, what ran of what students must write themselves.
+        forbidden: of each problem, in their order, the works that students must do themselves and that something else
+            did, each with the lines that ran it; under "" those for which a grading before took the points of tests.
         explanations: what the examinations found.
         weights: of its attention on one public case, if it gave any there.
         peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
@@ -110,7 +112,7 @@ class Notes:
     stderr: str = ""
     missing: tuple[str, ...] = ()
     taken_in: tuple[str, ...] = ()
-    forbidden: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explanations: tuple[Explanation, ...] = ()
     weights: Matrix = ()
     peak_memory: int = 0
@@ -127,10 +129,15 @@ def notes_from_json(text: str) -> Notes:
     return Notes(
         **fields
         | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
-        | {"forbidden": {problem: tuple(calls) for problem, calls in fields["forbidden"].items()}}
+        | {"forbidden": {problem: _read_works(works) for problem, works in fields["forbidden"].items()}}
         | {"explanations": tuple(Explanation(**each) for each in told)}
         | {"weights": tuple(tuple(row) for row in fields.get("weights", ()))}
     )
+
+
+def _read_works(works: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, tuple[str, ...]]:
+    by_work = works if isinstance(works, Mapping) else {"": works}
+    return {work: tuple(lines) for work, lines in by_work.items()}
 
 
 @dataclass(frozen=True)
@@ -185,9 +192,27 @@ class Grading:
     def results_of(self, problem: str) -> list[Result]:
         return [result for result in self.results if result.problem == problem]
 
+    @cached_property
+    def charges(self) -> dict[str, dict[str, float]]:
+        """The points that each problem pays for works that are not the student's own, unless staff count them."""
+        ran = {problem: set(works) - {""} for problem, works in self.notes.forbidden.items()}
+        points = {problem: self.maximum_of(problem) for problem in {result.problem for result in self.results}}
+        paid = charge({problem: works for problem, works in ran.items() if problem in points}, points)
+        return {problem: works for problem, works in paid.items() if problem not in self.overruled}
+
+    @cached_property
+    def violations(self) -> dict[str, list[str]]:
+        """The lines that run what a problem pays for, or paid for until staff overruled it."""
+        found = {}
+        for problem, works in self.notes.forbidden.items():
+            paid = {"", *(works if problem in self.overruled else self.charges.get(problem, ()))}
+            found[problem] = [line for work, lines in works.items() if work in paid for line in lines]
+        return {problem: lines for problem, lines in found.items() if lines}
+
     def earned(self, problem: str) -> float:
-        """The points of a problem by its tests alone."""
-        return math.fsum(result.points for result in self.results_of(problem))
+        """The points of a problem by its tests, less what it pays."""
+        points = math.fsum(result.points for result in self.results_of(problem))
+        return max(0.0, points - math.fsum(self.charges.get(problem, {}).values()))
 
     def maximum_of(self, problem: str) -> float:
         return math.fsum(result.maximum for result in self.results_of(problem))
@@ -201,8 +226,7 @@ class Grading:
 
     @cached_property
     def points(self) -> float:
-        adjusted = (self.points_of(problem) - self.earned(problem) for problem in self.adjusted)
-        return math.fsum((*(result.points for result in self.results), *adjusted))
+        return math.fsum(self.points_of(problem) for problem in {result.problem for result in self.results})
 
     @property
     def decisions(self) -> list[str]:

@@ -14,8 +14,7 @@ from torch import Tensor
 from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.examination.explain import explain
-from cs336_kit.rules.forbidden import FORBIDDEN
-from cs336_kit.rules.price import charged
+from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
 from cs336_staff.authoring.room import load_rooms, reference_of
 from cs336_staff.grading.carried_forward import CarriedForward
@@ -29,7 +28,7 @@ from cs336_staff.sandbox.worker import Limits, Starved, Worker
 EXAMINATION = Limits(call_seconds=2, seconds=10)
 # Processor time and private memory of this side for one submission, whose replies it reads and compares.
 TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
-MAX_SHOWN = 3  # lines that break the rules, of a problem
+MAX_SHOWN = 3  # lines that break the rules, of a work
 
 
 class Faulty(Exception):
@@ -82,26 +81,36 @@ def _examine(
     return notes
 
 
-def judge(public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection[Use]]) -> dict[str, tuple[str, ...]]:
-    """The lines that speak against each problem that pays for a forbidden function.
+def judge(
+    public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection[Use]]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """For each problem, the works that are not the student's own, and the lines that ran them.
 
     All of it was seen by the watch beside the submission (`cs336_kit/rules/watch.py`). Nothing is read in the source:
     what is only written there may never run. Best effort, as whatever runs in the same process as what it watches.
 
-    A hostile worker chooses the lines that it reports, and could spell hidden inputs with them. So those that are shown
-    are what public tests ran, before it had a hidden input; if only hidden ones ran any, it is one function.
+    A hostile worker chooses what it reports, and could spell hidden inputs with it. So the lines that are shown are
+    what public tests ran, before it had a hidden input; if only hidden ones ran any, it is one function. Of functions
+    that do no problem's work one is enough: it costs all points.
 
     Args:
         public: what the public tests of each problem ran, in the order of the assignment.
         hidden: the same of the hidden tests.
     """
-    public = {problem: set(_check_uses(uses)) for problem, uses in public.items()}
-    seen = {problem: uses.union(_check_uses(hidden[problem])) for problem, uses in public.items()}
-    shown = charged(public)
-    return {
-        problem: tuple(map(str, shown.get(problem, ())[:MAX_SHOWN])) or (f"{uses[0].function}, in a hidden test",)
-        for problem, uses in charged(seen).items()
-    }
+    judged = {}
+    for problem, uses in public.items():
+        seen, later = sorted(_check_uses(uses)), sorted(_check_uses(hidden[problem]))
+        works: dict[str, tuple[str, ...]] = {}
+        for use in seen:
+            shown = works.get(work_of(use.function), ())
+            works[work_of(use.function)] = (*shown, str(use))[:MAX_SHOWN]
+        for use in later:
+            work = work_of(use.function)
+            if work in public or not works.keys() - public.keys():
+                works.setdefault(work, (f"{use.function}, in a hidden test",))
+        if works:
+            judged[problem] = works
+    return judged
 
 
 def _check_uses(uses: Collection[Use]) -> Iterator[Use]:

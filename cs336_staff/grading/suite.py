@@ -85,7 +85,7 @@ class GradedSuite:
             made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
             self.proxy.recorded = False
             if not result.passed:
-                carried.faults()  # what is asked for them is no part of the test
+                carried.find_faults(test, result)  # what is asked for that is no part of the test
                 worker.forbidden.clear()
             result = carried.judge(test, result)
             worker.forbidden |= forbidden

@@ -217,21 +217,24 @@ def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, probl
         ("wrong-dim", "not implemented yet: write run_rope in adapters.py"),
         ("half", "the answer has dtype float32, expected bfloat16"),
         ("forbidden", "torch.nn.functional.linear in adapters.py:"),
-        ("shared", "softmax: write this yourself, without:\ntorch.softmax in adapters.py:"),
+        ("shared", "softmax: -2.00 points. Write this yourself, without:\ntorch.softmax in adapters.py:"),
     ],
 )
 def test_feedback_says_what_is_wrong(graded, name, text):
     assert text in graded.feedback(name)
 
 
-# A line that several problems run is charged once, and what only later calls do is seen.
+# A work is charged once, to the first problem that runs it, and what only later calls do is seen.
 @pytest.mark.parametrize(
-    ("name", "problem"),
-    [("forbidden", "linear"), ("shared", "softmax"), ("behaves-at-first", "scaled_dot_product_attention")],
+    ("name", "problem", "points"),
+    [("forbidden", "linear", 1), ("shared", "softmax", 2), ("behaves-at-first", "scaled_dot_product_attention", 2)],
 )
-def test_a_violation_is_charged_to_one_problem(graded, name, problem):
+def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, problem, points):
+    row = graded.grades()[name]
     problems = {test["tags"][0] for test in graded.results(name)["tests"]}
-    assert {each for each in problems if "violation" in graded.outcomes(name, each)} == {problem}
+    worth = {each: float(graded.grades()["right"][each]) for each in problems}
+    lost = {each: worth[each] - float(row[each]) for each in problems if float(row[each]) < worth[each]}
+    assert lost == {problem: points}
     assert f"VIOLATION: {name}, {problem}: torch." in graded.printed
 
 

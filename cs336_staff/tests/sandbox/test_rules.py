@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.failure import StudentRaised
-from cs336_kit.rules.forbidden import ALLOWED, CONTAINERS, FORBIDDEN, HOMES
-from cs336_kit.rules.price import charged
+from cs336_kit.rules.forbidden import ALLOWED, CONTAINERS, FORBIDDEN, HOMES, work_of
+from cs336_kit.rules.price import charge
 from cs336_kit.rules.watch import MAX_USES, Use
 from cs336_staff.grading.one_submission import MAX_SHOWN, judge
 from cs336_staff.sandbox.submission import take_in
@@ -19,6 +19,8 @@ from cs336_staff.sandbox.submission import take_in
 from .conftest import ROOT, Run
 
 PROBLEMS = load_problems(ROOT)
+POINTS = {problem.id: problem.points for problem in PROBLEMS.values()}
+ATTENTION, MULTIHEAD, BLOCKWISE = "scaled_dot_product_attention", "multihead_self_attention", "blockwise_attention"
 HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 
 
@@ -191,55 +193,64 @@ def use(function: str, number: int = 1, source: str = "source") -> Use:
     return Use("adapters.py", number, function, source)
 
 
-def paying(**uses: set[Use]) -> dict[str, list[Use]]:
-    return charged({problem: uses.get(problem, set()) for problem in PROBLEMS})
+def paying(**ran: str) -> dict[str, dict[str, float]]:
+    """Who pays what, if each of these problems runs these functions of torch."""
+    works = {problem: {work_of(f"torch.{name}") for name in ran.get(problem, "").split()} for problem in PROBLEMS}
+    return charge(works, POINTS)
 
 
-SOFTMAX, SDPA, LINEAR = (
-    use("torch.softmax"),
-    use("torch.nn.functional.scaled_dot_product_attention"),
-    use("torch.nn.Linear"),
+@pytest.mark.parametrize(
+    ("ran", "paid"),
+    [
+        # A work is paid for once, at the points of the problem whose work it is, by the first that runs it.
+        (dict.fromkeys(PROBLEMS, "softmax"), {"softmax": {"softmax": 2}}),
+        ({ATTENTION: "softmax", MULTIHEAD: "softmax"}, {ATTENTION: {"softmax": 2}}),
+        ({"softmax": "softmax", ATTENTION: "nn.functional.softmin"}, {"softmax": {"softmax": 2}}),
+        ({MULTIHEAD: "nn.Linear"}, {MULTIHEAD: {"linear": 1}}),
+        ({MULTIHEAD: "softmax nn.Linear"}, {MULTIHEAD: {"linear": 1, "softmax": 2}}),
+        ({MULTIHEAD: "nn.MultiheadAttention"}, {MULTIHEAD: {MULTIHEAD: 5}}),
+        # A cheap problem does not buy a dear one, and none pays more than it is worth.
+        (
+            {"softmax": f"nn.functional.{ATTENTION}", ATTENTION: f"nn.functional.{ATTENTION}"},
+            {"softmax": {ATTENTION: 2}, ATTENTION: {ATTENTION: 3}},
+        ),
+        ({BLOCKWISE: f"nn.functional.{ATTENTION}"}, {BLOCKWISE: {ATTENTION: 3}}),
+        # What does the work of no problem costs all points of the first that runs it.
+        (
+            {"linear": "nn.functional.pad", BLOCKWISE: "nn.functional.pad"},
+            {"linear": {"torch.nn.functional.pad": 1}},
+        ),
+        ({"rope": "nn.Embedding nn.functional.pad"}, {"rope": {"torch.nn.Embedding": 2}}),
+    ],
 )
+def test_a_work_that_is_not_the_students_own_is_paid_for_once(
+    ran: dict[str, str], paid: dict[str, dict[str, float]]
+) -> None:
+    assert paying(**ran) == paid
 
 
-def test_the_problem_in_which_a_function_does_the_work_pays_and_those_that_call_it_do_not() -> None:
-    everywhere = {problem: {SOFTMAX} for problem in PROBLEMS}
-    assert paying(**everywhere) == {"softmax": [SOFTMAX]}
-    assert paying(linear={LINEAR}, multihead_self_attention={LINEAR}) == {"linear": [LINEAR]}
-
-
-def test_a_problem_pays_for_what_it_uses_by_itself() -> None:
-    assert paying(multihead_self_attention={LINEAR}) == {"multihead_self_attention": [LINEAR]}
-    again = use("torch.softmax", number=2)
-    both = paying(softmax={SOFTMAX}, scaled_dot_product_attention={again}, multihead_self_attention={again})
-    assert both == {"softmax": [SOFTMAX], "scaled_dot_product_attention": [again]}
-
-
-def test_a_cheap_problem_does_not_buy_a_dear_one() -> None:
-    uses = paying(softmax={SDPA}, scaled_dot_product_attention={SDPA}, multihead_self_attention={SDPA})
-    assert uses == {"softmax": [SDPA], "scaled_dot_product_attention": [SDPA]}
-
-
-def test_what_does_the_work_of_no_problem_is_paid_for_where_it_comes_first() -> None:
-    pad = use("torch.nn.functional.pad")
-    assert paying(linear={pad}, blockwise_attention={pad}) == {"linear": [pad]}
-
-
-def judged(public: set[Use], hidden: set[Use]) -> dict[str, tuple[str, ...]]:
+def judged(public: set[Use], hidden: set[Use]) -> dict[str, dict[str, tuple[str, ...]]]:
     return judge({"softmax": public, "linear": set()}, {"softmax": hidden, "linear": set()})
 
 
 def test_few_lines_are_shown_and_none_that_only_hidden_inputs_made_run() -> None:
     many = {use("torch.softmax", number) for number in range(1, 9)}
     shown = tuple(f"torch.softmax in adapters.py:{number}: source" for number in range(1, 9))
-    assert judged(many, set()) == {"softmax": shown[:MAX_SHOWN]}
-    assert judged(set(), many) == {"softmax": ("torch.softmax, in a hidden test",)}
-    assert judged({use("torch.softmax", 7)}, many) == {"softmax": shown[6:7]}
+    assert judged(many, set()) == {"softmax": {"softmax": shown[:MAX_SHOWN]}}
+    assert judged(set(), many) == {"softmax": {"softmax": ("torch.softmax, in a hidden test",)}}
+    assert judged({use("torch.softmax", 7)}, many) == {"softmax": {"softmax": shown[6:7]}}
+
+
+def test_hidden_tests_name_one_function_at_most_that_does_the_work_of_no_problem() -> None:
+    pad, embedding = "torch.nn.functional.pad", "torch.nn.Embedding"
+    assert judged(set(), {use(pad), use(embedding)}) == {"softmax": {embedding: (f"{embedding}, in a hidden test",)}}
+    seen = {"softmax": {pad: (f"{pad} in adapters.py:1: source",)}}
+    assert judged({use(pad)}, {use(embedding)}) == seen
 
 
 def test_a_worker_can_report_no_function_and_no_line_of_its_own() -> None:
     assert judged({use("secret 0.123")}, set()) == {}
-    nowhere = {"softmax": ("torch.softmax (on which line is not known)",)}
+    nowhere = {"softmax": {"softmax": ("torch.softmax (on which line is not known)",)}}
     assert judged({use("torch.softmax", 123, source="")}, set()) == nowhere
 
 
