@@ -40,7 +40,7 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
     lines = ["Write this yourself"]
     for problem, paid in found.items():
         bonus = "bonus " * problems[problem].bonus
-        cost = f"{sum(paid.values()):g} of its {points[problem]:g} {bonus}points will not count"
+        cost = f"{sum(paid.values()):g} of {points[problem]:g} {bonus}points will not count"
         lines.append(f"{problem}: {cost}. In its tests you use")
         uses = sorted(use for use in seen[problem] if _work_of(use) in paid)
         lines += [f"  {_in(root, use)}" for use in uses[:MAX_SHOWN]]

@@ -20,7 +20,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.experiment import by_name
-from cs336_kit.examination.search import Search, ask_all
+from cs336_kit.examination.search import Search, Table, ask_all
 from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_together
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
 from cs336_staff.authoring.stored_cases import answers
@@ -30,6 +30,7 @@ NUMBERS = (Check.ANSWER, Check.GRADIENT, Check.PROPERTY)  # what a fault may exp
 # Wrong programs of a later problem, of the fifty or more in the catalogue, that may look right on a fault in an earlier
 # one. Some do nearly the same in another place: whoever ignores positions in RoPE may do so in multi-head attention.
 MOST_UNSEEN = 3
+TINY = 1e-300  # a bound: an answer is not exact
 
 
 class _OursError(Exception):
@@ -89,33 +90,35 @@ class CarriedForward:
                     yield faults
 
     def _find_fault(self, problem: str) -> Misconception | None:
-        """The fault that explains all answers of the submission in a problem, once its telling tests have run."""
-        room = load_rooms()[problem]
-        if problem not in self.known and room.telling and all(name in self.passed for name in room.telling):
-            passed = all(map(self.passed.get, room.telling))
-            self.known[problem] = None if passed else self._search(problem)
+        """The fault that explains all answers of the submission in a problem, once its telling tests have run.
+
+        It must explain every other case of their functions as well.
+        """
+        room, tests = load_rooms()[problem], self._telling(problem)
+        functions = {test.function for test in tests}
+        tests = [test for test in self.suite.tests if test.function in functions]
+        if problem not in self.known and room.table and all(test.name in self.passed for test in tests):
+            passed = all(self.passed[test.name] for test in tests)
+            self.known[problem] = None if passed else self._search(problem, room.table, tests)
         return self.known.get(problem)
 
-    def _search(self, problem: str) -> Misconception | None:
-        room = load_rooms()[problem]
-        if not room.table:
-            return None
-        (call,) = room.calls
+    def _telling(self, problem: str) -> list[Test]:
+        return [test for test in self.suite.tests if test.name in load_rooms()[problem].telling]
+
+    def _search(self, problem: str, table: Table, tests: Sequence[Test]) -> Misconception | None:
+        (call,) = load_rooms()[problem].calls
         ask = by_name(partial(self._call, call), *signature(reference_of(call)).parameters)
-        changes = Search(room.table, ask_all(ask, room.table)).explain()
+        changes = Search(table, ask_all(ask, table)).explain()
         if not changes:
             return None
         parts = {change.step: change for change in changes}
         fault = Misconception(", ".join(change.id for change in changes), parts=parts, problem=problem)
-        tests = [test for test in self.suite.tests if test.name in room.telling]
         return fault if self._explains(put_together([fault]), tests) else None
 
     def _hide(self, faults: Sequence[Misconception], problem: str) -> bool:
         key = (*(fault.problem for fault in faults), problem)
         if key not in self.hiding:
-            self.hiding[key] = hide(
-                faults, problem, [test for test in self.suite.tests if test.name in load_rooms()[problem].telling]
-            )
+            self.hiding[key] = hide(faults, problem, self._telling(problem))
         return self.hiding[key]
 
     def _call(self, call: str, **inputs: Any) -> Any:
@@ -182,16 +185,18 @@ def gives(program: Mapping[str, Adapter], case: Case) -> bool:
 
 
 def as_if(test: Test, program: Mapping[str, Adapter]) -> list[Case]:
-    """The cases of a test, as if the answers of a faulty program were right; none if it raises."""
+    """The cases of a test, as if the answers of a faulty program were right; none if it raises or one is no number."""
     with suppress(Exception):
-        return [with_fault(case, program) for case in test.cases()]
+        cases = [with_fault(case, program) for case in test.cases()]
+        return cases if all(x.isfinite().all() for case in cases for x in case.expected.values()) else []
     return []
 
 
 def with_fault(case: Case, program: Mapping[str, Adapter]) -> Case:
-    """The case, as if the answers of a faulty program were right."""
+    """The case, as if the answers of a faulty program were right; exact is only what is exactly 0 there, too."""
     right = answers(case.call, case.inputs, case.gradients, case.cotangent, program[case.call])
-    return replace(case, expected=right)
+    bound = {what: limit.where((limit > 0) | (right[what] == 0), TINY) for what, limit in case.bound.items()}
+    return replace(case, expected=right, bound=bound)
 
 
 def differ(test: Test, cases: Sequence[Case]) -> bool:

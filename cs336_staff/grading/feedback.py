@@ -125,10 +125,7 @@ def results(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[
     Points have two digits; all digits are in `extra_data`.
     """
     boxes = [
-        _fill_box(f"{number}.{stage}", problem, cases)
-        for number, problem in enumerate(problems.values(), start=1)
-        for stage, hidden in enumerate((False, True), start=1)
-        if (cases := [each for each in grading.results_of(problem.id) if each.hidden is hidden])
+        box for number, problem in enumerate(problems.values(), 1) for box in _fill_boxes(number, problem, grading)
     ]
     explained = ("\n".join((f"{each.problem}:", *each.lines)) for each in grading.notes.explanations)
     account = "\n".join(f"{what}: {points}" for what, points in account_for(grades))
@@ -213,12 +210,12 @@ class Section:
     @property
     def lost(self) -> str:
         """The points lost in each test function, most first, and for works that are not the student's own."""
+        follows = " (from an earlier problem)" * any(each.is_of_earlier for each in self.explanations)
         if not any(result.passed for result in self.results):
-            return "all of them"
-        lost = [f"{points:.2f} in {function}" for function, points in lose(self.results).items()]
-        return ", ".join(
-            lost + [f"{points:.2f} for {work}, which is not your own" for work, points in self.paid.items()]
-        )
+            return f"all of them{follows}"
+        lost = [f"{points:.2f} in {function}{follows}" for function, points in lose(self.results).items()]
+        lost += [f"{points:.2f} for {work}, which is not your own work" for work, points in self.paid.items()]
+        return ", ".join(lost)
 
     @property
     def state(self) -> str:
@@ -301,8 +298,8 @@ def remarks(grading: Grading) -> Iterable[str]:
         yield f"The submission was not run: {notes.refused}"
     for problem, lines in grading.violations.items():
         if problem not in grading.overruled:
-            points = math.fsum(grading.charges.get(problem, {}).values())
-            cost = f"{-points:.2f} points. " if points else ""
+            paid = grading.charges.get(problem, {})
+            cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}. " if paid else ""
             yield f"{problem}: {cost}Write this yourself, without:\n" + "\n".join(lines)
     yield from grading.decisions
     if notes.missing:
@@ -339,11 +336,24 @@ def _sort_kinds(results: Iterable[Result]) -> list[list[Result]]:
     return [kind for kind in together.values() if not (kind in unwritten and kind[0].hidden)]
 
 
-def _fill_box(number: str, problem: Problem, results: Sequence[Result]) -> dict[str, Any]:
-    """The box of the public or the hidden tests of a problem."""
+def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dict[str, Any]]:
+    """The boxes of the public and of the hidden tests of a problem; what it pays is taken from the first ones first."""
+    paid = grading.charges.get(problem.id, {})
+    owed = math.fsum(paid.values())
+    for stage, hidden in enumerate((False, True), start=1):
+        if results := [each for each in grading.results_of(problem.id) if each.hidden is hidden]:
+            pays = min(owed, math.fsum(result.points for result in results))
+            owed -= pays
+            why = [f"{pays:.2f} points lost for {' and '.join(paid)}: not your own work"] if pays else []
+            yield _fill_box(f"{number}.{stage}", problem, results, pays, why)
+
+
+def _fill_box(
+    number: str, problem: Problem, results: Sequence[Result], pays: float, why: Sequence[str]
+) -> dict[str, Any]:
     hidden, passed, lost = results[0].hidden, sum(result.passed for result in results), lose(results)
-    earned = math.fsum(result.points for result in results)
-    text = [f"{passed} of {len(results)} tests pass."] if lost else []
+    earned = math.fsum(result.points for result in results) - pays
+    text = [f"{passed} of {len(results)} tests pass.", *why] if lost or why else []
     text += [f"{points:.2f} points lost in {function}" for function, points in lost.items()]
     for first, *others in _sort_kinds(results):
         text += ["", f"{first.test}:", make_printable(first.text)]
@@ -353,7 +363,7 @@ def _fill_box(number: str, problem: Problem, results: Sequence[Result]) -> dict[
         "number": number,
         "score": round(earned, 2),
         "max_score": round(math.fsum(result.maximum for result in results), 2),
-        "status": "failed" if lost else "passed",
+        "status": "failed" if lost or why else "passed",
         "output": make_printable("\n".join(text).strip()),
         "output_format": "text",
         "visibility": "after_published" if hidden else "visible",

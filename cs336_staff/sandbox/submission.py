@@ -146,6 +146,8 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     below = {file.removeprefix(root): source for file, source in taken.files.items() if file.startswith(root)}
     if file == "src/adapters.py":
         below.pop("adapters.py", None)  # it would be imported in its place
+    if root.endswith("cs336_basics/"):  # its files are imported by names with the folder, or without it
+        below |= {f"cs336_basics/{path}": source for path, source in below.items()}
     return Submission(path.resolve().name, _in_place(below), LAYOUTS[file], (*remarks, *taken.remarks))
 
 
@@ -348,9 +350,11 @@ def _find_adapters(taken: _Collected) -> tuple[str, str, tuple[str, ...]]:
         if depth == 1 and len(roots) > 1:  # two folders down only where the first of them is around everything
             break
     links = [link for link in taken.links if link.endswith("adapters.py")]
+    found = [file for file in taken.files if file.endswith("adapters.py")] or [*taken.files]
     got = [f"{_shown(link)} is a link or a device" for link in links] + [f"there is {kind}" for kind in taken.kinds]
     raise Refused(
         "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down"
+        + (f", got {_some(sorted(found))}" if found else ", got no Python file")
         + "".join(f"; {each}" for each in sorted(got)[:MAX_SHOWN])
         + f"; {INSTEAD}"
     )

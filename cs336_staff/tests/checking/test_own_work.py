@@ -25,8 +25,8 @@ def test_check_and_submit_say_which_problem_pays_for_which_line(student: Student
     assert process.returncode == 0, process.stderr
     said = process.stdout.partition("Write this yourself")[2].splitlines()
     assert [line.strip() for line in said if "count" in line] == [
-        "softmax: 2 of its 2 points will not count. In its tests you use",
-        "multihead_self_attention: 1 of its 5 points will not count. In its tests you use",
+        "softmax: 2 of 2 points will not count. In its tests you use",
+        "multihead_self_attention: 1 of 5 points will not count. In its tests you use",
     ]
     assert "torch.nn.functional.linear in cs336_basics/nn/attention.py:" in process.stdout
     assert "instead" not in process.stdout
@@ -46,7 +46,7 @@ def test_pytest_says_it_below_the_failures(student: Student) -> None:
     process = student.run("pytest", "-q", "-k", "test_softmax")
     assert process.returncode == 0
     said = process.stdout.partition("Write this yourself")[2]
-    assert "softmax: 2 of its 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
+    assert "softmax: 2 of 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
     assert "instead" not in said
     assert "17 passed" in said
 

@@ -137,7 +137,7 @@ def test_a_fault_counts_only_where_a_public_test_has_failed_for_it(suite: Suite)
     program = wrong_submission("softmax-sign")
     carried = CarriedForward(suite)
     for test, result in zip(suite.tests, run_suite(suite, program), strict=True):
-        if test.name in load_rooms()["softmax"].telling:
+        if test.problem == "softmax" and not test.hidden:
             result = replace(result, outcome=Outcome.PASSED, check=None)
         assert carried.judge(test, result).passed == result.passed
 

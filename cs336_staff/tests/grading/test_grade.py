@@ -217,7 +217,7 @@ def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, probl
         ("wrong-dim", "not implemented yet: write run_rope in adapters.py"),
         ("half", "the answer has dtype float32, expected bfloat16"),
         ("forbidden", "torch.nn.functional.linear in adapters.py:"),
-        ("shared", "softmax: -2.00 points. Write this yourself, without:\ntorch.softmax in adapters.py:"),
+        ("shared", "softmax: -2.00 points for softmax. Write this yourself, without:\ntorch.softmax in adapters.py:"),
     ],
 )
 def test_feedback_says_what_is_wrong(graded, name, text):
@@ -230,12 +230,11 @@ def test_feedback_says_what_is_wrong(graded, name, text):
     [("forbidden", "linear", 1), ("shared", "softmax", 2), ("behaves-at-first", "scaled_dot_product_attention", 2)],
 )
 def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, problem, points):
-    row = graded.grades()[name]
-    problems = {test["tags"][0] for test in graded.results(name)["tests"]}
-    worth = {each: float(graded.grades()["right"][each]) for each in problems}
-    lost = {each: worth[each] - float(row[each]) for each in problems if float(row[each]) < worth[each]}
-    assert lost == {problem: points}
-    assert f"VIOLATION: {name}, {problem}: torch." in graded.printed
+    assert f"{problem}: -{points:.2f} points for " in graded.feedback(name)
+    (line,) = [line.strip() for line in graded.printed.splitlines() if f"VIOLATION: {name}, " in line]
+    assert line.startswith(f"VIOLATION: {name}, {problem}: torch.")
+    earned = sum(test["score"] for test in graded.results(name)["tests"])
+    assert earned == pytest.approx(graded.results(name)["score"], abs=0.1)  # each box has two digits
 
 
 def test_hidden_tests_carry_most_of_the_points(graded):
@@ -374,7 +373,7 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
 def test_grades_csv_has_a_row_for_each_submission(graded):
     rows = graded.grades()
     assert (rows["right"]["points"], rows["right"]["maximum"]) == (str(15 + BONUS), "15")
-    assert rows["forbidden"]["violations"] == "13"
+    assert rows["forbidden"]["violations"] == "1"
     assert len(rows) == len(SUBMISSIONS) + 1
 
 

@@ -154,6 +154,26 @@ def test_adapters_in_src_alone(tmp_path: Path) -> None:
     assert (set(taken.files), taken.adapters, taken.remarks) == ({"src/adapters.py", "model.py"}, "adapters", ())
 
 
+def test_adapters_in_a_package_in_src(tmp_path: Path) -> None:
+    """Beside a report that is no code: its modules are imported by the package's name, or without it."""
+    files = {"src/cs336_basics/adapters.py": DONE, "src/cs336_basics/nn/functional.py": "", "report.pdf": "%PDF"}
+    below = {"adapters.py", "nn/functional.py"}
+    assert set(take_in(folder(tmp_path, files)).files) == below | {f"cs336_basics/{path}" for path in below}
+
+
+@pytest.mark.parametrize(
+    ("files", "got"),
+    [
+        ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, "got 'a/b/c/adapters.py'; put your code"),
+        ({"my_adapter.py": DONE, "report.pdf": "%PDF"}, "got 'my_adapter.py'; there is a PDF; put your code"),
+        ({"report.pdf": "%PDF"}, "got no Python file; there is a PDF; put your code"),
+    ],
+)
+def test_a_refusal_says_what_was_found_and_what_is_missing(files: dict[str, str], got: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=f"^expected adapters.py, or tests/adapters.py, at the root .* down, {got}"):
+        take_in(folder(tmp_path, files))
+
+
 def test_a_handout_beside_the_work(tmp_path: Path) -> None:
     files = {"handout/adapters.py": STUB, "mine/adapters.py": DONE, "mine/nn.py": ""}
     assert set(take_in(folder(tmp_path, files)).files) == {"adapters.py", "nn.py"}
