@@ -236,7 +236,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
     ],
 )
 def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
-    forbidden = Notes(forbidden={"linear": ("torch.nn.functional.linear in adapters.py:1",)})
+    forbidden = Notes(forbidden={"linear": {"": ("torch.nn.functional.linear in adapters.py:1",)}})
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
         gradebook.add(replace(graded("kurt", 1.0), notes=forbidden))

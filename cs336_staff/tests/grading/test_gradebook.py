@@ -10,7 +10,7 @@ import pytest
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading, Notes
+from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading, Notes, notes_from_json
 from cs336_staff.grading.identity import HandedIn, Student
 
 ROWS = (
@@ -48,6 +48,39 @@ def test_a_grading_comes_back_as_it_was(tmp_path):
         assert gradebook.find("ada", "c" * 64, "e" * 64) is None
     assert GRADING.points == 2
     assert GRADING.maximum == 3
+
+
+def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_path):
+    again = Result("test_attention", "attention", False, False, 4.0, Outcome.PASSED)
+    lines = {"softmax": ("torch.softmax in a.py:1: x",)}
+    notes = Notes(forbidden={"softmax": lines, "attention": lines})
+    for problem, worth, charged in (("softmax", 3.0, 2.0), ("softmax", 6.0, 4.0), ("attention", 5.0, 0.0)):
+        problems = {
+            "softmax": replace(PROBLEMS["softmax"], points=worth),
+            "attention": Problem("attention", "Attention", 4.0, (), {"test_attention": 1.0}, ()),
+        }
+        with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+            gradebook.score_with(problems)
+            gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))
+            if problem == "attention":  # staff count what softmax did, and nobody pays it instead
+                gradebook.overrule(GRADING, "softmax", "agreed")
+            (grading,) = gradebook.latest()
+        earned = worth * 2 / 3
+        assert grading.points_of("softmax") == pytest.approx(earned - charged)
+        assert grading.points == pytest.approx(4.0 + earned - charged)
+        assert grading.violations == {"softmax": list(lines["softmax"])}
+
+
+def test_points_that_a_grading_before_took_of_the_tests_are_not_charged_again(tmp_path):
+    row = replace(ROWS[0], outcome=Outcome.VIOLATION, check=Check.RULES)
+    notes = notes_from_json(Notes().as_json().replace('"forbidden": {}', '"forbidden": {"softmax": ["torch.softmax"]}'))
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(replace(GRADING, notes=notes, results=[row]))
+        (before,) = gradebook.latest()
+        gradebook.overrule(GRADING, "softmax", "agreed")
+        (after,) = gradebook.latest()
+    assert (before.points, after.points) == (0, 2)
+    assert before.violations == after.violations == {"softmax": ["torch.softmax"]}
 
 
 def test_bonus_points_come_on_top_of_the_maximum(tmp_path):

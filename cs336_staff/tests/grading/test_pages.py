@@ -129,7 +129,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
         stderr=text,
         missing=(text,),
         taken_in=(text,),
-        forbidden={"softmax": (text,)},
+        forbidden={"softmax": {"softmax": (text,)}},
         explanations=(told, replace(told, problem="rope")),
         weights=((1e300, None, -1.0, *4 * (0.0,)),) * 7,
     )
@@ -347,7 +347,7 @@ def test_a_group_has_one_page_and_each_member_a_grade(tmp_path):
 
 def test_refused_violations_and_remarks_are_apart(tmp_path):
     refused = entry("refused", results(PROBLEMS), refused="it is 3 GB").grading
-    violating = entry("violating", forbidden={"softmax": ("torch.softmax in a.py:1: x",)}).grading
+    violating = entry("violating", forbidden={"softmax": {"softmax": ("torch.softmax in a.py:1: x",)}}).grading
     page = site(tmp_path, refused, violating, entry("left-out", taken_in=("big.bin was left out",)).grading)[
         "index.html"
     ]
