@@ -44,6 +44,7 @@ ENVIRONMENT = {
     "HOME": "/nonexistent",
     "USER": "student",  # else torch looks for one in /etc/passwd
     "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONHASHSEED": "0",  # the order of sets, and so the words of some feedback
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -285,7 +286,7 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
             else [],
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        interpreter = [os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", "-c", MAIN]
+        interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
         command = [*interpreter, str(theirs.fileno()), json.dumps(settings)]
         if layer == "bubblewrap":
             command = [*_bubblewrap_command([*visible, folder]), *command]

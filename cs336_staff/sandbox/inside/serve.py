@@ -7,6 +7,8 @@ value is ever on this side.
 import importlib
 import math
 import os
+import random
+import sys
 from collections.abc import Iterator
 from traceback import walk_tb
 from typing import Any
@@ -35,6 +37,7 @@ def serve(channel: int, watch: Watch, record: Record) -> None:
         try:
             reply: dict[str, Any] = {}
             if "files" in header:
+                _seed()
                 importing.install(_files(header["files"], body))
                 adapters = importlib.import_module(header["adapters"])
             else:
@@ -43,6 +46,14 @@ def serve(channel: int, watch: Watch, record: Record) -> None:
         except BaseException as error:  # whatever a submission raises is an answer
             frame = frames.pack(_annotated({"error": _described(error)}, header, watch))
         send(channel, frame)
+
+
+def _seed() -> None:
+    """Let the same submission draw the same random numbers each time, so that the same is said of it."""
+    random.seed(0)
+    torch.default_generator.manual_seed(0)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(0)
 
 
 def send(channel: int, frame: bytes) -> None:

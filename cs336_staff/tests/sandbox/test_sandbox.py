@@ -520,3 +520,22 @@ def test_a_missing_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SandboxError, match="apt-get install bubblewrap"):
         sandboxes.start("bubblewrap")
+
+
+RANDOM = """
+import random
+import numpy
+import torch
+first = random.random()
+def run_softmax(x, dim):
+    return torch.tensor([first, random.random(), numpy.random.rand(), torch.rand(1).item(), hash("a") % 1000])
+"""
+
+
+def test_a_submission_draws_the_same_numbers_each_time(run: Run) -> None:
+    """So the same is said of a random answer, or of what comes first in a set."""
+    once, again = (run(RANDOM).run_softmax(torch.zeros(1), 0) for _ in range(2))
+    assert torch.equal(once, again)
+    assert len(set(once.tolist())) == 5
+    command, environment = (sys.executable, "-c", "print(hash('a') % 1000)"), os.environ | {"PYTHONHASHSEED": "0"}
+    assert float(once[-1]) == int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
