@@ -17,6 +17,7 @@ from typing import Any
 
 from cs336_kit.engine.assignment import find_needs
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.experiment import by_name
@@ -33,8 +34,8 @@ MOST_UNSEEN = 3
 TINY = 1e-300  # a bound: an answer is not exact
 
 
-class _OursError(Exception):
-    """A test could not be run again, by no fault of the submission."""
+class _OursError(BaseException):
+    """A test could not be run again, by no fault of the submission: no `except Exception` may make a grade of that."""
 
 
 @dataclass
@@ -98,8 +99,11 @@ class CarriedForward:
         functions = {test.function for test in tests}
         tests = [test for test in self.suite.tests if test.function in functions]
         if problem not in self.known and room.table and all(test.name in self.passed for test in tests):
-            passed = all(self.passed[test.name] for test in tests)
-            self.known[problem] = None if passed else self._search(problem, room.table, tests)
+            self.known[problem] = None
+            # A submission's objects may do anything when they are looked at, and a worker may be stopped.
+            with suppress(Exception, Stopped, SystemExit):
+                if not all(self.passed[test.name] for test in tests):
+                    self.known[problem] = self._search(problem, room.table, tests)
         return self.known.get(problem)
 
     def _telling(self, problem: str) -> list[Test]:

@@ -164,6 +164,9 @@ def _sha256(root: Path, hidden_cases: Path, limits: Limits) -> str:
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
     code = [STAFF / "grading/carried_forward.py", *sorted((root / "cs336_kit/problems").glob("*/judge.py"))]
+    # What the faults are that are carried forward.
+    code += [root / f"cs336_kit/examination/{name}.py" for name in ("experiment", "search")]
+    code += sorted((root / "cs336_kit/problems").glob("*/program.py"))
     for folder in (
         root / "tests",
         root / "cs336_kit/engine",

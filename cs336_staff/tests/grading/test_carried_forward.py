@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Outcome
 from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_together, wrong_submission
@@ -145,6 +146,19 @@ def test_a_fault_counts_only_where_a_public_test_has_failed_for_it(suite: Suite)
 def test_a_fault_that_does_not_show_in_a_test_is_no_second_chance(suite: Suite) -> None:
     (test,) = [test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-no-mask]"]
     assert not differ(test, as_if(test, CATALOGUE["softmax-epsilon"].adapters))
+
+
+def test_a_program_that_ends_its_process_when_it_is_searched_carries_nothing(suite: Suite) -> None:
+    """As one does that never ends: its process is stopped."""
+    wrong = wrong_submission("attention-scale-missing")
+    carried, results = CarriedForward(suite), run_suite(suite, wrong)
+
+    def stopping(**arguments: object) -> None:
+        raise Stopped("it took too long")
+
+    suite.calls.adapters = SimpleNamespace(**{**wrong, "run_scaled_dot_product_attention": stopping})
+    judged = [carried.judge(test, result) for test, result in zip(suite.tests, results, strict=True)]
+    assert [each.passed for each in judged] == [each.passed for each in results]
 
 
 def starving(**arguments: object) -> None:
