@@ -96,7 +96,7 @@ def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> Non
 
 
 def test_what_would_be_too_slow_when_graded_is_said(student: Student) -> None:
-    wait = "import time; end = time.process_time() + 4 * (logits.ndim == 1)"
+    wait = "import time; end = time.process_time() + 3.1 * (logits.ndim == 1)"
     wait += "\n    while time.process_time() < end: pass"
     student.replace(FUNCTIONAL, "maximum = logits.detach()", f"{wait}\n    maximum = logits.detach()")
     process = student.run("cs336_kit", "check", "softmax")
