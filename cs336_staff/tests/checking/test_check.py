@@ -33,6 +33,7 @@ def test_a_solved_assignment_passes_but_was_not_graded(student: Student) -> None
     assert [cells[2] for cells in board] == ["2.0/2", "5.0/5", "1.0/1", "2.0/2", "5.0/5", "2.0/2", "2.0/2", "3.0/3"]
     assert re.search(r"(\d+) of \1 public tests passed; the hidden suite was not run\.", process.stdout)
     assert process.stdout.endswith("\n15 of 15 points: now uv run cs336 submit\n")
+    assert "Write this yourself" not in process.stdout
 
 
 def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
