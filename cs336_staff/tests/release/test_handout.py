@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -140,7 +141,7 @@ PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 
 
 @pytest.fixture(scope="module")
-def files() -> dict[str, bytes]:
+def files() -> Mapping[str, bytes]:
     """The handout of this tree."""
     return make_handout(ROOT, "1").files
 
@@ -179,19 +180,19 @@ def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(out: Path
     assert not any(name.startswith(("adapters", "cs336_basics")) for name in update.files)
 
 
-def test_this_tree_can_be_handed_out(files: dict[str, bytes]) -> None:
+def test_this_tree_can_be_handed_out(files: Mapping[str, bytes]) -> None:
     assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
     assert not any(name.startswith(("cs336_staff", "cs336_kit", ".ci")) for name in files)
 
 
-def test_the_folder_is_the_students(files: dict[str, bytes]) -> None:
+def test_the_folder_is_the_students(files: Mapping[str, bytes]) -> None:
     """Some files that uv writes come on top."""
     theirs = [name for name in files if not name.startswith("fixtures/")]
     assert len([*theirs, ".python-version", "uv.lock"]) < 40
     assert sum(files[name].count(b"\n") for name in theirs if name.endswith(".py")) < 1_500
 
 
-def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: dict[str, bytes]) -> None:
+def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: Mapping[str, bytes]) -> None:
     (name,) = (name for name in files if name.endswith(".whl"))
     assert f'cs336-kit = {{ path = "{name}" }}' in files["pyproject.toml"].decode()
     project = (ROOT / "pyproject.toml").read_bytes()
@@ -212,7 +213,7 @@ def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: dict[str, bytes]) -
 
 
 @pytest.mark.slow
-def test_a_file_that_needs_what_went_with_the_solution(files: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_file_that_needs_what_went_with_the_solution(files: Mapping[str, bytes], tmp_path: Path) -> None:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
