@@ -23,9 +23,8 @@ def test_computing_and_sleeping_are_told_as_they_go_on() -> None:
         compute(0.5)
         time.sleep(0.9)
     time.sleep(0.2)
-    first, second = told
-    assert first >= 0.5
-    assert second >= 1.0
+    assert len(told) >= 2  # more where another machine has taken time away from this one
+    assert all(seconds >= 0.5 * turn for turn, seconds in enumerate(told, start=1))
 
 
 def test_waiting_for_a_busy_machine_is_not() -> None:
@@ -58,7 +57,8 @@ def test_where_the_system_does_not_count_waits_computing_alone_is() -> None:
             time.sleep(0.4)
             assert not told, told
             while time.process_time() < 0.59 + started: pass
-        assert len(told) == 2, told
+        assert len(told) >= 2, told
+        assert all(seconds >= 0.2 * turn for turn, seconds in enumerate(told, start=1)), told
     """.replace("told = []", "told, started = [], time.process_time()")
     command = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", "/proc", sys.executable, "-c", code]
     subprocess.run(command, check=True)
