@@ -228,13 +228,13 @@ def _place(error: NoAnswerError) -> object:
 @contextmanager
 def _empty_as_nan() -> Iterator[None]:
     """Have torch fill the memory of new tensors with NaN, as far as this process calls it."""
-    strict, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms does the same, and imports the compiler
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        torch.use_deterministic_algorithms(strict, warn_only=warns)
+        torch.set_deterministic_debug_mode(before)
 
 
 def quoted(error: NoAnswerError) -> str:

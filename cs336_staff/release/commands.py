@@ -93,7 +93,7 @@ def verify(problem: str | None) -> None:
         stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
         stages.run("Both suites catch every misconception", partial(verify_misconceptions, suite))
     title = "The examinations find what is expected, and in right programs nothing"
-    stages.run(title, partial(verify_examination, problems))
+    stages.run(title, partial(verify_examination, root, problems))
     title = "Of two misconceptions in one program both are found"
     pairs = stages.run(title, partial(verify_pairs, root, problems))
     if suite:

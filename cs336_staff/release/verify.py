@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import torch
 
+from cs336_kit.engine.case import Case, case_names, load_case
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite
@@ -96,7 +97,7 @@ def check_caught(suite: Suite, id: str) -> Iterator[str]:
             yield f"{id} is not caught by the {name} suite"
 
 
-def verify_examination(problems: Collection[str], stage: Stage) -> None:
+def verify_examination(root: Path, problems: Collection[str], stage: Stage) -> None:
     """Examine programs: a misconception must give what `findings.toml` says, and a right style nothing."""
     right, expected = dict[str, list[str]].fromkeys(RIGHT_STYLES, []), expected_findings()
     programs = [
@@ -105,16 +106,27 @@ def verify_examination(problems: Collection[str], stage: Stage) -> None:
         for adapter in load_room(problem).examinations
         for program in (right | expected.get(adapter, {})).items()
     ]
-    stage.check(check_findings, programs, chunk=8)
+    cases = [load_case(root / "fixtures", name) for name in case_names(root / "fixtures", "**/*")]
+    stage.check(partial(check_findings, cases), programs, chunk=8)
 
 
-def check_findings(program: tuple[str, str, str, list[str]]) -> Iterator[str]:
-    """Examine an adapter of a misconception or of a right style, in which these findings are expected."""
+def check_findings(cases: Sequence[Case], program: tuple[str, str, str, list[str]]) -> Iterator[str]:
+    """Examine an adapter of a misconception or of a right style, in which these findings are expected.
+
+    Of a misconception of the problem some finding must be able to make a test on these cases fail.
+    """
     problem, adapter, id, expected = program
     if id not in RIGHT_STYLES and (id not in CATALOGUE or adapter not in CATALOGUE[id].adapters):
         yield f"findings.toml of {problem}: {adapter} has no misconception {id}"
         return
     adapters = RIGHT_STYLES.get(id) or wrong_submission(id)
-    examine = load_room(problem).examinations[adapter]
-    if (found := [finding.id for finding in examine(adapters[adapter])]) != expected:
+    before = torch.random.get_rng_state()
+    findings = load_room(problem).examinations[adapter](adapters[adapter])
+    if (found := [finding.id for finding in findings]) != expected:
         yield f"{id}, examined by {adapter}, gives {found}, expected {expected}"
+    if not torch.equal(before, torch.random.get_rng_state()):
+        yield f"{id}, examined by {adapter}, changes the random numbers of whoever asks"
+    if findings and id in CATALOGUE and CATALOGUE[id].problem == problem:
+        asked = [case for case in cases if case.call in load_rooms()[problem].calls]
+        if not any(finding.touches(case) for finding in findings for case in asked):
+            yield f"{id}, examined by {adapter}, is found and can make no test fail"

@@ -26,7 +26,7 @@ class Terminal(pexpect.spawn):
             env={**os.environ, "TERM": kind},
             dimensions=(24, 80),
             encoding="utf-8",
-            timeout=30,
+            timeout=120,
         )
         self.delaybeforesend = None
 

@@ -17,12 +17,11 @@ from safetensors.torch import save_file
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import CaseError, load_case
 from cs336_staff.authoring.cases import CaseSpec
-from cs336_staff.authoring.room import load_rooms, reference_of
+from cs336_staff.authoring.room import reference_of
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
 from cs336_staff.problems.scaled_dot_product_attention.cases import inputs as attention
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"
-PUBLIC = [spec for room in load_rooms().values() for spec in room.public]
 SPECS = [
     CaseSpec("attention/one", "run_scaled_dot_product_attention", attention(2, mask="random"), gradients=("Q",)),
     CaseSpec("attention/two", "run_scaled_dot_product_attention", attention(2)),
@@ -48,10 +47,6 @@ def change(path: Path, tensors: dict[str, torch.Tensor] | None = None, **metadat
         stored = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         old = json.loads(file.metadata()["case"])
     save_file(stored | (tensors or {}), path, {"case": json.dumps(old | metadata)})
-
-
-def test_the_stored_cases_are_what_the_references_give() -> None:
-    assert list(check_fixtures(FIXTURES, PUBLIC)) == []
 
 
 def test_writing_twice_gives_the_same_bytes(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

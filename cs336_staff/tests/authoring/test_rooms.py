@@ -51,6 +51,10 @@ def test_a_problem_that_was_renamed_in_assignment_toml_alone(monkeypatch: pytest
         load_rooms()
 
 
+def test_every_problem_has_misconceptions() -> None:
+    assert all(room.mistakes for room in ROOMS.values())
+
+
 def test_a_problem_of_which_nothing_ships() -> None:
     expected = r"^the problem gelu of assignment.toml has no room: expected cs336_kit/problems/gelu$"
     with pytest.raises(SuiteError, match=expected):

@@ -33,6 +33,7 @@ def test_a_solved_assignment_passes_but_was_not_graded(student: Student) -> None
     assert [cells[2] for cells in board] == ["2.0/2", "5.0/5", "1.0/1", "2.0/2", "5.0/5", "2.0/2", "2.0/2", "3.0/3"]
     assert re.search(r"(\d+) of \1 public tests passed; the hidden suite was not run\.", process.stdout)
     assert process.stdout.endswith("\n15 of 15 points: now uv run cs336 submit\n")
+    assert "Write this yourself" not in process.stdout
 
 
 def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
@@ -96,7 +97,7 @@ def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> Non
 
 
 def test_what_would_be_too_slow_when_graded_is_said(student: Student) -> None:
-    wait = "import time; end = time.process_time() + 4 * (logits.ndim == 1)"
+    wait = "import time; end = time.process_time() + 3.1 * (logits.ndim == 1)"
     wait += "\n    while time.process_time() < end: pass"
     student.replace(FUNCTIONAL, "maximum = logits.detach()", f"{wait}\n    maximum = logits.detach()")
     process = student.run("cs336_kit", "check", "softmax")
@@ -152,12 +153,6 @@ def test_a_part_of_the_name_of_a_problem_will_do() -> None:
         "rope",
         "linear",
     ]
-
-
-def test_an_unknown_problem(student: Student) -> None:
-    process = student.run("cs336_kit", "check", "lineal")
-    assert process.returncode == 1
-    assert process.stderr.startswith("Error: no problem is called lineal; the problems are softmax, scaled_dot_product")
 
 
 def test_adapters_that_do_not_parse(student: Student) -> None:

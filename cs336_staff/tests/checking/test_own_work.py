@@ -49,7 +49,3 @@ def test_pytest_says_it_below_the_failures(student: Student) -> None:
     assert "softmax: 2 of 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
     assert "instead" not in said
     assert "17 passed" in said
-
-
-def test_own_work_is_not_spoken_of(student: Student) -> None:
-    assert "Write this yourself" not in student.run("cs336_kit", "check", "softmax", "linear").stdout

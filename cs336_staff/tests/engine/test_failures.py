@@ -63,9 +63,11 @@ def test_a_test_that_takes_long(student: Student) -> None:
     )
 
 
-def test_a_wrong_answer(student: Student) -> None:
+def test_a_wrong_answer_is_explained_also_beside_a_failing_test_of_the_students_own(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    output = failures(student, "-k", "test_scaled_dot_product_attention and 3d-more-keys")
+    (student.folder / "tests/test_own.py").write_text("def test_own():\n    assert 1 == 2\n")
+    output = failures(student, "-k", "test_own or test_scaled_dot_product_attention and 3d-more-keys")
+    assert "You divide by d_k, not by √d_k." in output
     assert "the answer is wrong in 197 of 200 places furthest off at" in output
     assert (
         "the case is attention/3d-more-keys: Q (2, 5, 16) float32 K (2, 7, 16) float32 V (2, 7, 20) float32 "
@@ -130,12 +132,6 @@ def test_a_failing_test_of_the_students_own_is_shown_in_full(student: Student) -
     assert "assert 1 == 2" in output
     assert "assert 2 == 3" in output
     assert output.count("FAILED test_own.py::") == 2
-
-
-def test_one_beside_the_courses_tests_does_not_keep_the_others_from_being_explained(student: Student) -> None:
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    (student.folder / "tests/test_own.py").write_text("def test_own():\n    assert 1 == 2\n")
-    assert "You divide by d_k, not by √d_k." in failures(student, "-k", "test_own or 3d-more-keys")
 
 
 def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:

@@ -107,14 +107,6 @@ def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_pa
     assert result.output.index("halves of ada") < result.output.index("degrees of alan")
 
 
-@pytest.mark.parametrize("command", ["findings", "report"])
-def test_a_folder_without_a_gradebook(tmp_path, command):
-    result = CliRunner().invoke(staff, [command, str(tmp_path)])
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: no gradebook in")
-    assert not list(tmp_path.iterdir())
-
-
 def test_other_systems_are_told(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.platform", "darwin")
     for arguments in (["grade", str(tmp_path)], ["reproduce", str(tmp_path), "test_softmax"]):

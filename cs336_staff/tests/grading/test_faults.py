@@ -43,7 +43,7 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
                     killed.add(zygote)
             except (psutil.NoSuchProcess, ProcessLookupError):
                 continue
-        time.sleep(0.05)
+        time.sleep(0.2)
     return len(killed)
 
 

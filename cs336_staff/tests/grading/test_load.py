@@ -60,7 +60,7 @@ def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path, grad
 def test_what_this_side_may_use_for_a_submission_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graded_suite: GradedSuite
 ) -> None:
-    monkeypatch.setattr(one_submission, "TRUSTED_SECONDS", 2)
+    monkeypatch.setattr(one_submission, "TRUSTED_SECONDS", 1)
     monkeypatch.setattr(one_submission, "judge", lambda *_: any(iter(int, 1)))
     suite = only(graded_suite, {"test_softmax[1d]"})
     with start("process") as sandbox:

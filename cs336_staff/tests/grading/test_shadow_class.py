@@ -1,4 +1,4 @@
-"""Sixty trees as students hand them in, each with the grade that it deserves."""
+"""Trees as students hand them in, each with the grade that it deserves."""
 
 import csv
 import os
@@ -54,5 +54,5 @@ def test_the_points_of_all_are_what_they_were(rows):
 def test_right_trees_have_full_marks(rows):
     right = [name for name in rows if all(CLASS[name].deserved[problem] == "full" for problem in CORE)]
     full = [name for name in right if float(rows[name]["points"]) >= MAXIMUM]
-    assert len(right) >= 30
+    assert len(right) >= 28
     assert full == right

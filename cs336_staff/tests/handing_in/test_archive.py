@@ -44,6 +44,7 @@ def test_any_unzip_reads_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip") as zipped:
         assert zipped.namelist() == ["a.py", "b/two.py", "m.json"]
         assert zipped.testzip() is None
+        assert {entry.date_time for entry in zipped.infolist()} == {(1980, 1, 1, 0, 0, 0)}  # whenever it is made
         assert {stat.filemode(entry.external_attr >> 16) for entry in zipped.infolist()} == {"-rw-r--r--"}
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -136,26 +137,42 @@ def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.Temp
     assert [path.name for path in out.iterdir()] == ["mine"]
 
 
+PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
+
+
+@pytest.fixture(scope="module")
+def files() -> Mapping[str, bytes]:
+    """The handout of this tree."""
+    return make_handout(ROOT, "1").files
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which it is written."""
+    out = tmp_path_factory.mktemp("handout") / "out"
+    write_handout(make_handout(ROOT, "1"), out, PREVIOUS)
+    return out
+
+
 @pytest.mark.slow
-def test_twice_gives_the_same_bytes_and_one_commit(tmp_path: Path) -> None:
+def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) -> None:
+    write_handout(make_handout(ROOT, "1"), tmp_path / "two", PREVIOUS)
     digests = []
-    for out in (tmp_path / "one", tmp_path / "two"):
-        write_handout(make_handout(ROOT, "1"), out, {"tests/test_gone.py": b"", "adapters.py": b""})
-        commits = git(out / "tree", "log", "--format=%H")
-        digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(out.glob("*.zip")))))
+    for folder in (out, tmp_path / "two"):
+        commits = git(folder / "tree", "log", "--format=%H")
+        digests.append((commits, *(sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.zip")))))
     assert digests[0] == digests[1]
     assert digests[0][0].count("\n") == 1
-    with zipfile.ZipFile(tmp_path / "one/handout-1.zip") as archive:
+    with zipfile.ZipFile(out / "handout-1.zip") as archive:
         assert {name.partition("/")[0] for name in archive.namelist()} == {"assignment"}
-    files = read_archive(tmp_path / "one/handout-1.zip", MANIFEST, FOLDER)[1]
+    files = read_archive(out / "handout-1.zip", MANIFEST, FOLDER)[1]
     assert "uv.lock" in files
     assert files[".python-version"].decode() == "{}.{}\n".format(*sys.version_info)
 
 
 @pytest.mark.slow
-def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(tmp_path: Path) -> None:
-    write_handout(make_handout(ROOT, "1"), tmp_path / "out", {"tests/test_gone.py": b"", "adapters.py": b""})
-    update = read_update(tmp_path / "out/update-1.zip")
+def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(out: Path) -> None:
+    update = read_update(out / "update-1.zip")
     assert [name for name in update.removed if not name.startswith("cs336_kit/")] == ["tests/test_gone.py"]
     assert "cs336_kit/__init__.py" in update.removed  # an older handout has the kit as sources
     assert len([name for name in update.files if name.endswith(".whl")]) == 1
@@ -163,22 +180,19 @@ def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(tmp_path:
     assert not any(name.startswith(("adapters", "cs336_basics")) for name in update.files)
 
 
-def test_this_tree_can_be_handed_out() -> None:
-    files = make_handout(ROOT, "1").files
+def test_this_tree_can_be_handed_out(files: Mapping[str, bytes]) -> None:
     assert b"raise NotImplementedError" in files["cs336_basics/nn/functional.py"]
     assert not any(name.startswith(("cs336_staff", "cs336_kit", ".ci")) for name in files)
 
 
-def test_the_folder_is_the_students() -> None:
+def test_the_folder_is_the_students(files: Mapping[str, bytes]) -> None:
     """Some files that uv writes come on top."""
-    files = make_handout(ROOT, "1").files
     theirs = [name for name in files if not name.startswith("fixtures/")]
     assert len([*theirs, ".python-version", "uv.lock"]) < 40
     assert sum(files[name].count(b"\n") for name in theirs if name.endswith(".py")) < 1_500
 
 
-def test_the_kit_is_a_wheel_with_a_version_of_its_own() -> None:
-    files = make_handout(ROOT, "1").files
+def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: Mapping[str, bytes]) -> None:
     (name,) = (name for name in files if name.endswith(".whl"))
     assert f'cs336-kit = {{ path = "{name}" }}' in files["pyproject.toml"].decode()
     project = (ROOT / "pyproject.toml").read_bytes()
@@ -199,8 +213,8 @@ def test_the_kit_is_a_wheel_with_a_version_of_its_own() -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_needs_what_went_with_the_solution(tmp_path: Path) -> None:
-    for name, content in make_handout(ROOT, "1").files.items():
+def test_a_file_that_needs_what_went_with_the_solution(files: Mapping[str, bytes], tmp_path: Path) -> None:
+    for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     module = tmp_path / "cs336_basics/nn/attention_module.py"

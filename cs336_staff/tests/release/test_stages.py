@@ -66,7 +66,7 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
 
     monkeypatch.setattr(commands, "both_suites", load)
     monkeypatch.setattr(commands, "stored_cases", lambda root: ())
-    monkeypatch.setattr(commands, "verify_examination", lambda problems, stage: stage.error("softmax is told too much"))
+    monkeypatch.setattr(commands, "verify_examination", lambda root, problems, stage: stage.error("told too much"))
     monkeypatch.setattr(commands, "verify_pairs", lambda root, problems, stage: None)
     finished = CliRunner().invoke(staff, ["verify"])
     assert finished.exit_code == 1
@@ -76,5 +76,5 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     assert said[-3:] == [
         "Error: 2 errors in all:",
         "stage 1 ended early: SuiteError: drawn from another secret",
-        "softmax is told too much",
+        "told too much",
     ]

@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[3]
 
 Run = Callable[..., Adapters]
 
+# What runs beside a submission is the same in every layer: of many cases one layer is enough.
+in_one_layer = pytest.mark.parametrize("sandbox", ["bubblewrap"], indirect=True)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A sandbox takes seconds to start, and hundreds of tests use one."""

@@ -10,7 +10,7 @@ from cs336_kit.engine.failure import StudentRaised
 from cs336_staff.sandbox.inside.importing import _newer_python
 from cs336_staff.sandbox.worker import Worker
 
-from .conftest import Run
+from .conftest import Run, in_one_layer
 
 PYTHON = "{}.{}".format(*sys.version_info)
 X = torch.zeros(2)
@@ -37,6 +37,7 @@ BROKEN = {
 }
 
 
+@in_one_layer
 @pytest.mark.parametrize("source", BROKEN)
 @pytest.mark.parametrize("use", ["lost(x)", "x * lost", "torch.stack([x, lost.SIZE])", "lost.table['a']", "x[:lost]"])
 def test_a_broken_file_costs_what_needs_it(run: Run, source: str, use: str) -> None:

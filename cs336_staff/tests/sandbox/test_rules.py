@@ -16,7 +16,7 @@ from cs336_kit.rules.watch import MAX_USES, Use
 from cs336_staff.grading.one_submission import MAX_SHOWN, judge
 from cs336_staff.sandbox.submission import take_in
 
-from .conftest import ROOT, Run
+from .conftest import ROOT, Run, in_one_layer
 
 PROBLEMS = load_problems(ROOT)
 POINTS = {problem.id: problem.points for problem in PROBLEMS.values()}
@@ -51,6 +51,7 @@ class Unwatched(torch.Tensor):
 """
 
 
+@in_one_layer
 @pytest.mark.parametrize(
     ("expression", "function"),
     [
@@ -330,6 +331,7 @@ def test_what_no_function_of_python_runs_is_recorded(run: Run, expression: str) 
     assert found == {Use("", 0, RECORDED[expression])}
 
 
+@in_one_layer
 @pytest.mark.parametrize(
     "attempt",
     [
