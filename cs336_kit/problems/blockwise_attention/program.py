@@ -6,6 +6,7 @@ whole matrix of scores: `m` is the largest score so far, and `M` that of the blo
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -330,6 +331,10 @@ def calls() -> dict[str, tuple[Any, ...]]:
 
 
 CALLS = calls()
+# In blocks, every step has the size, too.
+CUTS = tuple(
+    replace(cut, do=lambda S, size, do=cut.do: do(S)) if cut.step == "softmax" else cut for cut in attention.CUTS
+)
 TABLE = Table(
     run=attend_in_blocks,
     right=RIGHT,
@@ -338,5 +343,12 @@ TABLE = Table(
     basic=frozenset(call for call, (*_, mask, _) in CALLS.items() if mask is None),
     also_right=attention.ALSO_RIGHT,
     basic_words="without a mask",
+    digits=(
+        "In one block",
+        "With 4 queries and 5 keys in blocks of 2",
+        "With 4 queries and 11 keys in blocks of 3",
+        "Where the heads share one K and V",
+    ),
     roundings=attention.ROUNDINGS,
+    cuts=CUTS,
 )

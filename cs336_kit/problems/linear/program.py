@@ -100,4 +100,5 @@ TABLE = Table(
     calls=CALLS,
     basic=frozenset({"For two dimensions", "For large weights", "For small weights"}),
     basic_words="for two dimensions",
+    digits=("For two dimensions", "For large weights", "For small weights"),
 )

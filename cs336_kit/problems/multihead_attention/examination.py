@@ -12,6 +12,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, near
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.multihead_attention.program import CALLS, TABLE
 from cs336_kit.problems.multihead_self_attention.examination import DTYPES, LEADING, WEIGHTS
 from cs336_kit.problems.multihead_self_attention.facts import D_MODEL, HEADS, TOKENS, facts
@@ -27,8 +28,8 @@ def examine_cross_attention(run: Callable[..., Any]) -> list[Finding]:
     return diagnose(ask, TABLE, Call(), USUAL, VARIATIONS, facts_of_two, DTYPES)
 
 
-def facts_of_two(ask: Ask, explained: bool) -> Iterable[Callable[[Ask], Finds]]:
-    return *facts(with_itself, False, ask, explained), hidden_values
+def facts_of_two(ask: Ask, unexplained: Answers) -> Iterable[Callable[[Ask], Finds]]:
+    return *facts(with_itself, False, ask, unexplained), hidden_values
 
 
 def with_itself(weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.examination.experiment import Ask, Finding, Finds, listed, near, number, numbers
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN = 12, 3, 4, 5, 3
@@ -30,16 +31,16 @@ def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor, theta: fl
     return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, theta, positions
 
 
-def facts(arguments: Arguments, causal: bool, ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments: the first where the basic calls are explained, otherwise all."""
     found = partial(batch, arguments), partial(finite, arguments)
-    if explained:
+    if not unexplained:
         return found
     return *found, partial(single_token, arguments), partial(sees, arguments, causal), partial(rows, arguments)
 
 
-def facts_with_rope(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
-    return *facts(at_zero, True, ask, explained), default_positions, shifted, other_theta
+def facts_with_rope(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
+    return *facts(at_zero, True, ask, unexplained), default_positions, shifted, other_theta
 
 
 def batch(arguments: Arguments, ask: Ask) -> Finds:

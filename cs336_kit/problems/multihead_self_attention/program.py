@@ -5,6 +5,7 @@ The heads are slices; attention in each is that of its own room, with the mistak
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -315,6 +316,11 @@ COMMON = {
 OF_ATTENTION = (*attention.SCALE, *attention.HIDE, *attention.SOFTMAX)
 IN_ATTENTION = (*HIDE, *(row for row in OF_ATTENTION if row.id in COMMON))
 
+CUTS = tuple(
+    replace(cut, says=cut.says.replace("d_k", "d_head"), asks=cut.asks.replace("d_k", "d_head"))
+    for cut in attention.CUTS
+)
+
 
 def without_positions(given: Tensor | None, x: Tensor) -> Tensor:
     return torch.zeros(x.shape[-2]) if given is None else place(given, x)
@@ -471,7 +477,9 @@ CALLS_WITH_ROPE = {
 
 def table(calls: dict[str, tuple[Any, ...]], basic: Sequence[str], basic_words: str, *more: Change) -> Table:
     changes = (*IN_HEADS, *ALLOWED, *more, *IN_ATTENTION)
-    return Table(multihead, RIGHT, changes, calls, frozenset(basic), ALSO_RIGHT, basic_words)
+    return Table(
+        multihead, RIGHT, changes, calls, frozenset(basic), ALSO_RIGHT, basic_words, tuple(basic[1:4]), cuts=CUTS
+    )
 
 
 ONE_SEQUENCE = [call for call, (*_, x) in CALLS.items() if x.ndim == 2 and call != HIGH]

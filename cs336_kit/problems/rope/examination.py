@@ -11,6 +11,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, listed, near, numbers, random, require
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.rope.program import TABLE
 
 D_K = 8
@@ -86,9 +87,9 @@ def examine_rope(run: Callable[..., Any]) -> list[Finding]:
     return diagnose(by_name(run, *NAMES), TABLE, Call(), words, VARIATIONS, facts, (torch.float32,))
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers at positions in order are explained, and where they are not."""
-    return (positions, batches) if explained else (angles, positions, batches)
+    return (angles, positions, batches) if unexplained else (positions, batches)
 
 
 def angles(ask: Ask) -> Finds:

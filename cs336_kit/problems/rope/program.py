@@ -366,6 +366,7 @@ TABLE = Table(
     calls={FIRST: BASIC[FIRST], **OTHERS, **{each: BASIC[each] for each in REST}},
     basic=frozenset(BASIC),
     basic_words="at positions 0, 1, 2, …",
+    digits=("For four dimensions", "For two dimensions", "For three dimensions"),
     roundings=(
         Rounding(
             "precision",

@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, require, span
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal
 
 Sizes = tuple[tuple[int, ...], int, int, int]
 SIZES: tuple[Sizes, Sizes] = (((2,), 5, 4, 7), ((3, 2), 4, 5, 10))  # batch, queries, keys, d_k
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers without a mask are explained, and where they are not."""
-    return (hidden_keys, nothing_to_see) if explained else (values, sums, scores, batches, hidden_keys, nothing_to_see)
+    of_mask = hidden_keys, nothing_to_see
+    return (values, sums, scores, batches, *of_mask) if unexplained else of_mask
 
 
 def ask_weights(ask: Ask, Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor:

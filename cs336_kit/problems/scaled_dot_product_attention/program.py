@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.search import Rounding, Table, Way, Ways, rounded, ways_to
+from cs336_kit.examination.search import Rounding, Table, Way, Ways, rounded, sloped, ways_to
 
 INF = math.inf
 DECADES = tuple(10.0**k for k in range(-2, 13))
@@ -18,7 +18,7 @@ DECADES = tuple(10.0**k for k in range(-2, 13))
 def attend(ways: Ways, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention whose steps are done in these ways."""
     q, k, v = ways["inputs"](Q, K, V)
-    scores = ways["limit"](ways["score"](q, k) * ways["scale"](q, k, v))
+    scores = ways["limit"](ways["slope"](ways["score"](q, k) * ways["scale"](q, k, v), q, k))
     allowed = ways["mask"](mask, scores)
     if allowed is None:
         weights = ways["guard"](ways["softmax"](scores))
@@ -31,6 +31,7 @@ RIGHT: Ways = {
     "inputs": lambda Q, K, V: (Q, K, V),
     "score": lambda Q, K: Q @ K.mT,
     "scale": lambda Q, K, V: Q.shape[-1] ** -0.5,
+    "slope": lambda S, Q, K: S,
     "limit": lambda S: S,
     "mask": lambda mask, S: mask,
     "hide": lambda S, mask, softmax: softmax(S.masked_fill(~mask, -INF)),
@@ -510,6 +511,54 @@ OUTPUT = ways_to(
 )
 
 
+SUM_CUT = "The gradient leaves out that each score also changes the sum by which the exponentials are divided."
+CUTS = (
+    *ways_to(
+        "weights",
+        "Which line between the scores and the weights does autograd not see?",
+        (
+            "gradient-weights",
+            "The scores or the weights are cut off from autograd: they count as constants.",
+            lambda W, Q: W.detach(),
+        ),
+    ),
+    *ways_to(
+        "softmax",
+        "Every score is in the sum of its row, too. What is its derivative?",
+        (
+            "gradient-sum",
+            SUM_CUT,
+            lambda S: exponentials(S) / exponentials(S).sum(-1, keepdim=True).detach(),
+        ),
+        (
+            "gradient-sum",
+            SUM_CUT,
+            lambda S: (S - torch.logsumexp(S, -1, keepdim=True).detach()).exp(),
+        ),
+    ),
+    *ways_to(
+        "slope",
+        "What is the derivative of q·k/√d_k with respect to q, and with respect to k?",
+        ("", "", lambda S, Q, K: sloped(S, Q @ K.mT * Q.shape[-1] ** -0.5)),
+        (
+            "gradient-scale",
+            "The gradients of Q and K lack the factor 1/√d_k.",
+            lambda S, Q, K: sloped(S, S * Q.shape[-1] ** 0.5),
+        ),
+        (
+            "gradient-scale",
+            "The gradient of Q lacks the factor 1/√d_k.",
+            lambda S, Q, K: sloped(S, Q @ K.detach().mT + Q.detach() @ K.mT * Q.shape[-1] ** -0.5),
+        ),
+        (
+            "gradient-scale",
+            "The gradient of K lacks the factor 1/√d_k.",
+            lambda S, Q, K: sloped(S, Q @ K.detach().mT * Q.shape[-1] ** -0.5 + Q.detach() @ K.mT),
+        ),
+    ),
+)
+
+
 # The calls: sizes that are all different, masks of every shape, extreme scores.
 
 
@@ -620,6 +669,13 @@ TABLE = Table(
     calls=CALLS,
     basic=frozenset(call for call, (*_, mask) in CALLS.items() if mask is None),
     basic_words="without a mask",
+    digits=(
+        "For three dimensions",
+        "For four dimensions",
+        "Where the heads share one K and V",
+        "For large queries and keys",
+    ),
     also_right=ALSO_RIGHT,
     roundings=ROUNDINGS,
+    cuts=CUTS,
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, spell, ways_to
+from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, sloped, spell, ways_to
 
 INF = math.inf
 DECADES = tuple(10.0**-k for k in range(1, 13))
@@ -210,6 +210,48 @@ KEEPDIM = (
     *put_back("You put the axis of the {} back at place 1, whatever `dim` is", lambda x: x.unsqueeze(1)),
 )
 
+
+def finite(x: Tensor) -> Tensor:
+    return x.clamp(min=torch.finfo(x.dtype).min)
+
+
+SUM_CUT = "The sum of the exponentials is cut off from autograd: it counts as a constant."
+CUTS = (
+    *ways_to(
+        "sum",
+        "Every logit is in the sum of its slice, too. What is the derivative of that?",
+        (
+            "gradient-sum",
+            SUM_CUT,
+            lambda powers, dim: powers.sum(dim, keepdim=True).detach(),
+        ),
+    ),
+    *ways_to(
+        "quotient",
+        "Which line between the logits and the exponentials does autograd not see?",
+        (
+            "gradient-exponentials",
+            "The exponentials that are divided are cut off from autograd: they count as constants.",
+            lambda exponents, powers, total, dim: powers.detach() / total,
+        ),
+    ),
+    *ways_to(
+        "answer",
+        "Which logits does one probability depend on? How large is each of its derivatives?",
+        ("gradient-sum", SUM_CUT, lambda p, x, dim: sloped(p, p.detach() * finite(x))),
+        (
+            "gradient-own",
+            "The gradient is that of p(1 - p), as if each probability depended on its own logit alone.",
+            lambda p, x, dim: sloped(p, (p * (1 - p)).detach() * finite(x)),
+        ),
+        (
+            "gradient-axis",
+            "The gradient takes its inner sum over the last axis, whatever `dim` is.",
+            lambda p, x, dim: sloped(p, p.detach() * (finite(x) - (p.detach() * finite(x)).sum(-1, keepdim=True))),
+        ),
+    ),
+)
+
 SHAPES = (
     ((3, 4), -1),
     ((3, 4), 0),
@@ -245,7 +287,9 @@ TABLE = Table(
     calls=CALLS,
     basic=frozenset(BASIC),
     also_right=ALSO_RIGHT,
+    cuts=CUTS,
     basic_words="with small logits",
+    digits=tuple(BASIC)[2:7],
     roundings=(
         Rounding(
             "half-in-half",
