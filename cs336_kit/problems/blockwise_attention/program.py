@@ -104,6 +104,18 @@ def in_each_block(S: Tensor, size: int) -> Tensor:
     return torch.cat([torch.softmax(block, -1).nan_to_num(0.0) for block in S.split(size, -1)], -1)
 
 
+def of_last_block(S: Tensor, size: int) -> Tensor:
+    """The exponentials of the last block, and zeros before them."""
+    columns = torch.arange(S.shape[-1]) // size
+    return powers(S, S.amax(-1, True)) * (columns == columns[-1])
+
+
+def counted(S: Tensor, times: Tensor) -> Tensor:
+    """The softmax where each key is counted so many times."""
+    found = powers(S, S.amax(-1, True)) * times
+    return found / found.sum(-1, keepdim=True)
+
+
 def divided_in_every_block(S: Tensor, size: int) -> Tensor:
     m = largest_of_blocks(S, size).cummax(-1).values
     answer = powers(S, m[..., -1:])
@@ -172,6 +184,32 @@ JOIN = ways_to(
         "averaged",
         "You take the softmax of each block by itself, and average what comes out.",
         lambda S, size: in_each_block(S, size) / math.ceil(S.shape[-1] / size),
+    ),
+    ("not-divided", "You do not divide by the sum of the exponentials.", lambda S, size: powers(S, S.amax(-1, True))),
+    (
+        "sum-of-last-block",
+        "The sum of the exponentials is that of the last block alone; the weighted values are summed over all.",
+        lambda S, size: powers(S, S.amax(-1, True)) / of_last_block(S, size).sum(-1, keepdim=True),
+    ),
+    (
+        "values-of-last-block",
+        "The weighted values are those of the last block alone; the exponentials are summed over all.",
+        lambda S, size: of_last_block(S, size) / powers(S, S.amax(-1, True)).sum(-1, keepdim=True),
+    ),
+    (
+        "maximum-of-first-block",
+        "The maximum is that of the first block, and never grows.",
+        lambda S, size: shifted(S, S[..., :size].amax(-1, keepdim=True)),
+    ),
+    (
+        "key-twice",
+        "Blocks of keys overlap: the first key of a block is in the one before, too.",
+        lambda S, size: counted(S, 1 + (torch.arange(S.shape[-1]) % size == 0) * (torch.arange(S.shape[-1]) > 0)),
+    ),
+    (
+        "key-left-out",
+        "The last key of every block is left out.",
+        lambda S, size: counted(S, torch.arange(1, S.shape[-1] + 1) % size != 0),
     ),
     ("summed", "You take the softmax of each block by itself, and add up what comes out.", in_each_block),
     (
@@ -296,7 +334,10 @@ TILE = ways_to(
     ),
 )
 # The mistakes of attention; its softmax is done block by block here.
-LIKE_ATTENTION = (*attention.SCALE, *attention.MASK, *attention.HIDE, *attention.SCORE, *attention.EMPTY)
+LIKE_ATTENTION = (
+    *(*attention.SCALE, *attention.MASK, *attention.HIDE),
+    *(*attention.SCORE, *attention.EMPTY, *attention.INPUTS, *attention.LIMIT),
+)
 
 
 def calls() -> dict[str, tuple[Any, ...]]:

@@ -71,6 +71,7 @@ ANSWER = ways_to(
     "What happens to x or to y besides the product with W?",
     ("relu", "Negative answers are replaced by 0.", lambda y, d_in: y.relu()),
     ("scaled", "You divide by √d_in.", lambda y, d_in: y * d_in**-0.5),
+    ("scaled", "You divide by √d_out.", lambda y, d_in: y * y.shape[-1] ** -0.5),
     ("scaled", "The answer is {} times what it should be.", lambda y, d_in, c: y * c, (-1.0, 0.5, 2.0)),
     ("bias", "A bias is added, {} to every component.", lambda y, d_in, c: y + c, (-1.0, 0.01, 0.1, 1.0)),
 )

@@ -258,6 +258,11 @@ HIDE = ways_to(
         lambda S, mask, w: w(S) * mask / (w(S) * mask).sum(-1, keepdim=True),
     ),
     (
+        "mask-between-softmaxes",
+        "You apply the softmax, fill in -inf, and apply the softmax again.",
+        lambda S, mask, w: w(w(S).masked_fill(~mask, -INF)),
+    ),
+    (
         "mask-on-values",
         "The mask is applied to V, not to the scores.",
         lambda S, mask, w: w(S) * mask.any(-2, keepdim=True),
@@ -351,6 +356,11 @@ SOFTMAX = ways_to(
         "The maximum is taken over the queries, not over the keys.",
         lambda S: shifted(S, S.amax(-2, keepdim=True)),
     ),
+    (
+        "softmax-sum-over-queries",
+        "The exponentials are summed over the queries, not over the keys.",
+        lambda S: exponentials(S) / exponentials(S).sum(-2, keepdim=True),
+    ),
     ("softmax-keepdim", "The exponentials are divided by a sum without `keepdim=True`.", without_keepdim),
     (
         "divisor-of-another",
@@ -424,6 +434,8 @@ SCORE = ways_to(
         "Your scores are the negative distances between queries and keys.",
         lambda Q, K: -torch.cdist(Q, K),
     ),
+    ("scores-unit-queries", "The queries are divided by their lengths.", lambda Q, K: unit(Q) @ K.mT),
+    ("scores-unit-keys", "The keys are divided by their lengths.", lambda Q, K: Q @ unit(K).mT),
     ("scores-sign", "The sign of the scores is reversed.", lambda Q, K: -(Q @ K.mT)),
     ("scores-keys-only", "Your scores are K Kᵀ.", lambda Q, K: K @ K.mT),
     ("scores-queries-only", "Your scores are Q Qᵀ.", lambda Q, K: Q @ Q.mT),
@@ -502,6 +514,11 @@ OUTPUT = ways_to(
         lambda W, V, Q, mask: W.sum(-1, keepdim=True) * V.sum(-2, keepdim=True),
     ),
     ("weights-transposed", "The weights are transposed before they meet V.", lambda W, V, Q, mask: W.mT @ V),
+    (
+        "values-transposed",
+        "The weights meet Vᵀ, where V is square.",
+        lambda W, V, Q, mask: W @ (V.mT if V.shape[-1] == V.shape[-2] else V),
+    ),
     ("queries-added", "Q is added to the answer.", lambda W, V, Q, mask: W @ V + Q),
     (
         "queries-added",

@@ -62,6 +62,7 @@ LOGITS = ways_to(
     "logits",
     "What do you take the exponential of?",
     ("sign", "The sign of the logits is reversed.", torch.neg),
+    ("absolute", "You take the absolute value of the logits.", torch.abs),
     ("base-2", "You take powers of 2, not of e.", lambda x: x * math.log(2)),
     ("clamp", "Logits beyond ±{} are cut off.", lambda x, c: x.clamp(-c, c), LIMITS),
     ("clamp-above", "Logits above {} are cut off.", lambda x, c: x.clamp(max=c), LIMITS),
@@ -118,6 +119,16 @@ EXPONENTS = ways_to(
         lambda x, dim: x - x.amin(dim, keepdim=True),
     ),
     (
+        "shift-divided",
+        "You divide the logits by the maximum; it should be subtracted.",
+        lambda x, dim: x / x.amax(dim, keepdim=True),
+    ),
+    (
+        "shift-index",
+        "You subtract the place of the maximum, not the maximum: `max(dim)` returns both.",
+        lambda x, dim: x - x.argmax(dim, keepdim=True),
+    ),
+    (
         "shift-magnitude",
         "You subtract the largest absolute value of a slice, not its maximum.",
         lambda x, dim: x - x.abs().amax(dim, keepdim=True),
@@ -144,6 +155,12 @@ SUM = ways_to(
     "What do you divide the exponentials by? What should the probabilities of a slice sum to?",
     ("not-normalised", "You do not divide the exponentials by their sum.", lambda powers, dim: powers.new_ones(())),
     ("sum-of-all", "You divide by the sum over the whole tensor.", lambda powers, dim: powers.sum()),
+    ("mean-for-sum", "You divide by the mean of the exponentials.", lambda powers, dim: powers.mean(dim, keepdim=True)),
+    (
+        "root-of-squares",
+        "You divide by the root of the sum of squares.",
+        lambda powers, dim: powers.norm(dim=dim, keepdim=True),
+    ),
     (
         "sum-of-another-axis",
         "You take the sum along the last axis, whatever `dim` is.",
@@ -179,6 +196,16 @@ ANSWER = ways_to(
         "no-exponential",
         "You take no exponential: your answer is the logits, divided by their sum.",
         lambda p, x, dim: x / x.sum(dim, keepdim=True),
+    ),
+    (
+        "sum-not-shifted",
+        "The maximum is subtracted above the fraction line and not in the sum below it.",
+        lambda p, x, dim: (x - x.amax(dim, keepdim=True)).exp() / x.exp().sum(dim, keepdim=True),
+    ),
+    (
+        "power-not-shifted",
+        "The maximum is subtracted in the sum below the fraction line and not above it.",
+        lambda p, x, dim: x.exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True),
     ),
 )
 
