@@ -146,7 +146,7 @@ def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -
                 )
             return Calls(usual, False, [_crash("fails", measured, error, _question(error))])
         measured = f"Your function fails {words}: {quoted(error)}. The same call {working.words} works."
-        question = f"Which line raises, and what does it take for granted that holds only {working.words}?"
+        question = "Which line raises, and what in it is different in these two calls?"
         findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))
         usual, words = replace(usual, **working.sizes), working.words
         failed = _failures(ask, usual, variations)

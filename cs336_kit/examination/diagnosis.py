@@ -86,7 +86,7 @@ def diagnose(
         for dtype in dtypes
     }
     found += _tell_dtypes(in_dtypes)
-    if changes is not None and all(each.number is None for each in changes):  # a number is not found to all digits
+    if changes is not None:
         found += _tell_lost_digits(table, changes, in_dtypes, widest)
     found += examine(contract, (Contract.inputs_left_alone,))
     call = of_gradients if of_gradients and not calls.findings else calls.usual
@@ -147,13 +147,19 @@ def _tell_dtypes(in_dtypes: Mapping[torch.dtype, Answers]) -> Iterator[Finding]:
 def _tell_lost_digits(
     table: Table, changes: Sequence[Change], in_dtypes: Mapping[torch.dtype, Answers], widest: torch.dtype
 ) -> Iterator[Finding]:
-    """Measure how many digits are lost by rounding, and look for the step that loses them."""
+    """Measure how many digits are lost by rounding, and look for the step that loses them.
+
+    A number is not found to all its digits: what it has changed is not measured.
+    """
+    exact_ways = [each for each in changes if each.number is None]
     for dtype in (widest, *(dtype for dtype in in_dtypes if dtype.itemsize == 2)):
         for call, came in in_dtypes[dtype].items():
+            if not alike(table.answer(ways_of(changes), call), table.answer(ways_of(exact_ways), call)):
+                continue
             arguments = [in_dtype(x, dtype) for x in table.calls[call]]
-            exact = table.call(changes, *(in_dtype(x, torch.float64) for x in arguments))
+            exact = table.call(exact_ways, *(in_dtype(x, torch.float64) for x in arguments))
             tell = _tell_digits if dtype == widest else _tell_half
-            if came.dtype == dtype and (found := tell(table, changes, arguments, came, exact)):
+            if came.dtype == dtype and (found := tell(table, exact_ways, arguments, came, exact)):
                 yield found
                 return
 

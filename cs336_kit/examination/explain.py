@@ -94,6 +94,8 @@ def _find_causes(suite: Suite, problem: str, tests: Sequence[Test]) -> Iterator[
 
 
 def _touches(found: dict[str, Finding], test: Test) -> bool:
+    if test.memory:
+        return any(finding.memory for finding in found.values())
     with suppress(CaseError):  # the test says so when it runs
         return any(case.call in found and found[case.call].touches(case) for case in test.cases())
     return False

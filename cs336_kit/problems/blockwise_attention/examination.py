@@ -138,4 +138,4 @@ def memory(ask: Ask) -> Finds:
         f"one block has 64 scores, and all blocks together have {60 * 70:,}."
     )
     question = "Which part of the scores does one block need?"
-    return Finding("holds-matrix", measured, "", question, has_blocks)
+    return Finding("holds-matrix", measured, "", question, has_blocks, memory=True)

@@ -283,7 +283,7 @@ WALK = ways_to(
     ),
     (
         "last-block-only",
-        "Each block of keys overwrites the one before.",
+        "Only the last block of keys counts: those before are overwritten, or multiplied by 0.",
         lambda row, column, S, size: column == column.max(),
     ),
     (

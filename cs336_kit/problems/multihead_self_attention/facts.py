@@ -13,7 +13,6 @@ from cs336_kit.examination.search import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN = 12, 3, 4, 5, 3
-EYE = torch.eye(D_MODEL)
 ANY = tuple(normal(4, D_MODEL, D_MODEL) / 2)
 
 Arguments = Callable[[Sequence[Tensor], Tensor], tuple[Any, ...]]  # of a call with weights and (batch, tokens, d_model)
@@ -33,10 +32,8 @@ def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor, theta: fl
 
 def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments: the first where the basic calls are explained, otherwise all."""
-    found = partial(batch, arguments), partial(finite, arguments)
-    if not unexplained:
-        return found
-    return *found, partial(single_token, arguments), partial(sees, arguments, causal), partial(rows, arguments)
+    found = (partial(batch, arguments),)
+    return (*found, partial(single_token, arguments), partial(sees, arguments, causal)) if unexplained else found
 
 
 def facts_with_rope(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
@@ -57,17 +54,6 @@ def batch(arguments: Arguments, ask: Ask) -> Finds:
     )
     question = "Which axes are joined before attention? May a token of one sequence meet one of another?"
     return Finding("batch", measured, "", question, lambda case: first_input(case).ndim > 2)
-
-
-def finite(arguments: Arguments, ask: Ask) -> Finds:
-    """Look for NaN and infinity."""
-    x = normal(1, TOKENS, D_MODEL)
-    bad = (~ask.tensor(x.shape, *arguments(ANY, x))[0].isfinite()).any(-1)
-    if not bad.any():
-        return None
-    measured = f"In a sequence of {TOKENS}, the answers to {tokens(bad)} are NaN or infinite."
-    question = "Which score of such a token is infinite, and what does your softmax make of it?"
-    return Finding("not-finite", measured, "", question)
 
 
 def single_token(arguments: Arguments, ask: Ask) -> Finds:
@@ -101,26 +87,6 @@ def sees(arguments: Arguments, causal: bool, ask: Ask) -> Finds:
         )
         return Finding("mask", measured, "", "Which tokens may a token look at? Which axis of your scores are they on?")
     return None
-
-
-def rows(arguments: Arguments, ask: Ask) -> Finds:
-    """List the components of the answer that follow the first row of W_Q."""
-    x = normal(1, TOKENS, D_MODEL)
-    W_Q, W_K, W_V, _ = ANY
-    other = W_Q.clone()
-    other[0] += 1
-    came = [ask.tensor(x.shape, *arguments((W, W_K, W_V, EYE), x)) for W in (W_Q, other)]
-    follow = ((came[1] - came[0]).abs().amax((0, 1)) > 1e-4).nonzero().flatten().tolist()
-    right = list(range(D_HEAD))
-    if follow == right:
-        return None
-    measured = (
-        f"With d_model = {D_MODEL}, {HEADS} heads and W_O = 1, row 0 of W_Q changes "
-        f"{f'components {listed(follow)}' if follow else 'no component'} of the answer; it should change components "
-        f"{listed(right)}, which are its head."
-    )
-    question = "After the projection, which components of one token belong to head 0? Are they the ones in your head 0?"
-    return Finding("groups", measured, "", question, has_heads)
 
 
 def default_positions(ask: Ask) -> Finds:
@@ -169,10 +135,6 @@ def tokens(which: Tensor) -> str:
 
 def first_input(case: Case) -> Tensor:
     return case.inputs["in_features"] if "in_features" in case.inputs else case.inputs["query"]
-
-
-def has_heads(case: Case) -> bool:
-    return case.num_heads > 1
 
 
 def has_default_positions(case: Case) -> bool:

@@ -343,7 +343,7 @@ TURN = ways_to(
         "The queries and keys are not rotated, or all tokens of a head are rotated alike.",
         lambda Q, K, V, turn, attend: attend(Q, K, V),
     ),
-    ("rope-on-values", "The values are turned too.", lambda Q, K, V, turn, attend: attend(turn(Q), turn(K), turn(V))),
+    ("rope-on-values", "The values are rotated, too.", lambda Q, K, V, turn, attend: attend(turn(Q), turn(K), turn(V))),
     (
         "rope-on-queries-only",
         "You rotate the queries and not the keys.",

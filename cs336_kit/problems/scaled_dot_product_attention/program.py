@@ -342,6 +342,11 @@ SOFTMAX = ways_to(
         lambda S: shifted(S, S.max()),
     ),
     (
+        "softmax-maximum-of-sequence",
+        "The maximum over all queries and keys of a sequence is subtracted, not that of each query.",
+        lambda S: shifted(S, S.amax((-2, -1), keepdim=True)),
+    ),
+    (
         "softmax-mean-subtracted",
         "The mean of a query's scores is subtracted, not their maximum.",
         lambda S: shifted(S, S.mean(-1, keepdim=True)),
@@ -532,10 +537,10 @@ SUM_CUT = "The gradient leaves out that each score also changes the sum by which
 CUTS = (
     *ways_to(
         "weights",
-        "Which line between the scores and the weights does autograd not see?",
+        "Follow Q and K to the weights: from which line on does requires_grad say False?",
         (
             "gradient-weights",
-            "The scores or the weights are cut off from autograd: they count as constants.",
+            "What is made of Q and K is cut off from autograd before it meets V.",
             lambda W, Q: W.detach(),
         ),
     ),

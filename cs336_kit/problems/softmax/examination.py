@@ -40,6 +40,13 @@ def _shape(id: str, shape: tuple[int, ...], dim: int, question: str) -> Variatio
 KEEP = "What shape does x.sum(dim) have, and what shape with keepdim=True? If you move an axis, where is it then?"
 ANY = "Does your code count dimensions, although there may be any number of them?"
 VARIATIONS = (
+    Variation(
+        "positive-dim",
+        "with dim=1 instead of dim=-1",
+        {"dim": 1},
+        "Which numbers may `dim` be, and with which ones does your code compare it?",
+        lambda case: case.dim >= 0,
+    ),
     _shape("first-dim", (3, 4), 0, KEEP),
     _shape("1d", (4,), 0, ANY),
     _shape("3d-last-dim", (2, 3, 4), -1, KEEP),

@@ -97,6 +97,16 @@ MOVES = ways_to(
         "You move the axis `dim` to the end, and then once more where it should be moved back.",
         lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1).movedim(dim, -1),
     ),
+    (
+        "axis-moved-otherwise",
+        "You exchange `dim` with the last axis, and bring it back with movedim, which shifts the axes between.",
+        lambda softmax, x, dim: softmax(x.transpose(dim, -1), -1).movedim(-1, dim),
+    ),
+    (
+        "axis-moved-otherwise",
+        "You move `dim` to the end with movedim, and bring it back by exchanging two axes: those between stay shifted.",
+        lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1).transpose(dim, -1),
+    ),
 )
 
 EXPONENTS = ways_to(

@@ -117,7 +117,7 @@ def test_what_is_computed_in_half_precision_is_named(rounded, id):
     [
         (lambda q, k: q @ k.mT, "The gradients of Q and K lack the factor 1/√d_k."),
         (lambda q, k: q @ k.mT * 3.0, "Which part of your formula does autograd treat as constant?"),
-        (lambda q, k: torch.zeros(()), "The scores or the weights are cut off from autograd"),
+        (lambda q, k: torch.zeros(()), "What is made of Q and K is cut off from autograd"),
     ],
 )
 def test_a_cause_of_wrong_gradients_is_told_if_it_gives_the_same_ones(slope, said):
