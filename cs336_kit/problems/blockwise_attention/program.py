@@ -385,8 +385,6 @@ TABLE = Table(
     also_right=attention.ALSO_RIGHT,
     basic_words="without a mask",
     digits=(
-        "In one block",
-        "With 4 queries and 5 keys in blocks of 2",
         "With 4 queries and 11 keys in blocks of 3",
         "Where the heads share one K and V",
     ),

@@ -10,7 +10,7 @@ from torch import Tensor
 from cs336_kit.engine.case import Case
 from cs336_kit.examination.experiment import Ask, Finding, Finds, listed, near, number, numbers
 from cs336_kit.examination.search import Answers
-from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
+from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN = 12, 3, 4, 5, 3
 ANY = tuple(normal(4, D_MODEL, D_MODEL) / 2)
@@ -26,8 +26,8 @@ def at_zero(weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
     return at(torch.zeros(x.shape[-2], dtype=torch.long), weights, x)
 
 
-def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor, theta: float = THETA) -> tuple[Any, ...]:
-    return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, theta, positions
+def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
+    return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, THETA, positions
 
 
 def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
@@ -37,7 +37,7 @@ def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) ->
 
 
 def facts_with_rope(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
-    return *facts(at_zero, True, ask, unexplained), default_positions, shifted, other_theta
+    return *facts(at_zero, True, ask, unexplained), default_positions
 
 
 def batch(arguments: Arguments, ask: Ask) -> Finds:
@@ -101,31 +101,6 @@ def default_positions(ask: Ask) -> Finds:
     )
     question = "What should the positions be when none are given?"
     return Finding("default-positions", measured, "", question, has_default_positions)
-
-
-def shifted(ask: Ask) -> Finds:
-    """Check that only the differences of positions count."""
-    x = normal(1, TOKENS, D_MODEL)
-    near_by, far = (ask.tensor(x.shape, *at(torch.arange(TOKENS) + start, ANY, x)) for start in (0, 5))
-    if near(near_by, far):
-        return None
-    measured = (
-        f"With all `token_positions` larger by 5, the answers change by up to {number((far - near_by).abs().max())}; "
-        "they should stay the same."
-    )
-    question = "Shift all token positions by 5, then only the last one. Which of the two should change your answer?"
-    return Finding("positions", measured, "", question, lambda case: "theta" in case.inputs)
-
-
-def other_theta(ask: Ask) -> Finds:
-    """Check that theta makes a difference."""
-    x, positions = normal(1, TOKENS, D_MODEL), torch.arange(TOKENS)
-    one, other = (ask.tensor(x.shape, *at(positions, ANY, x, theta)) for theta in (THETA, OTHER_THETA))
-    if not near(one, other):
-        return None
-    measured = f"Your answers for theta = {THETA:g} and theta = {OTHER_THETA:g} are the same."
-    question = "Which theta are your angles made of, and when?"
-    return Finding("theta-ignored", measured, "", question, lambda case: "theta" in case.inputs)
 
 
 def tokens(which: Tensor) -> str:

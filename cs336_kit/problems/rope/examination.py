@@ -89,7 +89,7 @@ def examine_rope(run: Callable[..., Any]) -> list[Finding]:
 
 def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers at positions in order are explained, and where they are not."""
-    return (angles, positions, batches) if unexplained else (positions, batches)
+    return (angles, positions) if unexplained else (positions,)
 
 
 def angles(ask: Ask) -> Finds:
@@ -134,19 +134,3 @@ def positions(ask: Ask) -> Finds:
     )
     question = "Does your answer change when `token_positions` change? It should follow them, not the row number."
     return Finding("positions", measured, "", question)
-
-
-def batches(ask: Ask) -> Finds:
-    """Check that a sequence in a batch is rotated as it is alone."""
-    call = Call((2,), own=True)
-    came = ask.tensor(call.shape, *call.arguments)
-    for i, (x, at) in enumerate(zip(call.x, call.positions, strict=True)):
-        alone = ask.tensor(x.shape, D_K, THETA, 50, x, at)
-        if not near(came[i], alone):
-            r = int((came[i] - alone).abs().amax(-1).argmax())
-            measured = (
-                f"With token_positions of shape (2, 4), row {r} of sequence {i}, at position {int(at[r])}, becomes "
-                f"{numbers(came[i, r])}; when the sequence is passed alone, it becomes {numbers(alone[r])}."
-            )
-            return Finding("batch", measured, "", LINE_UP, call.is_like)
-    return None

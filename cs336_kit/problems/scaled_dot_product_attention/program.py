@@ -692,7 +692,6 @@ TABLE = Table(
     basic=frozenset(call for call, (*_, mask) in CALLS.items() if mask is None),
     basic_words="without a mask",
     digits=(
-        "For three dimensions",
         "For four dimensions",
         "Where the heads share one K and V",
         "For large queries and keys",

@@ -326,7 +326,7 @@ TABLE = Table(
     also_right=ALSO_RIGHT,
     cuts=CUTS,
     basic_words="with small logits",
-    digits=tuple(BASIC)[2:7],
+    digits=tuple(BASIC)[2:7:2],
     roundings=(
         Rounding(
             "half-in-half",
