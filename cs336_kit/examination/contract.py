@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import dtype_name, in_dtype, is_float
+from cs336_kit.engine.compare import dtype_name, is_float
 from cs336_kit.engine.failure import StudentRaised, with_type
-from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, listed, near, random
+from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine, listed, near, random
 
 WHAT_COMES_BACK = "What does your function return, and what does the handout say that it returns?"
 NOT_BROADCAST = r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor"
@@ -51,6 +51,7 @@ LONGEST_MESSAGE = 160
 MOST_NAMED = 2  # of the calls that break in one place
 STEP = 1e-2  # of the difference quotients: in float32 its square and the rounding are both about 1e-4
 SLOPE = 2e-2  # a gradient is wrong when it is further from the difference quotient than this, relative to the largest
+BY_HAND = "You wrote the backward pass yourself: which derivative does it compute, and of what?"
 ROUNDING = 1e-5  # of such a quotient, relative to the answer: float32's, divided by the step
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -145,7 +146,7 @@ def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -
                 )
             return Calls(usual, False, [_crash("fails", measured, error, _question(error))])
         measured = f"Your function fails {words}: {quoted(error)}. The same call {working.words} works."
-        question = f"Which line raises, and what does it take for granted that holds only {working.words}?"
+        question = "Which line raises, and what in it is different in these two calls?"
         findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))
         usual, words = replace(usual, **working.sizes), working.words
         failed = _failures(ask, usual, variations)
@@ -247,51 +248,39 @@ def _brief(message: str) -> str:
     return f"{line[:LONGEST_MESSAGE]}…" if len(line) > LONGEST_MESSAGE else line
 
 
+def _is_by_hand(node: Any) -> bool:
+    """Say whether some part of a graph has a backward pass that the student wrote."""
+    seen, left = set(), [node]
+    while left:
+        if (node := left.pop()) and node not in seen:
+            seen.add(node)
+            left += [each for each, _ in node.next_functions]
+    return any(isinstance(each, torch.autograd.function.BackwardCFunction) for each in seen)
+
+
+def _or_zero(slope: Tensor | None) -> Tensor:
+    return torch.zeros(()) if slope is None else slope
+
+
 class Contract:
     """The experiments on one call, with float32 tensors.
 
     Args:
         ask: the student's function.
         call: to make.
-        dtypes: that the answer must keep.
         without: the names of arguments that need no gradient.
+        in_place: whether the function is known to write into its arguments.
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        call: Call,
-        dtypes: tuple[torch.dtype, ...] = (torch.float32,),
-        without: Collection[str] = (),
-    ) -> None:
-        self.ask, self.arguments, self.shape = ask, call.arguments, call.shape
-        self.dtypes, self.without = dtypes, without
-        self.in_place = False
-
-    def dtype(self) -> Finds:
-        """Check that the answer has the dtype of the input."""
-        wrong = {}
-        for dtype in self.dtypes:
-            try:
-                answer = self.ask(*(in_dtype(x, dtype) for x in self.arguments))
-            except NoAnswerError:
-                continue
-            if isinstance(answer, Tensor) and answer.dtype != dtype:
-                wrong[dtype] = answer.dtype
-        if not wrong:
-            return None
-        inputs = {came: listed(dtype_name(given) for given in wrong if wrong[given] == came) for came in wrong.values()}
-        pairs = [f"{dtype_name(came)} for inputs in {given}" for came, given in inputs.items()]
-        always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(self.dtypes) - 1 else ""
-        measured = f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input."
-        question = "Which dtype has the tensor that you return, and where did it get it?"
-        return Finding(f"dtype{always}", measured, "", question, has_dtype(*wrong))
+    def __init__(self, ask: Ask, call: Call, without: Collection[str] = (), in_place: bool = False) -> None:
+        self.ask, self.arguments, self.shape, self.without = ask, call.arguments, call.shape, without
+        self.in_place = in_place
+        self.slopes: dict[str, Tensor | None] = {}  # those that autograd gives, by the argument's name
 
     def inputs_left_alone(self) -> Finds:
         changed = [self.ask.names[i] for i in self.ask.changed(*self.arguments)]
         if not changed:
             return None
-        self.in_place = True
         measured = (
             f"After the call {' and '.join(changed)} {'are' if len(changed) > 1 else 'is'} no longer what was passed."
         )
@@ -301,9 +290,9 @@ class Contract:
     def repeatable(self) -> Finds:
         """Check that the same call gives the same answer."""
         first = self.ask.tensor(self.shape, *self.arguments)
-        again = self.ask.tensor(self.shape, *self.arguments)
         with _empty_as_nan():
-            unwritten = self.ask.tensor(self.shape, *self.arguments).isnan() & ~first.isnan()
+            again = self.ask.tensor(self.shape, *self.arguments)
+        unwritten = again.isnan() & ~first.isnan()
         if unwritten.any():
             measured = f"{int(unwritten.sum())} of the {unwritten.numel()} numbers of your answer depend on memory that"
             question = "Is there a torch.empty of which not every element is set?"
@@ -348,20 +337,24 @@ class Contract:
             measured = f"The call works, and backward() fails: `{_brief(with_type(error))}`."
             return self._gradient("backward-fails", measured, "Which tensor did you change after it was used?", error)
         names = [name for name, x in zip(self.ask.names, self.arguments, strict=False) if is_float(x)]
-        required = {name: slope for name, slope in zip(names, slopes, strict=True) if name not in self.without}
-        if cut := [name for name, slope in required.items() if slope is None]:
+        self.slopes = {name: slope for name, slope in zip(names, slopes, strict=True) if name not in self.without}
+        if cut := [name for name, slope in self.slopes.items() if slope is None]:
             measured = f"{listed(cut)} {'get' if len(cut) > 1 else 'gets'} no gradient."
             question = "Which operation between there and the answer cuts the graph?"
-            if all(name.endswith("_weight") for name in cut):
+            if cut == [name for name in names if name.endswith("_weight")]:
                 question = (
                     "Does your adapter copy the weights, as .data and load_state_dict do? functional_call does not."
                 )
             return self._gradient("cut", measured, question, of=cut)
         noise = ROUNDING * float((answer.detach() * direction).abs().sum())
-        return self._compared(required, direction.double(), noise)
+        question = (
+            BY_HAND if _is_by_hand(answer.grad_fn) else "Which part of your formula does autograd treat as constant?"
+        )
+        return self._compared(direction.double(), noise, question)
 
-    def _compared(self, slopes: dict[str, Tensor], direction: Tensor, noise: float) -> Finds:
-        for name, slope in slopes.items():
+    def _compared(self, direction: Tensor, noise: float, question: str) -> Finds:
+        for name, slope in self.slopes.items():
+            assert slope is not None
             i = self.ask.names.index(name)
             step = random(1, *self.arguments[i].shape)
             predicted = float((slope.double() * step.double()).sum())
@@ -373,7 +366,6 @@ class Contract:
                     f"When {name} moves in one direction, a weighted sum of your answer changes at a rate of "
                     f"{quotient:.4g}; autograd says {predicted:.4g}."
                 )
-                question = "Which part of your formula does autograd treat as constant?"
                 return self._gradient("wrong", measured, question, of=[name])
         return None
 
@@ -385,6 +377,15 @@ class Contract:
             moved[i] = moved[i] + sign * size * step
             ends.append(self.ask.tensor(self.shape, *moved))
         return float(((ends[0] - ends[1]) * direction).sum()) / (2 * size)
+
+    def has_slopes_of(self, program: Callable[..., Any], call: Call) -> bool:
+        """Tell whether autograd gives for a program what it gave for the student's function."""
+        model = Contract(Ask(program, *self.ask.names), call, self.without)
+        examine(model, (Contract.gradients,))
+        return model.slopes.keys() == self.slopes.keys() and all(
+            near(_or_zero(x), _or_zero(y), SLOPE)
+            for x, y in zip(model.slopes.values(), self.slopes.values(), strict=True)
+        )
 
     def _gradient(
         self, id: str, measured: str, question: str, error: BaseException | None = None, of: Collection[str] = ()

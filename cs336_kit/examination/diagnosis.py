@@ -1,24 +1,24 @@
 """The diagnosis of a function: the calls that break, the mistakes that explain its answers, and what it promises."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.compare import dtype_name, in_dtype
+from cs336_kit.engine.compare import dtype_name, in_dtype, is_float
 from cs336_kit.examination.contract import DTYPES, Call, Contract, Variation, has_dtype, try_calls
-from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine
+from cs336_kit.examination.experiment import Ask, Finding, Finds, examine, listed
 from cs336_kit.examination.search import (
     Answers,
     Change,
     Search,
     Table,
     alike,
-    ask_all,
+    ask_in,
     tell_changes,
     tell_gap,
     ways_of,
@@ -32,7 +32,7 @@ FURTHER = 1.5  # times as far from the right answer as rounding takes it: a prog
 
 INSIDE = "Which of your tensors or numbers has fewer digits than the answer needs?"
 
-Facts = Callable[[Ask, bool], Iterable[Callable[[Ask], Finding | None]]]
+Facts = Callable[[Ask, Answers], Iterable[Callable[[Ask], Finding | None]]]
 
 
 def diagnose(
@@ -44,6 +44,7 @@ def diagnose(
     facts: Facts,
     dtypes: tuple[torch.dtype, ...] = DTYPES,
     without: Sequence[str] = (),
+    of_gradients: Call | None = None,
 ) -> list[Finding]:
     """Say what is wrong with a function, the most fundamental first.
 
@@ -55,17 +56,19 @@ def diagnose(
         table: the right program and the mistakes.
         usual: its usual call, which is called `words` in a sentence.
         variations: of that call.
-        facts: experiments that measure what no mistake in the table explains. They are told whether the answers to the
-            basic calls are explained.
+        facts: experiments that measure what no mistake in the table explains. They are given the answers to the basic
+            calls, unless those are explained.
         dtypes: that its answer must keep. In the widest of them and in half precision, digits are counted.
         without: the names of arguments that need no gradient.
+        of_gradients: the call whose gradients are examined where everything works, if not the usual one.
     """
     calls = try_calls(ask, usual, words, variations)
     if not calls.works:
         return calls.findings
-    contract = Contract(ask, calls.usual, dtypes, without)
-    answers = ask_all(ask, table)
-    again = [_Again(table.calls[call], tuple(came.shape)) for call, came in answers.items()][:1]
+    contract = Contract(ask, calls.usual, without)
+    works = next(x.dtype for x in calls.usual.arguments if is_float(x))
+    answers = {call: came.float() for call, came in ask_in(works, ask, table, table.calls).items()}
+    again = [_Again(tuple(in_dtype(x, works) for x in table.calls[call]), came.shape) for call, came in answers.items()]
     if unsteady := examine(Contract(ask, again[0] if again else calls.usual), (Contract.repeatable,)):
         return [*calls.findings, *unsteady, *examine(contract, (Contract.inputs_left_alone,))]
     search = Search(table, answers)
@@ -75,19 +78,26 @@ def diagnose(
     else:
         changes = search.explain_basic()
         found = tell_changes(table, changes or [], search.basic, f" {table.basic_words}")
-        measured = examine(ask, facts(ask, changes is not None))
+        measured = examine(ask, facts(ask, {} if changes is not None else search.basic))
         found += measured or [_tell_wrong(table, answers)]
-    found += examine(contract, (Contract.dtype,))
-    if changes is not None and all(each.number is None for each in changes):  # a number is not found to all digits
-        found += examine(ask, (partial(measure_digits, table, changes, dtypes),))
-    found += examine(contract, (Contract.inputs_left_alone, Contract.gradients))
+    widest = max(dtypes, key=lambda dtype: dtype.itemsize)
+    in_dtypes = {
+        dtype: ask_in(dtype, ask, table, table.digits[: 1 if dtype == torch.float32 != widest else None])
+        for dtype in dtypes
+    }
+    found += _tell_dtypes(in_dtypes)
+    if changes is not None:
+        found += _tell_lost_digits(table, changes, in_dtypes, widest)
+    found += examine(contract, (Contract.inputs_left_alone,))
+    call = of_gradients if of_gradients and not calls.findings else calls.usual
+    contract = Contract(ask, call, without, in_place=any(each.id == "in-place" for each in found))
+    for each in examine(contract, (Contract.gradients,)):
+        found += _explain_gradients(each, contract, call, table, changes or [])
     told = [*calls.findings, *found]
     if all(each.program for each in told):
         return told
     model = Ask(partial(table.call, changes or []), *ask.names)
     same = {each.id for call in {usual, calls.usual} for each in try_calls(model, call, words, variations).findings}
-    promises = (Contract.dtype, Contract.inputs_left_alone, Contract.gradients)
-    same |= {each.id for each in examine(Contract(model, calls.usual, dtypes, without), promises)}
     return [each for each in told if each.program or each.id not in same]
 
 
@@ -99,31 +109,59 @@ class _Again:
     shape: tuple[int, ...]
 
 
+def _explain_gradients(
+    found: Finding, contract: Contract, call: Call, table: Table, changes: Sequence[Change]
+) -> Iterator[Finding]:
+    """Say which mistake gives the gradients that were found, if it is in the table; nothing, if the answers' does."""
+    if contract.has_slopes_of(partial(table.call, changes), call):
+        return
+    for cut in table.cuts:
+        if contract.has_slopes_of(partial(table.call, [*changes, cut]), call):
+            if cut.says:
+                yield replace(found, id=cut.id, means=cut.says, question=cut.asks, program=partial(table.call, [cut]))
+            return
+    yield found
+
+
 def _tell_wrong(table: Table, answers: Answers) -> Finding:
     """The first answer that is wrong."""
     call = next(call for call, came in answers.items() if not alike(came, table.expected[call]))
     return Finding("wrong", tell_gap(call, answers[call], table.expected[call]), "", "")
 
 
-def measure_digits(table: Table, changes: Sequence[Change], dtypes: Sequence[torch.dtype], ask: Ask) -> Finds:
-    """Measure how many digits are lost by rounding, and look for the step that loses them."""
-    widest = max(dtypes, key=lambda dtype: dtype.itemsize)
-    for dtype in (widest, *(dtype for dtype in dtypes if dtype.itemsize == 2)):
-        for call, given in table.calls.items():
-            if call not in table.basic:
+def _tell_dtypes(in_dtypes: Mapping[torch.dtype, Answers]) -> Iterator[Finding]:
+    """Check that the answers have the dtype of the input."""
+    wrong = {
+        dtype: came.dtype for dtype, answers in in_dtypes.items() for came in answers.values() if came.dtype != dtype
+    }
+    if not wrong:
+        return
+    inputs = {came: listed(dtype_name(given) for given in wrong if wrong[given] == came) for came in wrong.values()}
+    pairs = [f"{dtype_name(came)} for inputs in {given}" for came, given in inputs.items()]
+    always = f"-always-{dtype_name(next(iter(wrong.values())))}" if len(wrong) == len(in_dtypes) - 1 else ""
+    measured = f"Your answer is {' and '.join(pairs)}; it should have the dtype of the input."
+    question = "Which dtype has the tensor that you return, and where did it get it?"
+    yield Finding(f"dtype{always}", measured, "", question, has_dtype(*wrong))
+
+
+def _tell_lost_digits(
+    table: Table, changes: Sequence[Change], in_dtypes: Mapping[torch.dtype, Answers], widest: torch.dtype
+) -> Iterator[Finding]:
+    """Measure how many digits are lost by rounding, and look for the step that loses them.
+
+    A number is not found to all its digits: what it has changed is not measured.
+    """
+    exact_ways = [each for each in changes if each.number is None]
+    for dtype in (widest, *(dtype for dtype in in_dtypes if dtype.itemsize == 2)):
+        for call, came in in_dtypes[dtype].items():
+            if not alike(table.answer(ways_of(changes), call), table.answer(ways_of(exact_ways), call)):
                 continue
-            arguments = [in_dtype(x, dtype) for x in given]
-            try:
-                came = ask(*arguments)
-            except NoAnswerError:
-                continue
-            exact = table.call(changes, *(in_dtype(x, torch.float64) for x in arguments))
-            if not isinstance(came, Tensor) or came.shape != exact.shape or came.dtype != dtype:
-                continue
+            arguments = [in_dtype(x, dtype) for x in table.calls[call]]
+            exact = table.call(exact_ways, *(in_dtype(x, torch.float64) for x in arguments))
             tell = _tell_digits if dtype == widest else _tell_half
-            if found := tell(table, changes, arguments, came, exact):
-                return found
-    return None
+            if came.dtype == dtype and (found := tell(table, exact_ways, arguments, came, exact)):
+                yield found
+                return
 
 
 def _tell_digits(

@@ -40,6 +40,7 @@ class Finding:
         error: what the student's function raised, where that is what was found.
         section: where docs/assignment.md explains it, "3 Attention", or docs/bonus.md, "B1 ..."; `about` says so.
         program: the right program with this mistake in it, called as the tests call the student's, where there is one.
+        memory: whether a test of memory, which has no cases, can fail by it.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Finding:
     error: BaseException | None = None
     section: str = ""
     program: Callable[..., Any] | None = None
+    memory: bool = False
 
 
 Finds = Finding | None

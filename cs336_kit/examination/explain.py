@@ -63,7 +63,7 @@ def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[E
             explanations.append(Explanation(problem, AS_EARLIER.format(problem), (said,), of_earlier))
             continue
         causes = sorted(_find_causes(suite, problem, tests), key=lambda cause: _rank(cause, failing))[:most]
-        said = [[*_lines(cause, suite.root), *_count(cause, failing)] for cause in causes]
+        said = [[*_lines(cause, suite.root), *_count(cause, causes, failing)] for cause in causes]
         if causes:
             said[-1] += _promise(suite, problem, causes, failing)
         explanations += [
@@ -94,6 +94,8 @@ def _find_causes(suite: Suite, problem: str, tests: Sequence[Test]) -> Iterator[
 
 
 def _touches(found: dict[str, Finding], test: Test) -> bool:
+    if test.memory:
+        return any(finding.memory for finding in found.values())
     with suppress(CaseError):  # the test says so when it runs
         return any(case.call in found and found[case.call].touches(case) for case in test.cases())
     return False
@@ -124,10 +126,17 @@ def _lines(cause: Cause, root: Path) -> Iterator[str]:
     yield f"  Read:  docs/{page}.md, section {finding.section}"
 
 
-def _count(cause: Cause, failing: Sequence[Test]) -> Iterator[str]:
-    """Say how many of the failing tests it explains: of the problem, or all those of its function."""
+def _count(cause: Cause, causes: Sequence[Cause], failing: Sequence[Test]) -> Iterator[str]:
+    """Say how many of the failing tests it explains: of the problem, or all those of its function.
+
+    Several causes may make the same test fail.
+    """
     explained, asked = len(cause.explains(failing)), sum(test.name in cause.fails for test in failing)
-    if explained == len(failing):
+    others = [test for each in causes if each is not cause for test in each.explains(failing)]
+    if any(test in others for test in cause.explains(failing)):
+        which = _all(explained) if explained == len(failing) else f"{explained} of the {len(failing)} tests"
+        yield f"This mistake alone would make {which} fail."
+    elif explained == len(failing):
         yield f"This explains {_all(explained)} that {_fail(explained)}."
     elif explained and explained == asked:
         yield f"This explains {_all(explained)} of {listed(cause.found)} that {_fail(explained)}."

@@ -74,6 +74,11 @@ def ways_to(step: str, asks: str, *rows: Any, asks_of: Mapping[str, str] | None 
     return tuple(Change(step, id, do, says, own.get(id, asks), *numbers) for id, says, do, *numbers in rows)
 
 
+def sloped(x: Tensor, slope: Tensor) -> Tensor:
+    """The numbers of one tensor, with the gradient of another."""
+    return x.detach() + slope - slope.detach()
+
+
 def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
     """`x` in its own dtype, with the digits of another one."""
     return x.to(dtype).to(x.dtype)
@@ -110,7 +115,10 @@ class Table:
         also_right: other ways that make no difference in a right program, but do beside a mistake; in a basic call only
             where there is NaN.
         basic_words: what the basic calls have in common: "without a mask".
+        digits: those of the basic calls that show best how many digits are lost.
         roundings: steps that lose digits.
+        cuts: mistakes in the gradients alone; one of them says nothing if nothing is left to correct once the answers
+            are right.
     """
 
     run: Callable[..., Tensor]
@@ -120,7 +128,9 @@ class Table:
     basic: frozenset[str]
     also_right: tuple[Ways, ...] = ()
     basic_words: str = ""
+    digits: tuple[str, ...] = ()
     roundings: tuple[Rounding, ...] = ()
+    cuts: tuple[Change, ...] = ()
 
     def call(self, changes: Sequence[Change], *arguments: Any, **named: Any) -> Tensor:
         """Call the program with these changes as the tests call the student's function.
@@ -172,20 +182,14 @@ def alike(x: Tensor | None, y: Tensor | None) -> bool:
     return bool(((x - y).abs() <= CLOSE * size).all())
 
 
-def ask_all(ask: Ask, table: Table) -> Answers:
-    """The student's answers to the calls of a table. What raises or has another shape is the business of others.
-
-    The calls are in float32; if none has an answer, in float64.
-    """
-    return _ask_in(torch.float32, ask, table) or _ask_in(torch.float64, ask, table)
-
-
-def _ask_in(dtype: torch.dtype, ask: Ask, table: Table) -> Answers:
+def ask_in(dtype: torch.dtype, ask: Ask, table: Table, calls: Iterable[str]) -> Answers:
+    """The student's answers to calls of a table, as they come, without what raises or has another shape."""
     answers = {}
-    for call, arguments in table.calls.items():
+    for call in calls:
         with suppress(NoAnswerError):
-            came = ask.tensor(table.expected[call].shape, *(in_dtype(x, dtype) for x in arguments))
-            answers[call] = came.float()
+            came = ask(*(in_dtype(x, dtype) for x in table.calls[call]))
+            if isinstance(came, Tensor) and came.shape == table.expected[call].shape:
+                answers[call] = came
     return answers
 
 

@@ -12,6 +12,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, examine, near
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.blockwise_attention.program import LIKE_ATTENTION, ONE_BLOCK, TABLE
 from cs336_kit.problems.scaled_dot_product_attention import facts as attention
 from cs336_kit.problems.scaled_dot_product_attention.examination import gradients_with_nothing
@@ -89,9 +90,9 @@ def in_one_block(ask: Ask) -> Ask:
     return Ask(lambda Q, K, V, mask=None: ask.function(Q, K, V, mask, ONE_BLOCK), "Q", "K", "V", "mask")
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers without a mask are explained, and where they are not."""
-    of_attention = [lambda ask, fact=fact: fact(in_one_block(ask)) for fact in attention.facts(ask, explained)]
+    of_attention = [lambda ask, fact=fact: fact(in_one_block(ask)) for fact in attention.facts(ask, unexplained)]
     return (*of_attention, any_size)
 
 
@@ -137,4 +138,4 @@ def memory(ask: Ask) -> Finds:
         f"one block has 64 scores, and all blocks together have {60 * 70:,}."
     )
     question = "Which part of the scores does one block need?"
-    return Finding("holds-matrix", measured, "", question, has_blocks)
+    return Finding("holds-matrix", measured, "", question, has_blocks, memory=True)

@@ -6,6 +6,7 @@ whole matrix of scores: `m` is the largest score so far, and `M` that of the blo
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -103,6 +104,18 @@ def in_each_block(S: Tensor, size: int) -> Tensor:
     return torch.cat([torch.softmax(block, -1).nan_to_num(0.0) for block in S.split(size, -1)], -1)
 
 
+def of_last_block(S: Tensor, size: int) -> Tensor:
+    """The exponentials of the last block, and zeros before them."""
+    columns = torch.arange(S.shape[-1]) // size
+    return powers(S, S.amax(-1, True)) * (columns == columns[-1])
+
+
+def counted(S: Tensor, times: Tensor) -> Tensor:
+    """The softmax where each key is counted so many times."""
+    found = powers(S, S.amax(-1, True)) * times
+    return found / found.sum(-1, keepdim=True)
+
+
 def divided_in_every_block(S: Tensor, size: int) -> Tensor:
     m = largest_of_blocks(S, size).cummax(-1).values
     answer = powers(S, m[..., -1:])
@@ -171,6 +184,32 @@ JOIN = ways_to(
         "averaged",
         "You take the softmax of each block by itself, and average what comes out.",
         lambda S, size: in_each_block(S, size) / math.ceil(S.shape[-1] / size),
+    ),
+    ("not-divided", "You do not divide by the sum of the exponentials.", lambda S, size: powers(S, S.amax(-1, True))),
+    (
+        "sum-of-last-block",
+        "The sum of the exponentials is that of the last block alone; the weighted values are summed over all.",
+        lambda S, size: powers(S, S.amax(-1, True)) / of_last_block(S, size).sum(-1, keepdim=True),
+    ),
+    (
+        "values-of-last-block",
+        "The weighted values are those of the last block alone; the exponentials are summed over all.",
+        lambda S, size: of_last_block(S, size) / powers(S, S.amax(-1, True)).sum(-1, keepdim=True),
+    ),
+    (
+        "maximum-of-first-block",
+        "The maximum is that of the first block, and never grows.",
+        lambda S, size: shifted(S, S[..., :size].amax(-1, keepdim=True)),
+    ),
+    (
+        "key-twice",
+        "Blocks of keys overlap: the first key of a block is in the one before, too.",
+        lambda S, size: counted(S, 1 + (torch.arange(S.shape[-1]) % size == 0) * (torch.arange(S.shape[-1]) > 0)),
+    ),
+    (
+        "key-left-out",
+        "The last key of every block is left out.",
+        lambda S, size: counted(S, torch.arange(1, S.shape[-1] + 1) % size != 0),
     ),
     ("summed", "You take the softmax of each block by itself, and add up what comes out.", in_each_block),
     (
@@ -244,7 +283,7 @@ WALK = ways_to(
     ),
     (
         "last-block-only",
-        "Each block of keys overwrites the one before.",
+        "Only the last block of keys counts: those before are overwritten, or multiplied by 0.",
         lambda row, column, S, size: column == column.max(),
     ),
     (
@@ -295,7 +334,10 @@ TILE = ways_to(
     ),
 )
 # The mistakes of attention; its softmax is done block by block here.
-LIKE_ATTENTION = (*attention.SCALE, *attention.MASK, *attention.HIDE, *attention.SCORE, *attention.EMPTY)
+LIKE_ATTENTION = (
+    *(*attention.SCALE, *attention.MASK, *attention.HIDE),
+    *(*attention.SCORE, *attention.EMPTY, *attention.INPUTS, *attention.LIMIT),
+)
 
 
 def calls() -> dict[str, tuple[Any, ...]]:
@@ -330,6 +372,10 @@ def calls() -> dict[str, tuple[Any, ...]]:
 
 
 CALLS = calls()
+# In blocks, every step has the size, too.
+CUTS = tuple(
+    replace(cut, do=lambda S, size, do=cut.do: do(S)) if cut.step == "softmax" else cut for cut in attention.CUTS
+)
 TABLE = Table(
     run=attend_in_blocks,
     right=RIGHT,
@@ -338,5 +384,10 @@ TABLE = Table(
     basic=frozenset(call for call, (*_, mask, _) in CALLS.items() if mask is None),
     also_right=attention.ALSO_RIGHT,
     basic_words="without a mask",
+    digits=(
+        "With 4 queries and 11 keys in blocks of 3",
+        "Where the heads share one K and V",
+    ),
     roundings=attention.ROUNDINGS,
+    cuts=CUTS,
 )

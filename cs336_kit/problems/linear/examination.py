@@ -13,6 +13,7 @@ from torch import Tensor
 from cs336_kit.examination.contract import Variation, try_calls
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, near, numbers, random
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.linear.program import TABLE
 
 D_IN, D_OUT = 3, 2
@@ -60,9 +61,9 @@ def examine_linear(run: Callable[..., Any]) -> list[Finding]:
     return [*found, *(examine(ask, (offset,)) if any(each.id == "random" for each in found) else [])]
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers for two dimensions are explained, and where they are not."""
-    return (batches,) if explained else (offset, matrix, bent, batches)
+    return (offset, matrix, bent, batches) if unexplained else (batches,)
 
 
 def unused_weights(ask: Ask) -> Finds:

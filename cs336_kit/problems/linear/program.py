@@ -25,6 +25,10 @@ def sigma(W: Tensor) -> float:
     return (2 / (W.shape[0] + W.shape[1])) ** 0.5
 
 
+def reversed_axes(x: Tensor) -> Tensor:
+    return x.permute(*range(x.ndim)[::-1])
+
+
 WEIGHTS = ways_to(
     "weights",
     "W has the shape (d_out, d_in). Which of its axes meets the last axis of x, and what do you do to W before?",
@@ -56,6 +60,11 @@ WEIGHTS = ways_to(
 PRODUCT = ways_to(
     "product",
     "In which dtype is your product computed?",
+    (
+        "wrong-axis",
+        "Where x has more than two dimensions, W meets its last axis but one, or it raises where the sizes differ.",
+        lambda x, W: reversed_axes(W @ reversed_axes(x)) if x.ndim > 2 else F.linear(x, W),
+    ),
     *(
         (
             "half",
@@ -64,6 +73,7 @@ PRODUCT = ways_to(
         )
         for name, dtype in HALF.items()
     ),
+    asks_of={"wrong-axis": "Which axes of three does `.T` exchange? Over which axis of its right factor does @ sum?"},
 )
 
 ANSWER = ways_to(
@@ -71,6 +81,7 @@ ANSWER = ways_to(
     "What happens to x or to y besides the product with W?",
     ("relu", "Negative answers are replaced by 0.", lambda y, d_in: y.relu()),
     ("scaled", "You divide by √d_in.", lambda y, d_in: y * d_in**-0.5),
+    ("scaled", "You divide by √d_out.", lambda y, d_in: y * y.shape[-1] ** -0.5),
     ("scaled", "The answer is {} times what it should be.", lambda y, d_in, c: y * c, (-1.0, 0.5, 2.0)),
     ("bias", "A bias is added, {} to every component.", lambda y, d_in, c: y + c, (-1.0, 0.01, 0.1, 1.0)),
 )
@@ -100,4 +111,5 @@ TABLE = Table(
     calls=CALLS,
     basic=frozenset({"For two dimensions", "For large weights", "For small weights"}),
     basic_words="for two dimensions",
+    digits=("For two dimensions", "For large weights", "For small weights"),
 )

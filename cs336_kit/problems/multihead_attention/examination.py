@@ -1,6 +1,6 @@
 """Examine a student's multi-head attention between two sequences."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,8 +11,8 @@ from torch import Tensor
 from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation
 from cs336_kit.examination.diagnosis import diagnose
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, near
-from cs336_kit.problems.multihead_attention.program import CALLS, TABLE
+from cs336_kit.examination.experiment import Finding, about, by_name
+from cs336_kit.problems.multihead_attention.program import TABLE
 from cs336_kit.problems.multihead_self_attention.examination import DTYPES, LEADING, WEIGHTS
 from cs336_kit.problems.multihead_self_attention.facts import D_MODEL, HEADS, TOKENS, facts
 from cs336_kit.problems.multihead_self_attention.program import normal
@@ -24,31 +24,11 @@ USUAL = "for a batch of 2 with 4 queries, 5 keys and no mask"
 def examine_cross_attention(run: Callable[..., Any]) -> list[Finding]:
     """Say what is wrong with `run_multihead_attention`, the most fundamental first."""
     ask = by_name(run, "d_model", "num_heads", *WEIGHTS, "query", "key", "value", "mask")
-    return diagnose(ask, TABLE, Call(), USUAL, VARIATIONS, facts_of_two, DTYPES)
-
-
-def facts_of_two(ask: Ask, explained: bool) -> Iterable[Callable[[Ask], Finds]]:
-    return *facts(with_itself, False, ask, explained), hidden_values
+    return diagnose(ask, TABLE, Call(), USUAL, VARIATIONS, partial(facts, with_itself, False), DTYPES)
 
 
 def with_itself(weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
     return D_MODEL, HEADS, *weights, x, x, x
-
-
-def hidden_values(ask: Ask) -> Finds:
-    """Check that no answer changes with the value of a key that a mask hides from all queries."""
-    for call, arguments in CALLS.items():
-        *others, value, mask = arguments
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask[..., -1].any():
-            continue
-        other = value.clone()
-        other[..., -1, :] += 1
-        before, after = (ask.tensor(arguments[6].shape, *others, each, mask) for each in (value, other))
-        if not near(before, after):
-            measured = f"{call} that hides the last key from all queries, answers change with its value."
-            question = "Which axes does this mask have, and which axes do the scores have? What does True mean?"
-            return Finding("masked", measured, "", question, lambda case: case.mask is not None)
-    return None
 
 
 @dataclass(frozen=True)

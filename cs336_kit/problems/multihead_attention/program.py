@@ -186,4 +186,6 @@ TABLE = Table(
     frozenset(WITHOUT_MASK),
     attention.ALSO_RIGHT,
     "without a mask",
+    ("For a batch of two", "For two heads"),
+    cuts=heads.CUTS,
 )

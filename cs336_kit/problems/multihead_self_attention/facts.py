@@ -9,10 +9,10 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.examination.experiment import Ask, Finding, Finds, listed, near, number, numbers
-from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
+from cs336_kit.examination.search import Answers
+from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN = 12, 3, 4, 5, 3
-EYE = torch.eye(D_MODEL)
 ANY = tuple(normal(4, D_MODEL, D_MODEL) / 2)
 
 Arguments = Callable[[Sequence[Tensor], Tensor], tuple[Any, ...]]  # of a call with weights and (batch, tokens, d_model)
@@ -26,20 +26,18 @@ def at_zero(weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
     return at(torch.zeros(x.shape[-2], dtype=torch.long), weights, x)
 
 
-def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor, theta: float = THETA) -> tuple[Any, ...]:
-    return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, theta, positions
+def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
+    return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, THETA, positions
 
 
-def facts(arguments: Arguments, causal: bool, ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments: the first where the basic calls are explained, otherwise all."""
-    found = partial(batch, arguments), partial(finite, arguments)
-    if explained:
-        return found
-    return *found, partial(single_token, arguments), partial(sees, arguments, causal), partial(rows, arguments)
+    found = (partial(batch, arguments),)
+    return (*found, partial(single_token, arguments), partial(sees, arguments, causal)) if unexplained else found
 
 
-def facts_with_rope(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
-    return *facts(at_zero, True, ask, explained), default_positions, shifted, other_theta
+def facts_with_rope(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
+    return *facts(at_zero, True, ask, unexplained), default_positions
 
 
 def batch(arguments: Arguments, ask: Ask) -> Finds:
@@ -56,17 +54,6 @@ def batch(arguments: Arguments, ask: Ask) -> Finds:
     )
     question = "Which axes are joined before attention? May a token of one sequence meet one of another?"
     return Finding("batch", measured, "", question, lambda case: first_input(case).ndim > 2)
-
-
-def finite(arguments: Arguments, ask: Ask) -> Finds:
-    """Look for NaN and infinity."""
-    x = normal(1, TOKENS, D_MODEL)
-    bad = (~ask.tensor(x.shape, *arguments(ANY, x))[0].isfinite()).any(-1)
-    if not bad.any():
-        return None
-    measured = f"In a sequence of {TOKENS}, the answers to {tokens(bad)} are NaN or infinite."
-    question = "Which score of such a token is infinite, and what does your softmax make of it?"
-    return Finding("not-finite", measured, "", question)
 
 
 def single_token(arguments: Arguments, ask: Ask) -> Finds:
@@ -102,26 +89,6 @@ def sees(arguments: Arguments, causal: bool, ask: Ask) -> Finds:
     return None
 
 
-def rows(arguments: Arguments, ask: Ask) -> Finds:
-    """List the components of the answer that follow the first row of W_Q."""
-    x = normal(1, TOKENS, D_MODEL)
-    W_Q, W_K, W_V, _ = ANY
-    other = W_Q.clone()
-    other[0] += 1
-    came = [ask.tensor(x.shape, *arguments((W, W_K, W_V, EYE), x)) for W in (W_Q, other)]
-    follow = ((came[1] - came[0]).abs().amax((0, 1)) > 1e-4).nonzero().flatten().tolist()
-    right = list(range(D_HEAD))
-    if follow == right:
-        return None
-    measured = (
-        f"With d_model = {D_MODEL}, {HEADS} heads and W_O = 1, row 0 of W_Q changes "
-        f"{f'components {listed(follow)}' if follow else 'no component'} of the answer; it should change components "
-        f"{listed(right)}, which are its head."
-    )
-    question = "After the projection, which components of one token belong to head 0? Are they the ones in your head 0?"
-    return Finding("groups", measured, "", question, has_heads)
-
-
 def default_positions(ask: Ask) -> Finds:
     """Check that positions are counted from 0 where none are given."""
     x = normal(1, TOKENS, D_MODEL)
@@ -136,31 +103,6 @@ def default_positions(ask: Ask) -> Finds:
     return Finding("default-positions", measured, "", question, has_default_positions)
 
 
-def shifted(ask: Ask) -> Finds:
-    """Check that only the differences of positions count."""
-    x = normal(1, TOKENS, D_MODEL)
-    near_by, far = (ask.tensor(x.shape, *at(torch.arange(TOKENS) + start, ANY, x)) for start in (0, 5))
-    if near(near_by, far):
-        return None
-    measured = (
-        f"With all `token_positions` larger by 5, the answers change by up to {number((far - near_by).abs().max())}; "
-        "they should stay the same."
-    )
-    question = "Shift all token positions by 5, then only the last one. Which of the two should change your answer?"
-    return Finding("positions", measured, "", question, lambda case: "theta" in case.inputs)
-
-
-def other_theta(ask: Ask) -> Finds:
-    """Check that theta makes a difference."""
-    x, positions = normal(1, TOKENS, D_MODEL), torch.arange(TOKENS)
-    one, other = (ask.tensor(x.shape, *at(positions, ANY, x, theta)) for theta in (THETA, OTHER_THETA))
-    if not near(one, other):
-        return None
-    measured = f"Your answers for theta = {THETA:g} and theta = {OTHER_THETA:g} are the same."
-    question = "Which theta are your angles made of, and when?"
-    return Finding("theta-ignored", measured, "", question, lambda case: "theta" in case.inputs)
-
-
 def tokens(which: Tensor) -> str:
     numbers = which.nonzero().flatten().tolist()
     return f"token{'s' * (len(numbers) > 1)} {listed(numbers)}" if numbers else "no token"
@@ -168,10 +110,6 @@ def tokens(which: Tensor) -> str:
 
 def first_input(case: Case) -> Tensor:
     return case.inputs["in_features"] if "in_features" in case.inputs else case.inputs["query"]
-
-
-def has_heads(case: Case) -> bool:
-    return case.num_heads > 1
 
 
 def has_default_positions(case: Case) -> bool:

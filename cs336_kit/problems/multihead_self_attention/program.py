@@ -5,6 +5,7 @@ The heads are slices; attention in each is that of its own room, with the mistak
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 
 from cs336_kit.examination.experiment import random
 from cs336_kit.examination.search import Change, Table, Way, Ways, ways_to
+from cs336_kit.problems.rope import program as rope_in_steps
 from cs336_kit.problems.scaled_dot_product_attention import program as attention
 
 
@@ -89,26 +91,23 @@ def place(given: Tensor | None, x: Tensor) -> Tensor:
     return torch.arange(x.shape[-2]) if given is None else given.unsqueeze(-2)
 
 
-def rotated(x: Tensor, angles: Tensor, halves: bool = False) -> Tensor:
-    """Each pair times a matrix of cosines: neighbours, or components of the first and the second half."""
-    pairs = x.unflatten(-1, (2, -1)).mT if halves else x.unflatten(-1, (-1, 2))
-    matrices = (angles[..., None, None] + QUARTERS * math.pi / 2).cos().to(x.dtype)
-    turned = (matrices @ pairs.unsqueeze(-1)).squeeze(-1)
-    return (turned.mT if halves else turned).flatten(-2)
+def rotated(x: Tensor, angles: Tensor) -> Tensor:
+    """Each pair of neighbours times a matrix of cosines."""
+    matrices = (angles[..., None, None] + rope_in_steps.TURN * math.pi / 2).cos().to(x.dtype)
+    return (matrices @ x.unflatten(-1, (-1, 2)).unsqueeze(-1)).flatten(-3)
 
 
-def turned_by(exponents: Callable[[Tensor, int, Tensor], Tensor], **how: bool) -> Way:
+def turned_by(exponents: Callable[[Tensor, int, Tensor], Tensor]) -> Way:
     """RoPE whose frequencies are theta to the power of `exponents(i, d_head, head)`."""
 
     def rotate(x: Tensor, positions: Tensor, theta: float, max_seq_len: int) -> Tensor:
         i, head = torch.arange(x.shape[-1] // 2).double(), torch.arange(x.shape[-3]).view(-1, 1, 1)
-        return rotated(x, positions[..., None] * theta ** exponents(i, x.shape[-1], head), **how)
+        return rotated(x, positions[..., None] * theta ** exponents(i, x.shape[-1], head))
 
     return rotate
 
 
 THETA, OTHER_THETA, MAX_SEQ_LEN = 4.0, 9.0, 50
-QUARTERS = torch.tensor([[0, 1], [-1, 0]])
 rope = turned_by(lambda i, d_head, head: -2 * i / d_head)
 RIGHT: Ways = {
     **attention.RIGHT,
@@ -308,12 +307,20 @@ JOINED = ways_to(
 )
 IN_HEADS = (*WEIGHTS, *SEQUENCES, *SPLIT, *OVER, *SCALE, *MERGE, *JOINED)
 COMMON = {
-    *("scale-missing", "scale-by-d_k", "scale-multiplied", "scale-base-2", "scale-constant"),
-    *("mask-zero", "mask-after-softmax", "mask-added"),
+    *("scale-missing", "scale-by-d_k", "scale-multiplied", "scale-base-2", "scale-constant", "scale-by-half-d_k"),
+    *("scale-by-root-keys", "scale-fourth-root", "scores-transposed", "scores-cosine-scaled", "weights-scaled"),
+    *("mask-zero", "mask-after-softmax", "mask-added", "mask-on-values", "mask-between-softmaxes"),
     *("softmax-over-queries", "softmax-dim-1", "softmax-over-batch", "no-softmax", "softmax-no-maximum"),
+    *("softmax-over-both", "softmax-twice", "softmax-keepdim", "softmax-sum-over-queries", "sigmoid"),
+    *("weights-transposed", "values-averaged", "queries-added"),
 }
-OF_ATTENTION = (*attention.SCALE, *attention.HIDE, *attention.SOFTMAX)
+OF_ATTENTION = attention.TABLE.changes
 IN_ATTENTION = (*HIDE, *(row for row in OF_ATTENTION if row.id in COMMON))
+
+CUTS = tuple(
+    replace(cut, says=cut.says.replace("d_k", "d_head"), asks=cut.asks.replace("d_k", "d_head"))
+    for cut in attention.CUTS
+)
 
 
 def without_positions(given: Tensor | None, x: Tensor) -> Tensor:
@@ -336,7 +343,7 @@ TURN = ways_to(
         "The queries and keys are not rotated, or all tokens of a head are rotated alike.",
         lambda Q, K, V, turn, attend: attend(Q, K, V),
     ),
-    ("rope-on-values", "The values are turned too.", lambda Q, K, V, turn, attend: attend(turn(Q), turn(K), turn(V))),
+    ("rope-on-values", "The values are rotated, too.", lambda Q, K, V, turn, attend: attend(turn(Q), turn(K), turn(V))),
     (
         "rope-on-queries-only",
         "You rotate the queries and not the keys.",
@@ -394,15 +401,28 @@ ROTATE = ways_to(
         lambda x, at, theta, max_seq_len, c: rope(x, at, c, max_seq_len),
         (1e4, THETA),
     ),
-    (
-        "rope-pairs-halves",
-        "You pair component i with component i + d_head/2, not 2i with 2i + 1.",
-        turned_by(lambda i, d_head, head: -2 * i / d_head, halves=True),
-    ),
-    ("rope-direction", "You rotate the wrong way round.", lambda x, at, *others: rope(x, -at, *others)),
-    ("rope-one-angle", "All pairs rotate by the same angle.", turned_by(lambda i, d_head, head: 0 * i)),
-    ("rope-exponent-half", "Your exponent is i/d_head, not 2i/d_head.", turned_by(lambda i, d_head, head: -i / d_head)),
     asks_of={"rope-theta-ignored": "Follow `theta` from the call to the angles: which value arrives there?"},
+)
+
+
+def in_heads(change: Change) -> Change:
+    """A mistake of RoPE, made in every head."""
+
+    def rotate(x: Tensor, positions: Tensor, theta: float, max_seq_len: int) -> Tensor:
+        return rope_in_steps.run_rope(
+            {**rope_in_steps.RIGHT, change.step: change}, x.shape[-1], theta, max_seq_len, x, positions
+        )
+
+    says = change.says.replace("d_k", "d_head")
+    return Change("rotate", f"rope-{change.id}", rotate, says, change.asks.replace("d_k", "d_head"))
+
+
+# Those of which the products of queries and keys, which have them alike, show nothing, or not which one it is.
+ALIKE = ("concatenated", "swapped", "order", "reflection", "sines-for-cosines", "signs")
+OF_ROPE = tuple(
+    in_heads(change)
+    for change in (*rope_in_steps.PAIRS, *rope_in_steps.FREQUENCIES, *rope_in_steps.MATRIX, *rope_in_steps.ANGLE)
+    if not change.numbers and change.id not in (*ALIKE, "theta-ignored")
 )
 BY_POSITION = ways_to(
     "allowed",
@@ -471,11 +491,13 @@ CALLS_WITH_ROPE = {
 
 def table(calls: dict[str, tuple[Any, ...]], basic: Sequence[str], basic_words: str, *more: Change) -> Table:
     changes = (*IN_HEADS, *ALLOWED, *more, *IN_ATTENTION)
-    return Table(multihead, RIGHT, changes, calls, frozenset(basic), ALSO_RIGHT, basic_words)
+    return Table(
+        multihead, RIGHT, changes, calls, frozenset(basic), ALSO_RIGHT, basic_words, tuple(basic[1:4]), cuts=CUTS
+    )
 
 
 ONE_SEQUENCE = [call for call, (*_, x) in CALLS.items() if x.ndim == 2 and call != HIGH]
 TABLE = table(CALLS, ONE_SEQUENCE, "for one sequence")
 WITH_ROPE = table(
-    CALLS_WITH_ROPE, list(AT_ZERO), "with all tokens at position 0", *BY_POSITION, *TURN, *POSITIONS, *ROTATE
+    CALLS_WITH_ROPE, list(AT_ZERO), "with all tokens at position 0", *BY_POSITION, *TURN, *POSITIONS, *ROTATE, *OF_ROPE
 )

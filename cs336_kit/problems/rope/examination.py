@@ -11,6 +11,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.examination.contract import Variation
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, listed, near, numbers, random, require
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.rope.program import TABLE
 
 D_K = 8
@@ -86,9 +87,9 @@ def examine_rope(run: Callable[..., Any]) -> list[Finding]:
     return diagnose(by_name(run, *NAMES), TABLE, Call(), words, VARIATIONS, facts, (torch.float32,))
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers at positions in order are explained, and where they are not."""
-    return (positions, batches) if explained else (angles, positions, batches)
+    return (angles, positions) if unexplained else (positions,)
 
 
 def angles(ask: Ask) -> Finds:
@@ -133,19 +134,3 @@ def positions(ask: Ask) -> Finds:
     )
     question = "Does your answer change when `token_positions` change? It should follow them, not the row number."
     return Finding("positions", measured, "", question)
-
-
-def batches(ask: Ask) -> Finds:
-    """Check that a sequence in a batch is rotated as it is alone."""
-    call = Call((2,), own=True)
-    came = ask.tensor(call.shape, *call.arguments)
-    for i, (x, at) in enumerate(zip(call.x, call.positions, strict=True)):
-        alone = ask.tensor(x.shape, D_K, THETA, 50, x, at)
-        if not near(came[i], alone):
-            r = int((came[i] - alone).abs().amax(-1).argmax())
-            measured = (
-                f"With token_positions of shape (2, 4), row {r} of sequence {i}, at position {int(at[r])}, becomes "
-                f"{numbers(came[i, r])}; when the sequence is passed alone, it becomes {numbers(alone[r])}."
-            )
-            return Finding("batch", measured, "", LINE_UP, call.is_like)
-    return None

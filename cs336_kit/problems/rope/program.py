@@ -1,6 +1,7 @@
 """RoPE in steps, and the mistakes that can be made in each."""
 
 import math
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
@@ -167,6 +168,26 @@ FREQUENCIES = ways_to(
         "The exponent is rounded down to a whole number: `-2 * i // d_k` is 0 or -1.",
         lambda theta, i, d_k: theta ** (-2.0 * i // d_k),
     ),
+    (
+        "exponent-odd",
+        "Your exponent is (2i + 1)/d_k, not 2i/d_k.",
+        lambda theta, i, d_k: theta ** (-(2 * i + 1) / d_k),
+    ),
+    (
+        "frequencies-reversed",
+        "The pairs are counted from the end: the last pair rotates fastest.",
+        lambda theta, i, d_k: theta ** (-2 * i.flip(-1) / d_k),
+    ),
+    (
+        "exponent-no-power",
+        "Theta is multiplied by the exponent; it should be raised to it.",
+        lambda theta, i, d_k: theta * (-2 * i / d_k),
+    ),
+    (
+        "exponent-inverse",
+        "You divide by theta · 2i/d_k; theta should be raised to that power.",
+        lambda theta, i, d_k: 1 / (theta * 2 * i / d_k).clamp(min=1e-9),
+    ),
     ("exponent-not-divided", "The exponent is not divided by d_k.", lambda theta, i, d_k: theta ** (-2.0 * i)),
     (
         "exponent-precedence",
@@ -221,16 +242,24 @@ NAMED: dict[tuple[int, ...], tuple[str, str]] = {
 }
 
 
-def sign_of(sign: int, name: str) -> str:
-    return name if sign > 0 else f"-{name}"
+def tell_rows(quarters: Tensor) -> str:
+    """Say which entries a matrix has: the cosine of an angle and so many quarter turns."""
+    a, b, c, d = (("cos", "-sin", "-cos", "sin")[int(quarter)] for quarter in quarters.flatten())
+    rows = f"({a}, {b}) and ({c}, {d})"
+    return f"The rows of the matrix that you apply are {rows}; they should be (cos, -sin) and (sin, cos)."
+
+
+def one_entry_wrong() -> Iterator[Tensor]:
+    """Matrices in which one entry is a cosine in place of a sine, or a sine in place of a cosine."""
+    for entry, quarters in product(range(4), (1, 3)):
+        wrong = TURN.clone()
+        wrong.view(-1)[entry] += quarters
+        yield wrong % 4
 
 
 def with_signs(signs: tuple[int, ...]) -> Change:
-    a, b, c, d = signs
-    shown = f"({sign_of(a, 'cos')}, {sign_of(-b, 'sin')}) and ({sign_of(c, 'sin')}, {sign_of(d, 'cos')})"
-    rows = f"The rows of the matrix that you apply are {shown}; they should be (cos, -sin) and (sin, cos)."
-    id, says = NAMED.get(signs, ("signs", rows))
-    quarters = TURN + 1 - torch.tensor(signs).view(2, 2)
+    quarters = (TURN + 1 - torch.tensor(signs).view(2, 2)) % 4
+    id, says = NAMED.get(signs, ("signs", tell_rows(quarters)))
     asks = "Where does a quarter turn take the vectors (1, 0) and (0, 1)? Where does yours?"
     return Change("matrix", id, of_cosines(quarters), says, asks)
 
@@ -256,6 +285,7 @@ MATRIX = (
             "The second component of a pair is overwritten before the first is computed.",
             second_overwritten,
         ),
+        *(("signs", tell_rows(quarters), of_cosines(quarters)) for quarters in one_entry_wrong()),
         (
             "two-angles",
             "The two components of a pair rotate by different angles: yours are laid out for pairs (i, i + d_k/2).",
@@ -366,6 +396,7 @@ TABLE = Table(
     calls={FIRST: BASIC[FIRST], **OTHERS, **{each: BASIC[each] for each in REST}},
     basic=frozenset(BASIC),
     basic_words="at positions 0, 1, 2, …",
+    digits=("For four dimensions", "For two dimensions", "For three dimensions"),
     roundings=(
         Rounding(
             "precision",

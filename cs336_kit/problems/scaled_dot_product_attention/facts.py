@@ -7,35 +7,23 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, require, span
+from cs336_kit.examination.search import Answers
 from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal
 
 Sizes = tuple[tuple[int, ...], int, int, int]
 SIZES: tuple[Sizes, Sizes] = (((2,), 5, 4, 7), ((3, 2), 4, 5, 10))  # batch, queries, keys, d_k
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers without a mask are explained, and where they are not."""
-    return (hidden_keys, nothing_to_see) if explained else (values, sums, scores, batches, hidden_keys, nothing_to_see)
+    of_mask = hidden_keys, nothing_to_see
+    return (sums, scores, *of_mask) if unexplained else of_mask
 
 
 def ask_weights(ask: Ask, Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor:
     """The weights, (..., queries, keys): with the identity for V the answer is the weights."""
     keys = K.shape[-2]
     return ask.tensor((*Q.shape[:-1], keys), Q, K, torch.eye(keys).expand(*K.shape[:-1], keys), mask)
-
-
-def values(ask: Ask) -> Finds:
-    """Check that the answer is an average of V."""
-    Q, K, V = normal((2,), 5, 4, 7, 6)
-    shape = (2, 5, 6)
-    answer, doubled = ask.tensor(shape, Q, K, V, None), ask.tensor(shape, Q, K, 2 * V, None)
-    if near(doubled, 2 * answer):
-        return None
-    measured = (
-        f"With V doubled your answer is not doubled: it changes by {span(doubled - answer)} where it should change by "
-        f"{span(answer)}."
-    )
-    return Finding("not-linear-in-values", measured, "", "What do you do with V besides averaging it?")
 
 
 def sums(ask: Ask) -> Finds:
@@ -73,21 +61,6 @@ def scores(ask: Ask) -> Finds:
     measured = " and ".join(f"{number(c)} for d_k = {d} (1/√d_k is {number(d**-0.5)})" for c, d in factors)
     question = "What is the variance of the dot product of two random vectors of length d_k?"
     return Finding("scale-other", f"Your scores are Q Kᵀ times {measured}.", "", question)
-
-
-def batches(ask: Ask) -> Finds:
-    """Check that each entry of a batch is computed independently of the others."""
-    Q, K, V = normal((3,), 4, 5, 7, 6)
-    answer = ask.tensor((3, 4, 6), Q, K, V, None)
-    for i in range(3):
-        other = V.clone()
-        other[i] += 1
-        moved = (ask.tensor((3, 4, 6), Q, K, other, None) - answer).abs().amax((-2, -1)) > 1e-4
-        if moved.tolist() != [j == i for j in range(3)]:
-            entries = ", ".join(str(j) for j in range(3) if moved[j]) or "none"
-            measured = f"When V of entry {i} of a batch of 3 changes, the entries whose answers change are: {entries}."
-            return Finding("batch-mixed", measured, "", "What lines up the entries of Q, K and V in your code?")
-    return None
 
 
 def hidden_keys(ask: Ask) -> Finds:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.search import Rounding, Table, Way, Ways, rounded, ways_to
+from cs336_kit.examination.search import Rounding, Table, Way, Ways, rounded, sloped, ways_to
 
 INF = math.inf
 DECADES = tuple(10.0**k for k in range(-2, 13))
@@ -18,7 +18,7 @@ DECADES = tuple(10.0**k for k in range(-2, 13))
 def attend(ways: Ways, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention whose steps are done in these ways."""
     q, k, v = ways["inputs"](Q, K, V)
-    scores = ways["limit"](ways["score"](q, k) * ways["scale"](q, k, v))
+    scores = ways["limit"](ways["slope"](ways["score"](q, k) * ways["scale"](q, k, v), q, k))
     allowed = ways["mask"](mask, scores)
     if allowed is None:
         weights = ways["guard"](ways["softmax"](scores))
@@ -31,6 +31,7 @@ RIGHT: Ways = {
     "inputs": lambda Q, K, V: (Q, K, V),
     "score": lambda Q, K: Q @ K.mT,
     "scale": lambda Q, K, V: Q.shape[-1] ** -0.5,
+    "slope": lambda S, Q, K: S,
     "limit": lambda S: S,
     "mask": lambda mask, S: mask,
     "hide": lambda S, mask, softmax: softmax(S.masked_fill(~mask, -INF)),
@@ -257,6 +258,11 @@ HIDE = ways_to(
         lambda S, mask, w: w(S) * mask / (w(S) * mask).sum(-1, keepdim=True),
     ),
     (
+        "mask-between-softmaxes",
+        "You apply the softmax, fill in -inf, and apply the softmax again.",
+        lambda S, mask, w: w(w(S).masked_fill(~mask, -INF)),
+    ),
+    (
         "mask-on-values",
         "The mask is applied to V, not to the scores.",
         lambda S, mask, w: w(S) * mask.any(-2, keepdim=True),
@@ -336,6 +342,11 @@ SOFTMAX = ways_to(
         lambda S: shifted(S, S.max()),
     ),
     (
+        "softmax-maximum-of-sequence",
+        "The maximum over all queries and keys of a sequence is subtracted, not that of each query.",
+        lambda S: shifted(S, S.amax((-2, -1), keepdim=True)),
+    ),
+    (
         "softmax-mean-subtracted",
         "The mean of a query's scores is subtracted, not their maximum.",
         lambda S: shifted(S, S.mean(-1, keepdim=True)),
@@ -349,6 +360,11 @@ SOFTMAX = ways_to(
         "softmax-maximum-over-queries",
         "The maximum is taken over the queries, not over the keys.",
         lambda S: shifted(S, S.amax(-2, keepdim=True)),
+    ),
+    (
+        "softmax-sum-over-queries",
+        "The exponentials are summed over the queries, not over the keys.",
+        lambda S: exponentials(S) / exponentials(S).sum(-2, keepdim=True),
     ),
     ("softmax-keepdim", "The exponentials are divided by a sum without `keepdim=True`.", without_keepdim),
     (
@@ -423,6 +439,8 @@ SCORE = ways_to(
         "Your scores are the negative distances between queries and keys.",
         lambda Q, K: -torch.cdist(Q, K),
     ),
+    ("scores-unit-queries", "The queries are divided by their lengths.", lambda Q, K: unit(Q) @ K.mT),
+    ("scores-unit-keys", "The keys are divided by their lengths.", lambda Q, K: Q @ unit(K).mT),
     ("scores-sign", "The sign of the scores is reversed.", lambda Q, K: -(Q @ K.mT)),
     ("scores-keys-only", "Your scores are K Kᵀ.", lambda Q, K: K @ K.mT),
     ("scores-queries-only", "Your scores are Q Qᵀ.", lambda Q, K: Q @ Q.mT),
@@ -501,11 +519,64 @@ OUTPUT = ways_to(
         lambda W, V, Q, mask: W.sum(-1, keepdim=True) * V.sum(-2, keepdim=True),
     ),
     ("weights-transposed", "The weights are transposed before they meet V.", lambda W, V, Q, mask: W.mT @ V),
+    (
+        "values-transposed",
+        "The weights meet Vᵀ, where V is square.",
+        lambda W, V, Q, mask: W @ (V.mT if V.shape[-1] == V.shape[-2] else V),
+    ),
     ("queries-added", "Q is added to the answer.", lambda W, V, Q, mask: W @ V + Q),
     (
         "queries-added",
         "Q is added to the answer where both have the same shape.",
         lambda W, V, Q, mask: W @ V + Q if Q.shape == V.shape else W @ V,
+    ),
+)
+
+
+SUM_CUT = "The gradient leaves out that each score also changes the sum by which the exponentials are divided."
+CUTS = (
+    *ways_to(
+        "weights",
+        "Follow Q and K to the weights: from which line on does requires_grad say False?",
+        (
+            "gradient-weights",
+            "What is made of Q and K is cut off from autograd before it meets V.",
+            lambda W, Q: W.detach(),
+        ),
+    ),
+    *ways_to(
+        "softmax",
+        "Every score is in the sum of its row, too. What is its derivative?",
+        (
+            "gradient-sum",
+            SUM_CUT,
+            lambda S: exponentials(S) / exponentials(S).sum(-1, keepdim=True).detach(),
+        ),
+        (
+            "gradient-sum",
+            SUM_CUT,
+            lambda S: (S - torch.logsumexp(S, -1, keepdim=True).detach()).exp(),
+        ),
+    ),
+    *ways_to(
+        "slope",
+        "What is the derivative of q·k/√d_k with respect to q, and with respect to k?",
+        ("", "", lambda S, Q, K: sloped(S, Q @ K.mT * Q.shape[-1] ** -0.5)),
+        (
+            "gradient-scale",
+            "The gradients of Q and K lack the factor 1/√d_k.",
+            lambda S, Q, K: sloped(S, S * Q.shape[-1] ** 0.5),
+        ),
+        (
+            "gradient-scale",
+            "The gradient of Q lacks the factor 1/√d_k.",
+            lambda S, Q, K: sloped(S, Q @ K.detach().mT + Q.detach() @ K.mT * Q.shape[-1] ** -0.5),
+        ),
+        (
+            "gradient-scale",
+            "The gradient of K lacks the factor 1/√d_k.",
+            lambda S, Q, K: sloped(S, Q @ K.detach().mT * Q.shape[-1] ** -0.5 + Q.detach() @ K.mT),
+        ),
     ),
 )
 
@@ -620,6 +691,12 @@ TABLE = Table(
     calls=CALLS,
     basic=frozenset(call for call, (*_, mask) in CALLS.items() if mask is None),
     basic_words="without a mask",
+    digits=(
+        "For four dimensions",
+        "Where the heads share one K and V",
+        "For large queries and keys",
+    ),
     also_right=ALSO_RIGHT,
     roundings=ROUNDINGS,
+    cuts=CUTS,
 )

@@ -87,6 +87,13 @@ WITHOUT_MASK = Variation(
     has_no_mask,
 )
 VARIATIONS = (
+    Variation(
+        "mask-per-batch",
+        "with a mask of shape (batch, queries, keys)",
+        {"mask": "batch queries keys"},
+        BROADCAST,
+        lambda case: has_mask(case) and case.mask.ndim > 2,
+    ),
     WITHOUT_MASK,
     Variation(
         "mask-not-given",
@@ -112,13 +119,6 @@ VARIATIONS = (
         lambda case: case.Q.shape[-1] != case.V.shape[-1],
     ),
     Variation("padding", "with a mask of shape (batch, 1, keys)", {"mask": "batch 1 keys"}, BROADCAST, has_padding),
-    Variation(
-        "mask-per-batch",
-        "with a mask of shape (batch, queries, keys)",
-        {"mask": "batch queries keys"},
-        BROADCAST,
-        lambda case: has_mask(case) and case.mask.ndim > 2,
-    ),
     Variation(
         "shared-keys",
         "where the heads share one K and V of shape (batch, 1, positions, d)",

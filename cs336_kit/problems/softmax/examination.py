@@ -10,8 +10,8 @@ from torch import Tensor
 from cs336_kit.examination.contract import Variation, has_dtype, in_other_dtypes
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, near, random, span
-from cs336_kit.examination.search import ask_all
-from cs336_kit.problems.softmax.program import BASIC, CALLS, TABLE
+from cs336_kit.examination.search import Answers
+from cs336_kit.problems.softmax.program import CALLS, TABLE
 
 NEARLY = 0.03  # of the largest number: what a program in half precision is off by at most
 
@@ -40,6 +40,13 @@ def _shape(id: str, shape: tuple[int, ...], dim: int, question: str) -> Variatio
 KEEP = "What shape does x.sum(dim) have, and what shape with keepdim=True? If you move an axis, where is it then?"
 ANY = "Does your code count dimensions, although there may be any number of them?"
 VARIATIONS = (
+    Variation(
+        "positive-dim",
+        "with dim=1 instead of dim=-1",
+        {"dim": 1},
+        "Which numbers may `dim` be, and with which ones does your code compare it?",
+        lambda case: case.dim >= 0,
+    ),
     _shape("first-dim", (3, 4), 0, KEEP),
     _shape("1d", (4,), 0, ANY),
     _shape("3d-last-dim", (2, 3, 4), -1, KEEP),
@@ -54,31 +61,29 @@ VARIATIONS = (
 @about("softmax", "2 Softmax")
 def examine_softmax(run: Callable[..., Any]) -> list[Finding]:
     """Say what is wrong with `run(in_features, dim)`, the most fundamental first."""
-    return diagnose(Ask(run, "x", "dim"), TABLE, Call(), "for shape (3, 4) and dim=-1", VARIATIONS, facts)
+    words, middle = "for shape (3, 4) and dim=-1", Call((2, 3, 4), 1)
+    return diagnose(Ask(run, "x", "dim"), TABLE, Call(), words, VARIATIONS, facts, of_gradients=middle)
 
 
-def facts(ask: Ask, explained: bool) -> Sequence[Callable[[Ask], Finds]]:
-    """The experiments where the answers to small logits are not explained."""
-    return () if explained else (digits, sums)
+def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
+    """The measurements of the answers to small logits, where they are not explained."""
+    return (lambda ask: digits(unexplained), lambda ask: sums(unexplained)) if unexplained else ()
 
 
-def digits(ask: Ask) -> Finds:
+def digits(answers: Answers) -> Finds:
     """Measure how far the probabilities are off, where they are nearly right."""
-    gaps = {}
-    for call, answer in ask_all(ask, TABLE).items():
-        right = TABLE.expected[call]
-        if call in BASIC and not near(answer, right, NEARLY):
-            return None
-        gaps[call] = float((answer - right).abs().max())
-    call = max(BASIC, key=lambda call: gaps.get(call, 0.0))
+    gaps = {call: float((answer - TABLE.expected[call]).abs().max()) for call, answer in answers.items()}
+    if not all(near(answer, TABLE.expected[call], NEARLY) for call, answer in answers.items()):
+        return None
+    call = max(gaps, key=lambda call: gaps[call])
     measured = f"{call}, your answer is off by up to {gaps[call]:.2g}; float32 allows {torch.finfo().eps:.1g}."
     question = "Which line of your code returns a tensor with fewer digits than it was given?"
     return Finding("half-inside", measured, "", question, has_dtype(torch.float32, torch.float64))
 
 
-def sums(ask: Ask) -> Finds:
+def sums(answers: Answers) -> Finds:
     """Measure what the slices sum to, and whether those along another axis sum to 1."""
-    for call, answer in ask_all(ask, TABLE).items():
+    for call, answer in answers.items():
         dim = CALLS[call][1]
         if nan := int(answer.isnan().sum()):
             measured = f"{call}, {nan} of {answer.numel()} probabilities are NaN."

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, spell, ways_to
+from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, sloped, spell, ways_to
 
 INF = math.inf
 DECADES = tuple(10.0**-k for k in range(1, 13))
@@ -62,6 +62,7 @@ LOGITS = ways_to(
     "logits",
     "What do you take the exponential of?",
     ("sign", "The sign of the logits is reversed.", torch.neg),
+    ("absolute", "You take the absolute value of the logits.", torch.abs),
     ("base-2", "You take powers of 2, not of e.", lambda x: x * math.log(2)),
     ("clamp", "Logits beyond ±{} are cut off.", lambda x, c: x.clamp(-c, c), LIMITS),
     ("clamp-above", "Logits above {} are cut off.", lambda x, c: x.clamp(max=c), LIMITS),
@@ -96,6 +97,16 @@ MOVES = ways_to(
         "You move the axis `dim` to the end, and then once more where it should be moved back.",
         lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1).movedim(dim, -1),
     ),
+    (
+        "axis-moved-otherwise",
+        "You exchange `dim` with the last axis, and bring it back with movedim, which shifts the axes between.",
+        lambda softmax, x, dim: softmax(x.transpose(dim, -1), -1).movedim(-1, dim),
+    ),
+    (
+        "axis-moved-otherwise",
+        "You move `dim` to the end with movedim, and bring it back by exchanging two axes: those between stay shifted.",
+        lambda softmax, x, dim: softmax(x.movedim(dim, -1), -1).transpose(dim, -1),
+    ),
 )
 
 EXPONENTS = ways_to(
@@ -116,6 +127,16 @@ EXPONENTS = ways_to(
         "shift-minimum",
         "You subtract the minimum of a slice, not its maximum.",
         lambda x, dim: x - x.amin(dim, keepdim=True),
+    ),
+    (
+        "shift-divided",
+        "You divide the logits by the maximum; it should be subtracted.",
+        lambda x, dim: x / x.amax(dim, keepdim=True),
+    ),
+    (
+        "shift-index",
+        "You subtract the place of the maximum, not the maximum: `max(dim)` returns both.",
+        lambda x, dim: x - x.argmax(dim, keepdim=True),
     ),
     (
         "shift-magnitude",
@@ -144,6 +165,12 @@ SUM = ways_to(
     "What do you divide the exponentials by? What should the probabilities of a slice sum to?",
     ("not-normalised", "You do not divide the exponentials by their sum.", lambda powers, dim: powers.new_ones(())),
     ("sum-of-all", "You divide by the sum over the whole tensor.", lambda powers, dim: powers.sum()),
+    ("mean-for-sum", "You divide by the mean of the exponentials.", lambda powers, dim: powers.mean(dim, keepdim=True)),
+    (
+        "root-of-squares",
+        "You divide by the root of the sum of squares.",
+        lambda powers, dim: powers.norm(dim=dim, keepdim=True),
+    ),
     (
         "sum-of-another-axis",
         "You take the sum along the last axis, whatever `dim` is.",
@@ -180,6 +207,16 @@ ANSWER = ways_to(
         "You take no exponential: your answer is the logits, divided by their sum.",
         lambda p, x, dim: x / x.sum(dim, keepdim=True),
     ),
+    (
+        "sum-not-shifted",
+        "The maximum is subtracted above the fraction line and not in the sum below it.",
+        lambda p, x, dim: (x - x.amax(dim, keepdim=True)).exp() / x.exp().sum(dim, keepdim=True),
+    ),
+    (
+        "power-not-shifted",
+        "The maximum is subtracted in the sum below the fraction line and not above it.",
+        lambda p, x, dim: x.exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True),
+    ),
 )
 
 
@@ -208,6 +245,48 @@ KEEPDIM = (
     *put_back("Without keepdim=True, the {} lines up with the wrong axis", lambda x: x),
     *put_back("You put the axis of the {} back at the end, whatever `dim` is", lambda x: x.unsqueeze(-1)),
     *put_back("You put the axis of the {} back at place 1, whatever `dim` is", lambda x: x.unsqueeze(1)),
+)
+
+
+def finite(x: Tensor) -> Tensor:
+    return x.clamp(min=torch.finfo(x.dtype).min)
+
+
+SUM_CUT = "The sum of the exponentials is cut off from autograd: it counts as a constant."
+CUTS = (
+    *ways_to(
+        "sum",
+        "Every logit is in the sum of its slice, too. What is the derivative of that?",
+        (
+            "gradient-sum",
+            SUM_CUT,
+            lambda powers, dim: powers.sum(dim, keepdim=True).detach(),
+        ),
+    ),
+    *ways_to(
+        "quotient",
+        "Which line between the logits and the exponentials does autograd not see?",
+        (
+            "gradient-exponentials",
+            "The exponentials that are divided are cut off from autograd: they count as constants.",
+            lambda exponents, powers, total, dim: powers.detach() / total,
+        ),
+    ),
+    *ways_to(
+        "answer",
+        "Which logits does one probability depend on? How large is each of its derivatives?",
+        ("gradient-sum", SUM_CUT, lambda p, x, dim: sloped(p, p.detach() * finite(x))),
+        (
+            "gradient-own",
+            "The gradient is that of p(1 - p), as if each probability depended on its own logit alone.",
+            lambda p, x, dim: sloped(p, (p * (1 - p)).detach() * finite(x)),
+        ),
+        (
+            "gradient-axis",
+            "The gradient takes its inner sum over the last axis, whatever `dim` is.",
+            lambda p, x, dim: sloped(p, p.detach() * (finite(x) - (p.detach() * finite(x)).sum(-1, keepdim=True))),
+        ),
+    ),
 )
 
 SHAPES = (
@@ -245,7 +324,9 @@ TABLE = Table(
     calls=CALLS,
     basic=frozenset(BASIC),
     also_right=ALSO_RIGHT,
+    cuts=CUTS,
     basic_words="with small logits",
+    digits=tuple(BASIC)[2:7:2],
     roundings=(
         Rounding(
             "half-in-half",

@@ -37,6 +37,6 @@ MISTAKES = (
     wrong("attention-dropout", softmax=lambda S: F.dropout(softmax(S, -1), 0.1), alone=True),
     wrong("attention-float64-out", lambda Q, K, V, mask: attention(Q.double(), K.double(), V.double(), mask)),
     wrong("attention-float32-out", lambda Q, K, V, mask: attention(Q.float(), K.float(), V.float(), mask)),
-    wrong("attention-detached-weights", softmax=lambda S: softmax(S, -1).detach()),
+    *wrong_steps("attention", (cut for cut in TABLE.cuts if cut.says)),
     wrong("attention-detached", lambda Q, K, V, mask: attention(Q, K, V, mask).detach()),
 )

@@ -16,11 +16,6 @@ def normalised(exponentials: Tensor, dim: int, epsilon: float = 0.0) -> Tensor:
     return exponentials / (exponentials.sum(dim, keepdim=True) + epsilon)
 
 
-def detached_sum(x: Tensor, dim: int) -> Tensor:
-    e = exponentials(x, dim)
-    return e / e.sum(dim, keepdim=True).detach()
-
-
 def in_place(x: Tensor, dim: int) -> Tensor:
     x -= x.amax(dim, keepdim=True)
     return softmax(x, dim)
@@ -36,6 +31,6 @@ MISTAKES = (
     wrong("softmax-detached", lambda x, dim: softmax(x.detach(), dim)),
     wrong("softmax-numpy", lambda x, dim: softmax(torch.from_numpy(x.numpy()), dim)),
     wrong("softmax-numpy-detached", lambda x, dim: softmax(torch.from_numpy(x.detach().numpy()), dim)),
-    wrong("softmax-detached-sum", detached_sum),
+    *wrong_steps("softmax", TABLE.cuts),
     wrong("softmax-in-place", in_place),
 )

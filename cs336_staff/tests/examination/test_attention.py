@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_staff.authoring.programs import wrong_submission
@@ -109,6 +110,35 @@ def test_what_is_computed_in_half_precision_is_named(rounded, id):
         return attention(Q, K, V, mask, **{step: ways[step] for step in rounded})
 
     assert ids(run) == [f"attention-{id}"]
+
+
+@pytest.mark.parametrize(
+    ("slope", "said"),
+    [
+        (lambda q, k: q @ k.mT, "The gradients of Q and K lack the factor 1/√d_k."),
+        (lambda q, k: q @ k.mT * 3.0, "Which part of your formula does autograd treat as constant?"),
+        (lambda q, k: torch.zeros(()), "What is made of Q and K is cut off from autograd"),
+    ],
+)
+def test_a_cause_of_wrong_gradients_is_told_if_it_gives_the_same_ones(slope, said):
+    def score(Q, K):
+        other = slope(Q, K)
+        return (Q @ K.mT).detach() + other * Q.shape[-1] ** 0.5 - other.detach() * Q.shape[-1] ** 0.5
+
+    def run(Q, K, V, mask=None):
+        return attention(Q, K, V, mask, score=score)
+
+    (found,) = examine_attention(run)
+    assert said in f"{found.means} {found.question}"
+
+
+def test_what_answers_in_float64_alone_is_called_twice_too():
+    def run(Q, K, V, mask=None):
+        if Q.dtype != torch.float64:
+            raise TypeError("expected float64")
+        return F.dropout(attention(Q, K, V, mask), 0.5)
+
+    assert ids(run) == ["attention-fails-unless-float64", "attention-random"]
 
 
 def test_what_is_random_is_examined_no_further():

@@ -36,7 +36,7 @@ def hide_zeros(S, mask, softmax):
         ({"hide": hide_zeros}, "multihead-zero-scores"),
         ({"softmax": lambda S: S.softmax(-2)}, "multihead-softmax-over-queries"),
         ({"hide": lambda S, mask, softmax: softmax(S) * mask}, "multihead-mask-after-softmax"),
-        ({"projections": lambda Q, K, V, num_heads: (Q.flip(0), K, V)}, "multihead-groups"),
+        ({"projections": lambda Q, K, V, num_heads: (Q.flip(0), K, V)}, "multihead-wrong"),
         ({"projections": lambda Q, K, V, num_heads: (Q, K, V.flip(0))}, "multihead-single-token"),
     ],
 )
@@ -105,9 +105,9 @@ def test_what_scores_cannot_show_is_no_finding(id):
     ("id", "finding"),
     [
         ("rope-pairs-halves", "multihead-rope-pairs-halves"),
-        ("rope-no-minus", "multihead-rope-positions"),
+        ("rope-no-minus", "multihead-rope-no-minus"),
         ("rope-exponent-half", "multihead-rope-exponent-half"),
-        ("rope-exponent-doubled", "multihead-rope-wrong"),
+        ("rope-exponent-doubled", "multihead-rope-exponent-doubled"),
         ("rope-one-angle", "multihead-rope-one-angle"),
         ("rope-direction", "multihead-rope-direction"),
         ("rope-theta-ignored", "multihead-rope-theta-ignored"),

@@ -137,6 +137,16 @@ def test_the_same_finding_in_two_functions_is_one(tell):
     assert after_read(mask) == ["This explains all 20 tests that fail.", "Correct these, and all of them pass."]
 
 
+def test_two_causes_of_the_same_failures_do_not_contradict_each_other(tell):
+    findings = [finding("minimum", less_minimum), finding("in-place", IN_PLACE)]
+    large, small = tell("softmax", {SOFTMAX: less_minimum}, {SOFTMAX: findings})
+    assert after_read(large) == ["This mistake alone would make all 4 tests fail."]
+    assert after_read(small) == [
+        "This mistake alone would make 2 of the 4 tests fail.",
+        "Correct these, and all of them pass.",
+    ]
+
+
 NOTHING_ELSE = "; nothing else is wrong with it."
 
 
