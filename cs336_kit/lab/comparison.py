@@ -127,8 +127,7 @@ def describe_comparison(comparison: Comparison) -> Iterator[RenderableType]:
         yield Text(f"On all {len(results)} inputs your attention is PyTorch's to {IN_WORDS}, gradients included.")
         return
     which = f": {listed(dict.fromkeys(differ))}" if len(differ) < len(results) else ""
-    verb = "differ" if len(differ) > 1 else "differs"
-    yield Text(f"{len(differ)} of {len(results)} inputs {verb} by more than {IN_WORDS}{which}.")
+    yield Text(f"On {len(differ)} of {len(results)} inputs your attention is not PyTorch's to {IN_WORDS}{which}.")
     if all(result.passed or result.check is Check.GRADIENT for result in results):
         yield Text("They differ in the gradients alone.")
     diagnosis = comparison.diagnosis

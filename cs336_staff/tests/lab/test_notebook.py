@@ -1,21 +1,21 @@
 """The functions for notebooks, and the pages that show them: every Python block of these runs, as in a notebook."""
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 from matplotlib.image import imread
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
 
 from cs336_kit.engine.room import load_room
 from cs336_kit.lab import compare, debug, flow, heatmap
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.diagnosis import ADAPTER, PROBLEM
 from cs336_kit.lab.student import Attention
+from cs336_kit.lab.training import OURS, read_labelled_texts
 from cs336_kit.lab.view import View
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tests.lab.test_debug import ATTENTION
@@ -31,27 +31,30 @@ def folder(lab: Lab, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(page: str) -> list[View]:
-    """Run the Python blocks of a page one after the other, in one namespace; what a notebook would show of them."""
-    namespace: dict[str, object] = {}
-    shown = []
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL):
-        if "save_file" in block:  # what stands in a student's own file, beside a call
-            continue
-        for statement in ast.parse(block).body:
-            if isinstance(statement, ast.Expr):
-                shown.append(eval(compile(ast.Expression(statement.value), page, "eval"), namespace))  # noqa: S307
-            else:
-                exec(compile(ast.Module([statement], []), page, "exec"), namespace)  # noqa: S102 (a page of our own)
-    return [each for each in shown if isinstance(each, View)]
+def execute(cells: list[str]) -> list[NotebookNode]:
+    """Run the cells of a notebook in this folder, one after the other, in a kernel as Jupyter starts it."""
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=120).execute()
+    return notebook.cells
 
 
-def test_the_page_on_notebooks(folder: Path) -> None:
-    shown = run("lab.md")
-    assert len(shown) == 4
-    for each in shown:
-        assert each._repr_html_().startswith(("<pre", "<img"))
-    drawn, report, measured, compared = map(repr, shown)
+def find_blocks(page: str) -> list[str]:
+    """The Python of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def find_views(cells: list[NotebookNode]) -> list[str]:
+    """The text of every View that the cells show; what they print is not one, and one cell shows one."""
+    outputs = [[output for output in cell.outputs if output.output_type != "stream"] for cell in cells]
+    assert max(map(len, outputs)) == 1
+    data = [output.data for (output,) in filter(None, outputs)]
+    assert all(each["text/html"].startswith(("<pre", "<img")) for each in data)
+    return [each["text/plain"] for each in data]
+
+
+@pytest.mark.slow
+def test_the_page_on_notebooks(lab: Lab, folder: Path) -> None:
+    drawn, report, measured, compared = find_views(execute(find_blocks("lab.md")))
     assert "columns: 0 the, 1 cat, 2 is, 3 asleep, 4 <pad>" in drawn
     assert "·" in drawn
     assert "Nothing here looks wrong." in report
@@ -59,11 +62,14 @@ def test_the_page_on_notebooks(folder: Path) -> None:
     assert "On all 10 inputs your attention is PyTorch's to 1e-5" in compared
     assert "Nothing here looks wrong." in (folder / "report.txt").read_text(encoding="utf-8")
     assert "{{data}}" not in (folder / "head0.html").read_text(encoding="utf-8")
+    assert "Nothing here looks wrong." in lab("debug", "call.safetensors").output
 
 
-def test_the_solutions_of_the_exercises(folder: Path) -> None:
-    assert len(run("exercises.md")) == 5
+@pytest.mark.slow
+def test_the_solutions_of_the_exercises(lab: Lab, folder: Path) -> None:
+    assert len(find_views(execute(find_blocks("exercises.md")))) == 5
     assert imread(folder / "heads.png").std() > 0.05
+    assert "Nothing here looks wrong." in lab("debug", "call.safetensors").output
     page = (ROOT / "docs" / "exercises.md").read_text(encoding="utf-8")
     exercises = page.split("\n## ")[1:]
     assert len(exercises) == 13
@@ -71,10 +77,6 @@ def test_the_solutions_of_the_exercises(folder: Path) -> None:
         assert [exercise.count(part) for part in ("```sh", "<summary>Hint<", "<summary>Solution<", "```python")] == [
             1
         ] * 4
-
-
-class ZMQInteractiveShell(InteractiveShell):
-    """By this name rich takes it for Jupyter's, and displays what it prints."""
 
 
 SETUP = """\
@@ -86,33 +88,27 @@ Q, K, V = torch.randn(3, 2, 3, 4)
 """
 
 
-@pytest.fixture(scope="module")
-def jupyter() -> Iterator[InteractiveShell]:
-    shell = ZMQInteractiveShell.instance(history_manager=None)
-    shell.run_cell(SETUP)
-    yield shell
-    ZMQInteractiveShell.clear_instance()
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_cell_has_one_output() -> None:
+    expected = {
+        SETUP: 0,
+        "heatmap(torch.eye(3), 'a b c')": 1,
+        "debug(Q, K, V, attention=attention)": 1,
+        "flow(length=2, attention=attention)": 1,
+        "compare(attention=attention)": 1,
+        "print(compare(attention=attention))": 1,
+        "debug(Q, K, V, attention=attention).save('report.html')": 0,
+        "debug(Q, K, V, attention=attention).save('report.txt')": 0,
+        "from rich import print; print('text')": 1,  # rich knows where it is, and would show what it prints
+    }
+    assert {cell.source: len(cell.outputs) for cell in execute([*expected])} == expected
 
 
-@pytest.mark.parametrize(
-    ("cell", "outputs"),
-    [
-        ("heatmap(torch.eye(3), 'a b c')", 1),
-        ("debug(Q, K, V, attention=attention)", 1),
-        ("flow(length=2, attention=attention)", 1),
-        ("compare(attention=attention)", 1),
-        ("print(compare(attention=attention))", 0),
-        ("debug(Q, K, V, attention=attention).save('report.html')", 0),
-        ("debug(Q, K, V, attention=attention).save('report.txt')", 0),
-        ("from rich import print; print('text')", 1),  # it is taken for Jupyter's
-    ],
-)
-def test_a_cell_has_one_output(jupyter: InteractiveShell, folder: Path, cell: str, outputs: int) -> None:
-    assert folder == Path.cwd()
-    with capture_output() as captured:
-        run = jupyter.run_cell(cell)
-    run.raise_error()
-    assert len(captured.outputs) + (run.result is not None) == outputs
+def test_a_sentence_for_the_classifier_has_words_of_its_training() -> None:
+    (sentence,) = re.findall(r"--classifier \S+ (.*)", (ROOT / "docs/lab.md").read_text(encoding="utf-8"))
+    known = {word for row in read_labelled_texts(OURS, "text", "label", 0).train for word in row.text.split()}
+    assert known >= set(sentence.split())
 
 
 def test_commands_on_the_pages_exist() -> None:
@@ -188,28 +184,32 @@ def test_a_function_of_ones_own() -> None:
     shown = repr(debug(Q, K, K, attention=wrong)), repr(flow(length=4, attention=wrong)), repr(compare(attention=wrong))
     assert all(finding.question in " ".join(each.split()) for each in shown)
     assert "what you see is what your code does" in shown[1]
-    assert "10 of 10 inputs differ by more than 1e-5" in shown[2]
+    assert "On 10 of 10 inputs your attention is not PyTorch's to 1e-5" in shown[2]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "differ"),
     [
-        (".nan_to_num()", "", "1 of 10 inputs differs by more than 1e-5 (5e-3 in float16): empty row."),
+        (
+            ".nan_to_num()",
+            "",
+            "On 1 of 10 inputs your attention is not PyTorch's to 1e-5 (5e-3 in float16): empty row.",
+        ),
         (
             "-math.inf",
             "-2.0",
-            "5 of 10 inputs differ by more than 1e-5 (5e-3 in float16): causal mask, random mask and",
+            "On 5 of 10 inputs your attention is not PyTorch's to 1e-5 (5e-3 in float16): causal mask, random mask and",
         ),
         (
             "torch.softmax(scores, dim=-1)",
             "scores.exp() / scores.exp().sum(-1, True)",
             ": empty row, large scores and float16.",
         ),
-        (".to(wide)", "", "1 of 10 inputs differs by more than 1e-5 (5e-3 in float16): float16."),
+        (".to(wide)", "", "On 1 of 10 inputs your attention is not PyTorch's to 1e-5 (5e-3 in float16): float16."),
         (
             "wide = ",
             "assert Q.shape[:-2] == K.shape[:-2]; wide = ",
-            "differs by more than 1e-5 (5e-3 in float16): shared",
+            "not PyTorch's to 1e-5 (5e-3 in float16): shared",
         ),
         ("V.to(wide)", "V.to(wide).detach()", "They differ in the gradients alone."),
         (".to(Q.dtype)", ".to(Q.dtype).detach()", "They differ in the gradients alone."),
