@@ -146,6 +146,13 @@ def flow(length: int, d_k: int, mask: str, query: int | None, seed: int, output:
 @click.option("--layer", type=int, help="Only this layer, counted from 0.")
 @click.option("--head", help="Only this head.")
 @click.option("--values", is_flag=True, help="In a figure: the percentage in each cell.")
+@click.option(
+    "--vmax",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="The weight that has the strongest colour.",
+)
 @click.option("--classifier", metavar="FILE", type=FILE, help="What `cs336 train` saved.")
 @click.option("--model", metavar="FOLDER", type=FILE, help="A Hugging Face model on disk.")
 @click.option("-o", "--output", metavar="FILE", type=FILE, help="A .png, .svg or .html file.")
@@ -157,6 +164,7 @@ def show(
     layer: int | None,
     head: str | None,
     values: bool,
+    vmax: float,
     classifier: Path | None,
     model: Path | None,
     output: Path | None,
@@ -189,7 +197,7 @@ def show(
         page = output is not None and output.suffix.lower() == ".html"
         # A page lets its reader choose; a picture of every layer would be too large.
         layers = range(source.layers) if page and layer is None else [layer or 0]
-        picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values)
+        picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values, vmax)
     view = view_picture(picture, mask)
     if output is None:
         _print([view])
@@ -248,9 +256,11 @@ def train(
     save_classifier(output, classifier)
     if animate:
         from cs336_kit.lab.figure import write_animation
+        from cs336_kit.lab.show import find_picture
 
-        with Console().status(f"Drawing {animate}"):
-            write_animation(animate, classifier.tokens(watched), frames)
+        with Console().status(f"Drawing {animate}"), student.in_words():
+            picture = find_picture(classifier, watched, MASKS["none"], range(layers))
+            write_animation(animate, picture, frames)
         click.echo(f"{animate} shows “{watched}”")
     click.echo(f"{output} is written")
 

@@ -247,6 +247,7 @@ def _draw_flow(measured: Flow) -> "Figure":
         weights.bar(range(len(found.weights)), found.weights.numpy(), color="tab:gray")
         title = f"weights of position {found.query} of the output"
         weights.set(title=title, xlabel="position", ylim=(0, None))
+        weights.yaxis.set_major_formatter("{x:.0%}")
         weights.locator_params(axis="x", integer=True)
         _plot_norms(gradients, found.norms, f"norm of its gradients, for position {found.query} alone")
         gradients.set(ylim=(0, None))
@@ -272,5 +273,6 @@ def _plot_saturation(weights: "Axes", gradients: "Axes", saturation: dict[int, l
         axes.set_xticks(list(saturation), map(str, saturation))
         axes.set(xlabel="d_k", ylim=(0, None))
     weights.set(title="largest weight of a query", ylim=(0, 1.05))
+    weights.yaxis.set_major_formatter("{x:.0%}")
     gradients.set(title="norm of the gradient that reaches the scores")
     weights.legend()

@@ -2,16 +2,20 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
+from torch.nn.functional import scaled_dot_product_attention
 
 from cs336_kit.engine.room import load_room
-from cs336_kit.lab import compare, debug, flow, heatmap
+from cs336_kit.lab import chunked_attention, compare, debug, flow, heatmap
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.diagnosis import ADAPTER, PROBLEM
 from cs336_kit.lab.student import Attention
@@ -54,9 +58,10 @@ def find_views(cells: list[NotebookNode]) -> list[str]:
 
 @pytest.mark.slow
 def test_the_page_on_notebooks(lab: Lab, folder: Path) -> None:
-    drawn, report, measured, compared = find_views(execute(find_blocks("lab.md")))
+    drawn, scored, report, measured, compared = find_views(execute(find_blocks("lab.md")))
     assert "columns: 0 the, 1 cat, 2 is, 3 asleep, 4 <pad>" in drawn
     assert "·" in drawn
+    assert "rows ask, columns are looked at; scores; · hidden by the mask" in scored
     assert "Nothing here looks wrong." in report
     assert "Position 2 of the output, padding mask" in measured
     assert "On all 10 inputs your attention is PyTorch's to 1e-5" in compared
@@ -129,7 +134,7 @@ def test_a_heatmap_of_a_text_on_another(tmp_path: Path) -> None:
     rows = [line.split() for line in repr(shown).splitlines()]
     assert ["0", "le", "70", "20", "10"] in rows
     assert ["1", "chat", "0", "50", "50"] in rows
-    assert "“chat” looks equally at all 2 it sees (0.5 each)" in repr(shown)
+    assert "“chat” looks equally at all 2 it sees (50% each)" in repr(shown)
     assert shown._repr_html_().startswith("<img")
     shown.save(tmp_path / "map.svg")
     svg = (tmp_path / "map.svg").read_text()
@@ -155,18 +160,93 @@ def test_hidden_cells_are_hatched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("weights", "names", "message"),
     [
-        (WEIGHTS, ("a b",), "weights are for 3 keys, and there are 2 tokens to name them; name the keys, too"),
-        (WEIGHTS, ("a b", "c d"), "weights are for 3 keys, and there are 2 tokens to name them"),
-        (WEIGHTS, ("a", "c d e"), "weights are for 2 queries, and there are 1 tokens to name them"),
+        (WEIGHTS, ("a b",), "weights are for 3 keys, and there are 2 tokens to name them: name all keys"),
+        (WEIGHTS, ("a b", "c d"), "weights are for 3 keys, and there are 2 tokens to name them: name all keys"),
+        (WEIGHTS, ("a", "c d e"), "weights are for 2 queries, and there are 1 tokens to name them: name all queries"),
+        ([WEIGHTS, WEIGHTS.T], (), "the maps have different shapes, (2, 3) and (3, 2)"),
+        (np.zeros((4096, 4096)), (), "that is 16,777,216 weights, more than 10,000,000: draw a part of them, such as"),
         (torch.ones(3), ("a b c",), "weights have the shape (3,), expected (queries, keys) or (heads, queries, keys)"),
         (torch.ones(2, 1, 3, 3), ("a b c",), "weights have the shape (2, 1, 3, 3), expected (queries, keys) or (heads"),
         (WEIGHTS, ("a b", "c d e", torch.ones(2, 2)), "the mask has the shape (2, 2), the weights (2, 3): it should"),
     ],
 )
-def test_weights_that_do_not_fit(weights: torch.Tensor, names: tuple, message: str) -> None:
+def test_weights_that_do_not_fit(weights: Any, names: tuple, message: str) -> None:
     with pytest.raises(BadInput) as raised:
         heatmap(weights, *names)
     assert raised.value.message.startswith(message)
+
+
+def find_colours(path: Path) -> set[tuple[int, int, int]]:
+    """The colours of the cells of the first map, read at their centres."""
+    pixels = (imread(path)[..., :3] * 255).round().astype(int)
+    return {tuple(colour) for colour in pixels.reshape(-1, 3).tolist()}
+
+
+def test_the_same_weight_has_the_same_colour_in_every_figure(tmp_path: Path) -> None:
+    for name, weights in (("even", torch.full((7, 7), 1 / 7)), ("sharp", torch.tensor([[1 / 7, 6 / 7]]))):
+        heatmap(weights).save(tmp_path / f"{name}.png")
+    light = (219, 226, 234)  # a seventh of the way from white
+    assert all(
+        any(max(abs(a - b) for a, b in zip(light, each, strict=True)) <= 2 for each in find_colours(tmp_path / file))
+        for file in ("even.png", "sharp.png")
+    )
+    heatmap(torch.full((7, 7), 1 / 7), vmax=1 / 7).save(tmp_path / "even.png")
+    assert (8, 48, 107) in find_colours(tmp_path / "even.png")
+
+
+def test_numpy_numbers_without_names(tmp_path: Path) -> None:
+    shown = heatmap(WEIGHTS.numpy())
+    assert ["0", "70", "20", "10"] in [line.split() for line in repr(shown).splitlines()]
+    assert repr(debug(*torch.eye(3)[None].repeat(3, 1, 1).numpy())).endswith("Nothing here looks wrong.")
+    Q = torch.eye(3).numpy()
+    assert chunked_attention(Q, Q, Q, Q > 0, chunk=2, attention=scaled_dot_product_attention).equal(torch.eye(3))
+
+
+def test_several_maps_side_by_side(tmp_path: Path) -> None:
+    shown = heatmap([WEIGHTS, 1 - WEIGHTS], "a b", "c d e", title="Two steps", titles=["before", "after $1"])
+    assert repr(shown).splitlines()[0] == "Two steps"
+    assert repr(shown).splitlines()[1].split() == ["before", "after", "$1"]
+    shown.save(tmp_path / "maps.svg")
+    svg = (tmp_path / "maps.svg").read_text()
+    assert all(f">{text}</text>" in svg for text in ("Two steps", "before", "after $1", "100%"))
+    with pytest.raises(BadInput, match="there are 1 titles for 2 maps"):
+        heatmap([WEIGHTS, WEIGHTS], titles=["one"])
+
+
+def test_a_figure_says_what_is_wrong(tmp_path: Path) -> None:
+    heatmap([[0.5, float("nan")], [0.5, 0.0]]).save(tmp_path / "nan.svg")
+    svg = (tmp_path / "nan.svg").read_text()
+    assert ">NaN or infinite</text>" in svg
+    assert ">Some numbers are NaN or infinite; `cs336 debug` tells where they come from.</text>" in svg
+    heatmap([[0.5, -0.1]]).save(tmp_path / "scores.svg")
+    svg = (tmp_path / "scores.svg").read_text()
+    assert ">Some weights are negative. If these are scores, draw them with scores=True.</text>" in svg
+    assert ">The weights of a token should sum to 100%; yours sum to 40%.</text>" in svg
+
+
+def test_scores_have_a_middle_and_are_not_percentages(tmp_path: Path) -> None:
+    scores = torch.tensor([[2.0, -torch.inf], [-0.01, -4.0]])
+    shown = heatmap(scores, scores=True, values=True)
+    assert [line.split() for line in repr(shown).splitlines()][1:4] == [
+        ["0", "1"],
+        ["0", "2.0", "·"],
+        ["1", "0.0", "-4.0"],
+    ]
+    assert "sum to" not in repr(shown)
+    shown.save(tmp_path / "scores.svg")
+    svg = (tmp_path / "scores.svg").read_text()
+    assert all(f">{text}</text>" in svg for text in ("2.0", "-4.0", "score", "hidden by the mask"))
+    assert "%<" not in svg
+
+
+def test_a_map_on_axes_of_ones_own(tmp_path: Path) -> None:
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert heatmap(WEIGHTS, ax=right, title="mine", mask=WEIGHTS > 0) is None
+    figure.savefig(tmp_path / "axes.svg")
+    assert (right.get_title(), len(right.images), len(left.images)) == ("mine", 1, 0)
+    with pytest.raises(BadInput, match="there are 2 maps, and ax has room for one"):
+        heatmap([WEIGHTS, WEIGHTS], ax=left)
 
 
 def changed(old: str, new: str) -> Attention:
