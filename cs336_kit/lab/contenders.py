@@ -79,22 +79,17 @@ def linear_attention(
     return torch.cat(outputs, dim=-2)
 
 
-def attend_with_mask(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """PyTorch's own attention, given the mask as a matrix: it computes every score, the hidden ones too."""
-    return scaled_dot_product_attention(Q, K, V, attn_mask=mask)
-
-
-def attend_causally(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """PyTorch's own attention, told that the mask is the causal one: it skips what lies behind it."""
-    return scaled_dot_product_attention(Q, K, V, is_causal=True)
-
-
-PYTORCH = {"PyTorch with mask": attend_with_mask, "PyTorch is_causal": attend_causally}
+# PyTorch's own. Given the mask as a matrix, it computes every score, the hidden ones too; told that the mask is the
+# causal one, it skips what lies behind it.
+PYTORCH: dict[str, Attention] = {
+    "PyTorch with mask": lambda Q, K, V, mask: scaled_dot_product_attention(Q, K, V, attn_mask=mask),
+    "PyTorch is_causal": lambda Q, K, V, mask: scaled_dot_product_attention(Q, K, V, is_causal=True),
+}
 
 
 def attend_exactly(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
     """PyTorch's own attention in float64."""
-    return attend_with_mask(Q.double(), K.double(), V.double(), mask)
+    return scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask)
 
 
 def list_contenders(adapters: ModuleType, compiled: bool) -> dict[str, Attention]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from cs336_kit.lab.picture import LABELLED, LINES, NOT_A_NUMBER, WARNING, Patter
 
 ABREAST = 4
 WIDTH = 16.0  # inches, at most, of maps that stand abreast
-LINE = 16  # points
+LINE, LETTERS = 16, 11  # points of a line of text, and letters of an inch
 HATCH, HATCHING = "///", "#909090"
 
 # Of an animation.
@@ -49,12 +50,9 @@ def draw_picture(picture: Picture) -> Figure:
         figsize=(columns * (width + left) + 1.0, rows * (height + below)),
         layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1),
     )
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[len(patterns) :]:
-        axes.remove()
-    for axes, pattern in zip(grid.flat, patterns, strict=False):
-        _paint_pattern(axes, picture, pattern)
-    _add_scale(figure, list(grid.flat[: len(patterns)]), picture, aspect=20 * rows)
+    for place, pattern in enumerate(patterns, start=1):
+        _paint_pattern(figure.add_subplot(rows, columns, place), picture, pattern)
+    _add_scale(figure, figure.axes, picture, aspect=20 * rows)
     more = _add_legend(figure, picture, loc="outside lower center")
     if picture.title:
         figure.suptitle(picture.title, parse_math=False)
@@ -126,7 +124,8 @@ def _add_scale(figure: FigureBase, of: "Axes | list[Axes]", picture: Picture, as
 
 def _add_legend(place: Any, picture: Picture, **where: Any) -> float:
     """Say what cells without a colour of the scale are, and what is wrong with the weights; its height in points."""
-    cells, warnings = [], picture.warnings()
+    inches = place.get_window_extent().width / place.figure.dpi
+    cells, warnings = [], [part for line in picture.warnings() for part in wrap(line, int(LETTERS * inches))]
     if picture.hidden.any():
         cells.append(
             Patch(facecolor="none", edgecolor=HATCHING, hatch=HATCH, linewidth=0.5, label="hidden by the mask")

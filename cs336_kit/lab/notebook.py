@@ -183,4 +183,4 @@ def compare(seed: int = 0, *, attention: Attention | None = None) -> View:
     Raises:
         click.ClickException: the function raises an error, or gives no tensor of the right shape.
     """
-    return View(list(describe_comparison(compare_with_pytorch(Student(attention=attention), seed))))
+    return View(list(describe_comparison(*compare_with_pytorch(Student(attention=attention), seed))))

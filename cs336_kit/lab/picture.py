@@ -156,14 +156,9 @@ class Picture:
             "colours": self.colours,
             "notANumber": NOT_A_NUMBER,
             "patterns": [
-                {
-                    "layer": pattern.layer,
-                    "head": pattern.head,
-                    "causal": pattern.causal,
-                    "title": pattern.title,
-                    # Between marks: one that is written from right to left turns nothing around it.
-                    "sentences": list(self.sentences(pattern, lambda token: f"\u2068{token}\u2069")),
-                }
+                {name: getattr(pattern, name) for name in ("layer", "head", "causal", "title")}
+                # Between marks: one that is written from right to left turns nothing around it.
+                | {"sentences": list(self.sentences(pattern, lambda token: f"\u2068{token}\u2069"))}
                 for pattern in self.patterns
             ],
             # float32, little-endian, and a byte each: (pattern, query, key)

@@ -150,11 +150,9 @@ def find_picture(
             layer=layer,
             head=name,
             causal=causal,
-            title=", ".join(
-                [f"layer {layer}"] * (source.layers > 1)
-                + [f"head {name}" if name.isdigit() else name]
-                + ["causal"] * causal
-            ),
+            title=f"layer {layer}, " * (source.layers > 1)
+            + (f"head {name}" if name.isdigit() else name)
+            + ", causal" * causal,
             weights=weights[causal][layer, source.heads.index(name)],
             hidden=everything.triu(1) if causal else ~everything,
         )

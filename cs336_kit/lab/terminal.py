@@ -1,4 +1,4 @@
-"""Attention in the terminal: a heatmap, the shaded text, and a sentence for each token."""
+"""Attention in the terminal: a heatmap, and a sentence for each token."""
 
 import math
 from collections.abc import Iterator
@@ -58,8 +58,6 @@ class Heatmaps:
             yield Padding(Text(f"rows ask, columns are looked at; {unit}{mask}", "dim"), (0, 0, 0, 2))
         for pattern in () if picture.scores else patterns:
             yield Text(f"\n{pattern.title}", "bold")
-            if cell is not None:
-                yield self._shaded_text(pattern)
             yield from self._sentences(pattern)
         for line in (*picture.warnings(), *picture.notes):
             yield Text(f"\n{make_printable(line)}")
@@ -95,11 +93,6 @@ class Heatmaps:
             colour = [round(float(np.interp(weight, places, channel))) for channel in zip(*ramp, strict=True)]
         red, green, blue = colour
         return Style(color=choose_ink(red / 255, green / 255, blue / 255), bgcolor=Color.from_rgb(red, green, blue))
-
-    def _shaded_text(self, pattern: Pattern) -> Text:
-        """The text; the darker a token, the more attention it gets on average, on the scale of the maps."""
-        tokens = zip(self._picture.keys, pattern.weights.mean(0).tolist(), strict=True)
-        return Text(" ").join(Text(make_printable(token), self._style(x)) for token, x in tokens)
 
     def _sentences(self, pattern: Pattern) -> Iterator[Padding]:
         for place, sentence in enumerate(self._picture.sentences(pattern, make_printable)):

@@ -91,9 +91,8 @@ def _screen(terminal: Terminal) -> str:
 
 def show(student: Student) -> tuple[str, str]:
     """Rhymes and meanings, with and without a mask."""
-    return "uv run cs336 show --example cat --mask both --head meaning", student.run(
-        "cs336_kit", "show", "--example", "cat", "--mask", "both", "--head", "meaning"
-    ).stdout
+    command = "show --mask both --head meaning The cat sat on the mat"
+    return f"uv run cs336 {command}", student.run("cs336_kit", *command.split()).stdout
 
 
 def debug(student: Student) -> tuple[str, str]:
