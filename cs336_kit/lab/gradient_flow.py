@@ -226,7 +226,7 @@ def _draw_flow(measured: Flow) -> "Figure":
     masked.sharey(plain)
     for axes, norms, title in zip((plain, masked), measured.norms, ("no mask", f"{measured.mask} mask"), strict=True):
         _plot_norms(axes, norms, title)
-    plain.set(ylabel="norm of the gradient")
+    plain.set(ylabel="norm of the gradient", ylim=(0, None))
     if measured.one_output:
         of_keys, norms = measured.one_output
         weights, gradients = grid[1]
@@ -236,6 +236,7 @@ def _draw_flow(measured: Flow) -> "Figure":
         weights.yaxis.set_major_formatter("{x:.0%}")
         weights.locator_params(axis="x", integer=True)
         _plot_norms(gradients, norms, f"norm of its gradients, for position {measured.query} alone")
+        gradients.set(ylim=(0, None))
     if measured.saturation:
         _plot_saturation(grid[-1, 0], grid[-1, 1], measured.saturation)
     return figure
@@ -244,7 +245,7 @@ def _draw_flow(measured: Flow) -> "Figure":
 def _plot_norms(axes: "Axes", norms: Norms, title: str) -> None:
     for name, marker in zip("QKV", "os^", strict=True):
         axes.plot(norms[name].numpy(), marker=marker, label=f"gradient of {name}")
-    axes.set(title=title, xlabel="position", ylim=(0, None))
+    axes.set(title=title, xlabel="position")
     axes.locator_params(axis="x", integer=True)
     axes.legend()
 
