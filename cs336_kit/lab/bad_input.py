@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,18 +25,13 @@ def check_output(path: Path, suffixes: Sequence[str]) -> None:
 
 
 @contextmanager
-def reject_unreadable(path: Path) -> Iterator[None]:
-    """Raise BadInput in place of the OSError of reading `path`."""
+def reject_unusable(path: Path, use: str, advice: str = "") -> Iterator[None]:
+    """Raise BadInput in place of the OSError of the use of `path`, which is "read" or "write"."""
     try:
         yield
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+        raise BadInput(f"cannot {use} {path}: {error.strerror or error}{advice}") from None
 
 
-@contextmanager
-def reject_unwritable(path: Path) -> Iterator[None]:
-    """Raise BadInput in place of the OSError of writing `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}; name another file") from None
+reject_unreadable = partial(reject_unusable, use="read")
+reject_unwritable = partial(reject_unusable, use="write", advice="; name another file")

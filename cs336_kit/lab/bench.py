@@ -1,19 +1,18 @@
 """Time and memory of the student's attention next to PyTorch's own: as a table, in words, and as a plot."""
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from cs336_kit.lab.bad_input import reject_unwritable
-from cs336_kit.lab.contenders import PYTORCH
 from cs336_kit.lab.measurement import DIRECTIONS, Cost, Row
+from cs336_kit.lab.view import make_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
 MARKERS = "os^vDPX*hp"
 # Times whose quartiles are further than this from their median, in terms of it, rank nothing.
 SCATTERED = 0.25
-TIED = 3  # more that are as quick as each other are not named
 
 
 def describe_rows(rows: Sequence[Row]) -> Iterator[RenderableType]:
-    """A table for each length; then in words which is quickest, by how much and from which length."""
+    """A table for each length; then in words what is quicker than the first, by how much and from which length on."""
     for length, group in groupby(rows, key=lambda row: row.length):
         yield ""
         yield _tabulate(length, list(group))
@@ -33,7 +31,7 @@ def describe_rows(rows: Sequence[Row]) -> Iterator[RenderableType]:
     yield Text(f"\nratio: {ratio}, median ± half the distance of its quartiles", "dim")
     yield ""
     for direction in DIRECTIONS:
-        yield from map(Text, _rank(rows, direction))
+        yield Text(_rank(rows, direction))
     yield Text(
         "PyTorch with mask gets the mask as a matrix (attn_mask=mask), as yours does. PyTorch is_causal is told "
         "is_causal=True instead, so it may skip what the mask hides. Linear attention is another function, so its "
@@ -55,14 +53,12 @@ def _scatter(row: Row) -> float:
 
 def _tabulate(length: int, rows: Sequence[Row]) -> Table:
     """Of one length; 80 columns are enough."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    table.add_column(f"length {length}", no_wrap=True, vertical="bottom")
-    for column in ("forward\nms", "\nratio", "\nMiB", "training\nms", "\nratio", "\nMiB", "differs\nby"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        cells = (cell for each in (row.forward, row.training) for cell in _format_cost(each))
-        table.add_row(row.implementation, *cells, f"{row.largest_difference:.0e}")
-    return table
+    columns = ("forward\nms", "\nratio", "\nMiB", "training\nms", "\nratio", "\nMiB", "differs\nby")
+    cells = (
+        (row.implementation, *_format_cost(row.forward), *_format_cost(row.training), f"{row.largest_difference:.0e}")
+        for row in rows
+    )
+    return make_table((f"length {length}", *columns), cells)
 
 
 def _format_cost(found: Cost) -> tuple[str, str, str]:
@@ -75,41 +71,24 @@ def _format(x: float) -> str:
     return f"{x:.1f}" if x < 100 else f"{x:.0f}"
 
 
-def _rank(rows: Sequence[Row], direction: str) -> Iterator[str]:
-    """Name the quickest implementation, and say which are quicker than the first, and from which length on."""
-    lengths = list(dict.fromkeys(row.length for row in rows))
-    by_length = {
-        length: {r.implementation: getattr(r, direction) for r in rows if r.length == length} for length in lengths
-    }
-    yardstick = rows[0].implementation
-    winners = {length: _quickest(costs) for length, costs in by_length.items()}
-    parts = []
-    for names, group in groupby(lengths, key=lambda length: winners[length]):
-        at = list(group)
-        factors = [1 / by_length[length][names[0]].ratio[0] for length in at]
-        span = " to ".join(dict.fromkeys(f"{factor:.1f}" for factor in (min(factors), max(factors))))
-        by = "" if yardstick in names else f", {span} times as quick as {yardstick}"
-        named, by = (" and ".join(names), by) if len(names) <= TIED else ("too close to tell", "")
-        parts.append(f"{named} at {', '.join(map(str, at))}{by}")
-    yield f"Quickest in {'a forward pass' if direction == 'forward' else 'training'}: {'; '.join(parts)}."
-    pays = {}
-    for name in by_length[lengths[0]]:
-        # Quicker from some length on: in at least three rounds of four, at this length and all that are longer.
-        quicker = [length for length in lengths if all(by_length[k][name].ratio[2] < 1 for k in lengths if k >= length)]
-        if name != yardstick and name not in PYTORCH and quicker:
-            pays[name] = quicker[0]
-    if pays:
-        listed = ", ".join(f"{name} from {length} on" for name, length in pays.items())
-        yield f"In at least three rounds of four quicker than {yardstick}: {listed}."
-    else:
-        yield f"Of what is not PyTorch's own, nothing is quicker than {yardstick} at the greatest length."
-
-
-def _quickest(costs: Mapping[str, Cost]) -> tuple[str, ...]:
-    """The quickest, and those that were as quick in a quarter of the rounds."""
-    best = min(costs, key=lambda name: costs[name].ratio[0])
-    limit = costs[best].ratio[2]
-    return (best, *(name for name, each in costs.items() if name != best and each.ratio[1] <= limit))
+def _rank(rows: Sequence[Row], direction: str) -> str:
+    """Say what is quicker than the first, from which length on, and by how much."""
+    yardstick, greatest = rows[0].implementation, rows[-1].length
+    ratios: dict[str, dict[int, tuple[float, float, float]]] = {}
+    for row in rows:
+        ratios.setdefault(row.implementation, {})[row.length] = getattr(row, direction).ratio
+    quicker = {}
+    for name, by_length in ratios.items():
+        # In at least three rounds of four, at this length and all that are longer.
+        lengths = [k for k in by_length if all(high < 1 for n, (_, _, high) in by_length.items() if n >= k)]
+        if lengths:
+            quicker[name] = 1 / by_length[greatest][0], lengths[0]
+    what = "a forward pass" if direction == "forward" else "training"
+    if not quicker:
+        return f"In {what}, nothing is quicker than {yardstick} at {greatest}."
+    ranked = sorted(quicker.items(), key=lambda item: item[1], reverse=True)
+    listed = ", ".join(f"{name} from {first} on ({factor:.1f} times at {greatest})" for name, (factor, first) in ranked)
+    return f"In {what}, in at least three rounds of four quicker than {yardstick}: {listed}."
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
@@ -118,8 +97,8 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     Raises:
         BadInput: the file cannot be written.
     """
-    measured = ("seconds", "scatter", "ratio", "ratio_low", "ratio_high", "bytes")
-    columns = [f"{direction}_{what}" for direction in DIRECTIONS for what in measured]
+    names = ("seconds", "scatter", "ratio", "ratio_low", "ratio_high", "bytes")
+    columns = [f"{direction}_{name}" for direction in DIRECTIONS for name in names]
     with reject_unwritable(path), path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["length", "implementation", *columns, "largest_difference"])

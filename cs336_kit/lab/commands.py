@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab.bad_input import BadInput, check_output
@@ -18,35 +17,20 @@ if TYPE_CHECKING:
     from cs336_kit.lab.training import Split
 
 FILE = click.Path(path_type=Path)
-EXAMPLES = {"bank": "The bank of the river was steep", "cat": "The cat sat on the mat"}
+EXAMPLE = "The bank of the river was steep"
 MASKS = {"none": (False,), "causal": (True,), "both": (False, True)}
 
 
 @click.command()
-@click.option(
-    "--length",
-    "lengths",
-    multiple=True,
-    default=[128, 256, 512],
-    show_default=True,
-    type=click.IntRange(1),
-    help="How many queries and keys; may be given again.",
-)
+@click.option("--length", "lengths", multiple=True, default=[128, 256, 512], show_default=True, type=click.IntRange(1))
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
 @click.option("--compile", "compiled", is_flag=True, help="Add torch.compile, which takes minutes.")
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    metavar="FILE",
-    multiple=True,
-    type=FILE,
-    help="A .csv table, or a .png or .svg plot; may be given again.",
-)
+@click.option("-o", "--output", "outputs", metavar="FILE", multiple=True, type=FILE, help="A .csv, .png or .svg file.")
 def bench(lengths: tuple[int, ...], device: str, compiled: bool, outputs: tuple[Path, ...]) -> None:
     """Measure time and memory of your attention, next to PyTorch's.
 
-    With a causal mask, 4 heads of 64 features, in float32. Training is forward and backward through 4 layers.
+    With a causal mask, 4 heads of 64 features, in float32. Training is forward and backward through 4 layers. --length
+    and -o may be given again.
     """
     for output in outputs:
         check_output(output, (".csv", *FIGURES))
@@ -77,8 +61,8 @@ def compare(seed: int) -> None:
     from cs336_kit.lab.student import Student
 
     comparison = compare_with_pytorch(Student(), seed)
-    _print(describe_comparison(comparison))
-    if not comparison.diagnosis.passed:
+    _print(describe_comparison(*comparison))
+    if not comparison[-1].passed:
         raise SystemExit(1)
 
 
@@ -135,28 +119,23 @@ def flow(length: int, d_k: int, mask: str, query: int | None, seed: int, output:
 
 @click.command()
 @click.argument("text", nargs=-1)
-@click.option(
-    "--file",
-    metavar="FILE",
-    type=click.File(encoding="utf-8", errors="replace"),
-    help="Read the text from a file; - is input.",
-)
-@click.option("--example", type=click.Choice(list(EXAMPLES)), help="A text to begin with.")
+@click.option("--file", type=click.File(encoding="utf-8", errors="replace"), help="Has the text; - is input.")
 @click.option("--mask", type=click.Choice(list(MASKS)), help="None, causal, or both side by side.")
 @click.option("--layer", type=int, help="Only this layer, counted from 0.")
 @click.option("--head", help="Only this head.")
 @click.option("--values", is_flag=True, help="In a figure: the percentage in each cell.")
+@click.option("--vmax", default=1.0, type=click.FloatRange(0, min_open=True), help="What has the strongest colour.")
 @click.option("--classifier", metavar="FILE", type=FILE, help="What `cs336 train` saved.")
 @click.option("--model", metavar="FOLDER", type=FILE, help="A Hugging Face model on disk.")
 @click.option("-o", "--output", metavar="FILE", type=FILE, help="A .png, .svg or .html file.")
 def show(
     text: tuple[str, ...],
     file: TextIO | None,
-    example: str | None,
     mask: str | None,
     layer: int | None,
     head: str | None,
     values: bool,
+    vmax: float,
     classifier: Path | None,
     model: Path | None,
     output: Path | None,
@@ -166,14 +145,14 @@ def show(
     What a word is and what it asks for comes from a small table made by hand, or from a classifier or a model. The
     weights are your attention's, which gives them when the values are the identity matrix.
     """
-    if (bool(text) + bool(file) + bool(example)) > 1:
-        raise BadInput("give either TEXT, --file or --example")
+    if text and file:
+        raise BadInput("give either TEXT or --file")
     if classifier and model:
         raise BadInput("give either --classifier or --model")
     if output:
         check_output(output, (*FIGURES, ".html"))
     # A terminal may hand over bytes that are not text.
-    written = " ".join(text).encode(errors="replace").decode() if text else EXAMPLES[example or "bank"]
+    written = " ".join(text).encode(errors="replace").decode() if text else EXAMPLE
     if file:
         written = " ".join(file.read().split())
 
@@ -189,7 +168,7 @@ def show(
         page = output is not None and output.suffix.lower() == ".html"
         # A page lets its reader choose; a picture of every layer would be too large.
         layers = range(source.layers) if page and layer is None else [layer or 0]
-        picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values)
+        picture = find_picture(source, written, MASKS["both" if page else mask], layers, head, values, vmax)
     view = view_picture(picture, mask)
     if output is None:
         _print([view])
@@ -204,22 +183,13 @@ def show(
 @click.argument("data", metavar="[FILE]", required=False, type=FILE)
 @click.option("--text", default="text", show_default=True, help="The column to read.")
 @click.option("--label", default="label", show_default=True, help="The column to learn.")
-@click.option(
-    "--layers", default=1, show_default=True, type=click.IntRange(1, 12), help="How many blocks of attention."
-)
+@click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 12), help="Blocks of attention.")
 @click.option("--epochs", default=40, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=0, show_default=True)
 @click.option("-o", "--output", default="classifier.safetensors", show_default=True, type=FILE)
 @click.option("--animate", metavar="GIF", type=FILE, help="Show how attention changes meanwhile.")
 def train(
-    data: Path | None,
-    text: str,
-    label: str,
-    layers: int,
-    epochs: int,
-    seed: int,
-    output: Path,
-    animate: Path | None,
+    data: Path | None, text: str, label: str, layers: int, epochs: int, seed: int, output: Path, animate: Path | None
 ) -> None:
     """Train a classifier of texts on your own attention.
 
@@ -248,9 +218,11 @@ def train(
     save_classifier(output, classifier)
     if animate:
         from cs336_kit.lab.figure import write_animation
+        from cs336_kit.lab.show import find_picture
 
-        with Console().status(f"Drawing {animate}"):
-            write_animation(animate, classifier.tokens(watched), frames)
+        with Console().status(f"Drawing {animate}"), student.in_words():
+            picture = find_picture(classifier, watched, MASKS["none"], range(layers))
+            write_animation(animate, picture, frames)
         click.echo(f"{animate} shows “{watched}”")
     click.echo(f"{output} is written")
 
@@ -259,15 +231,9 @@ def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str) 
     """Train with a progress bar; the attention in one text, before and after each epoch."""
     from cs336_kit.lab.training import train_classifier
 
-    frames: list[Frame] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(highlight=False)) as bar:
-        task = bar.add_task("", total=epochs)
-        for epoch, accuracy in enumerate(train_classifier(classifier, split, epochs)):
-            description = f"epoch {epoch} of {epochs}, held-out accuracy {accuracy:.1%}"
-            bar.update(task, completed=epoch, description=description)
-            frames.append((accuracy, classifier.weights(watched)))
-    return frames
+    accuracies = train_classifier(classifier, split, epochs)
+    with click.progressbar(accuracies, length=epochs + 1, item_show_func=lambda x: f"held-out {x or 0:.1%}") as bar:
+        return [(accuracy, classifier.weights(watched)) for accuracy in bar]
 
 
 def _print(parts: Iterable[RenderableType]) -> None:

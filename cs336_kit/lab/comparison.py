@@ -1,13 +1,10 @@
 """The student's attention beside PyTorch's, on random inputs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import click
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cs336_kit.engine.case import GRADIENT, Case
@@ -15,6 +12,7 @@ from cs336_kit.engine.result import Check
 from cs336_kit.examination.experiment import listed
 from cs336_kit.lab.diagnosis import Diagnosis, diagnose, set_beside_pytorch
 from cs336_kit.lab.student import Student, find_gradients
+from cs336_kit.lab.view import make_table
 
 TOLERANCE, IN_HALF_PRECISION, IN_WORDS = 1e-5, 5e-3, "1e-5 (5e-3 in float16)"
 
@@ -36,19 +34,8 @@ LARGE = {"large scores": 10.0, "float16": 100.0}  # exp() of these overflows in 
 Errors = tuple[float, float]  # of the output, and of the gradients of Q, K and V for a random gradient of the output
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The student's attention beside PyTorch's on some inputs.
-
-    Args:
-        cases: the inputs, with PyTorch's answers.
-        errors: how far the student's numbers are from PyTorch's at most; None where a call fails.
-        diagnosis: which inputs differ, and why.
-    """
-
-    cases: list[Case]
-    errors: list[Errors | None]
-    diagnosis: Diagnosis
+# The inputs with PyTorch's answers, how far the student's are from them at most (None where a call fails), and why.
+Comparison = tuple[list[Case], list[Errors | None], Diagnosis]
 
 
 def compare_with_pytorch(student: Student, seed: int) -> Comparison:
@@ -67,7 +54,7 @@ def compare_with_pytorch(student: Student, seed: int) -> Comparison:
             if case is cases[-1] and not any(errors):
                 raise
             errors.append(None)
-    return Comparison(cases, errors, diagnose(student, cases))
+    return cases, errors, diagnose(student, cases)
 
 
 def _draw_input(name: str, batch: tuple[int, ...], generator: torch.Generator) -> Case:
@@ -108,28 +95,24 @@ def _measure_errors(student: Student, case: Case) -> Errors:
     return of_output, float(torch.tensor(of_gradients).max())  # NaN, if one of them is
 
 
-def describe_comparison(comparison: Comparison) -> Iterator[RenderableType]:
+def describe_comparison(
+    cases: list[Case], all_errors: list[Errors | None], diagnosis: Diagnosis
+) -> Iterator[RenderableType]:
     """A table, the inputs that differ, and what the examination finds."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
-    table.add_column("input")
-    for column in ("batch", "queries", "keys", "d_k", "d_v", "output", "gradients", ""):
-        table.add_column(column, justify="right")
-    results = comparison.diagnosis.results
-    for case, errors, result in zip(comparison.cases, comparison.errors, results, strict=True):
+    results, rows = diagnosis.results, []
+    for case, errors, result in zip(cases, all_errors, results, strict=True):
         *batch, queries, d_k = case.Q.shape
         numbers = (f"{error:.0e}" for error in errors) if errors else ("fails", "fails")
         sizes = map(str, (queries, case.K.shape[-2], d_k, case.V.shape[-1]))
-        table.add_row(case.name, "×".join(map(str, batch)) or "none", *sizes, *numbers, "" if result.passed else "→")
-    yield table
+        rows.append((case.name, "×".join(map(str, batch)) or "none", *sizes, *numbers, "" if result.passed else "→"))
+    yield make_table(("input", "batch", "queries", "keys", "d_k", "d_v", "output", "gradients", ""), rows)
     yield ""
     differ = [result.test for result in results if not result.passed]
     if not differ:
         yield Text(f"On all {len(results)} inputs your attention is PyTorch's to {IN_WORDS}, gradients included.")
         return
     which = f": {listed(dict.fromkeys(differ))}" if len(differ) < len(results) else ""
-    verb = "differ" if len(differ) > 1 else "differs"
-    yield Text(f"{len(differ)} of {len(results)} inputs {verb} by more than {IN_WORDS}{which}.")
+    yield Text(f"On {len(differ)} of {len(results)} inputs your attention is not PyTorch's to {IN_WORDS}{which}.")
     if all(result.passed or result.check is Check.GRADIENT for result in results):
         yield Text("They differ in the gradients alone.")
-    diagnosis = comparison.diagnosis
     yield from diagnosis.explain() if diagnosis.explanations else diagnosis.tell_failures()

@@ -4,6 +4,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -16,10 +17,10 @@ CHUNK = 64  # positions that linear attention takes at a time
 
 
 def chunked_attention(
-    Q: Float[Tensor, "... queries d_k"],
-    K: Float[Tensor, "... keys d_k"],
-    V: Float[Tensor, "... keys d_v"],
-    mask: Bool[Tensor, "... #queries #keys"] | None = None,
+    Q: Float[Tensor | np.ndarray, "... queries d_k"],
+    K: Float[Tensor | np.ndarray, "... keys d_k"],
+    V: Float[Tensor | np.ndarray, "... keys d_v"],
+    mask: Bool[Tensor | np.ndarray, "... #queries #keys"] | None = None,
     *,
     chunk: int = 128,
     return_weights: bool = False,
@@ -30,7 +31,7 @@ def chunked_attention(
     No query knows of another, so nothing changes but the memory.
 
     Args:
-        Q, K, V, mask: as for your attention.
+        Q, K, V, mask: as for your attention; or numpy arrays.
         chunk: how many queries at a time.
         return_weights: also compute the weights, in a second pass with the identity matrix as `V`.
         attention: a function of your own; without it, `run_scaled_dot_product_attention` of your adapters.py.
@@ -39,7 +40,9 @@ def chunked_attention(
         The output (..., queries, d_v), or the output and the weights (..., queries, keys).
     """
     attend = attention or Student().differentiable
+    Q, K, V = map(torch.as_tensor, (Q, K, V))
     chunks = Q.split(chunk, dim=-2)
+    mask = None if mask is None else torch.as_tensor(mask)
     masks = [mask] * len(chunks) if mask is None or mask.shape[-2] == 1 else mask.split(chunk, dim=-2)
     values = [V]
     if return_weights:
@@ -76,22 +79,17 @@ def linear_attention(
     return torch.cat(outputs, dim=-2)
 
 
-def attend_with_mask(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """PyTorch's own attention, given the mask as a matrix: it computes every score, the hidden ones too."""
-    return scaled_dot_product_attention(Q, K, V, attn_mask=mask)
-
-
-def attend_causally(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """PyTorch's own attention, told that the mask is the causal one: it skips what lies behind it."""
-    return scaled_dot_product_attention(Q, K, V, is_causal=True)
-
-
-PYTORCH = {"PyTorch with mask": attend_with_mask, "PyTorch is_causal": attend_causally}
+# PyTorch's own. Given the mask as a matrix, it computes every score, the hidden ones too; told that the mask is the
+# causal one, it skips what lies behind it.
+PYTORCH: dict[str, Attention] = {
+    "PyTorch with mask": lambda Q, K, V, mask: scaled_dot_product_attention(Q, K, V, attn_mask=mask),
+    "PyTorch is_causal": lambda Q, K, V, mask: scaled_dot_product_attention(Q, K, V, is_causal=True),
+}
 
 
 def attend_exactly(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
     """PyTorch's own attention in float64."""
-    return attend_with_mask(Q.double(), K.double(), V.double(), mask)
+    return scaled_dot_product_attention(Q.double(), K.double(), V.double(), mask)
 
 
 def list_contenders(adapters: ModuleType, compiled: bool) -> dict[str, Attention]:

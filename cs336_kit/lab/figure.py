@@ -2,28 +2,31 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path as Outline
+from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 from PIL import Image
 from torch import Tensor
 
 from cs336_kit.lab.bad_input import reject_unwritable
-from cs336_kit.lab.picture import DARK, HIGH, LABELLED, LOW, NOT_A_NUMBER, Pattern, Picture
+from cs336_kit.lab.picture import LABELLED, LINES, NOT_A_NUMBER, WARNING, Pattern, Picture, choose_ink
 
 ABREAST = 4
 WIDTH = 16.0  # inches, at most, of maps that stand abreast
-HATCH = "#b0b0b0"
+LINE, LETTERS = 16, 11  # points of a line of text, and letters of an inch
+HATCH, HATCHING = "///", "#909090"
 
 # Of an animation.
 MILLISECONDS = 200
@@ -35,46 +38,36 @@ Frame = tuple[float, Float[Tensor, "layers heads queries keys"]]
 
 
 def draw_picture(picture: Picture) -> Figure:
-    """Draw all patterns on one scale of colours; cells that a mask hides are hatched."""
+    """Draw all patterns on one scale of colours, with what is wrong with them below."""
     patterns = picture.patterns
     width, left = _measure_map(picture.keys, picture.queries)
     height, below = _measure_map(picture.queries, picture.keys)
-    heads = len({pattern.head for pattern in patterns})
-    columns = len(patterns) if len(patterns) <= ABREAST else heads
+    one_row = len(patterns) <= ABREAST and len({pattern.layer for pattern in patterns}) == 1
+    columns = len(patterns) if one_row else len({pattern.head for pattern in patterns})
     columns = max(1, min(columns, ABREAST, int(WIDTH / (width + left))))
     rows = math.ceil(len(patterns) / columns)
     figure = Figure(
         figsize=(columns * (width + left) + 1.0, rows * (height + below)),
         layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1),
     )
-    colours = LinearSegmentedColormap.from_list("weights", [LOW, HIGH]).with_extremes(bad=NOT_A_NUMBER)
-    scale = Normalize(0.0, picture.scale)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[len(patterns) :]:
-        axes.remove()
-    for axes, pattern in zip(grid.flat, patterns, strict=False):
-        # "auto" averages the weights that share a pixel, where "nearest" picks one of them and draws a moiré.
-        axes.imshow(pattern.weights.double().numpy(), cmap=colours, norm=scale, interpolation="auto")
-        if pattern.hidden.any():
-            _hatch_cells(axes, pattern.hidden)
-        if picture.values:
-            _write_values(axes, pattern, picture.scale)
-        axes.set(title=pattern.title, xlabel="key (is looked at)", ylabel="query (asks)")
-        # parse_math: a dollar sign in the text does not begin a formula.
-        if len(picture.keys) <= LABELLED:
-            axes.set_xticks(range(len(picture.keys)), picture.keys, rotation=90, parse_math=False)
-        if len(picture.queries) <= LABELLED:
-            axes.set_yticks(range(len(picture.queries)), picture.queries, parse_math=False)
-    figure.colorbar(
-        ScalarMappable(scale, colours),
-        ax=list(grid.flat[: len(patterns)]),
-        label="weight",
-        format=PercentFormatter(1.0),
-        extend="max" if len(picture.keys) > LABELLED else "neither",
-        shrink=0.8,
-        aspect=20 * rows,
-    )
+    for place, pattern in enumerate(patterns, start=1):
+        _paint_pattern(figure.add_subplot(rows, columns, place), picture, pattern)
+    _add_scale(figure, figure.axes, picture, aspect=20 * rows)
+    more = _add_legend(figure, picture, loc="outside lower center")
+    if picture.title:
+        figure.suptitle(picture.title, parse_math=False)
+        more += 2 * LINE
+    figure.set_figheight(figure.get_figheight() + more / 72)
     return figure
+
+
+def draw_on(axes: Axes, picture: Picture) -> None:
+    """Draw the only pattern of a picture on axes that there are already."""
+    (pattern,) = picture.patterns
+    _paint_pattern(axes, picture, pattern)
+    _add_scale(axes.figure, axes, picture)
+    height = _add_legend(axes, picture, loc="lower left", bbox_to_anchor=(0, 1.02), borderaxespad=0)
+    axes.set_title(picture.title or pattern.title, pad=8 + height, parse_math=False)
 
 
 def _measure_map(along: list[str], beside: list[str]) -> tuple[float, float]:
@@ -83,67 +76,97 @@ def _measure_map(along: list[str], beside: list[str]) -> tuple[float, float]:
     return long, 0.08 * max(map(len, beside)) + 0.7 if len(beside) <= LABELLED else 0.7
 
 
-def _hatch_cells(axes: Axes, hidden: Tensor) -> None:
-    """Cover the hidden cells, each run of them in a row as one rectangle."""
-    outlines = []
-    for query, row in enumerate(hidden.tolist()):
-        edges = [key for key in range(len(row) + 1) if (key < len(row) and row[key]) != (key > 0 and row[key - 1])]
-        for start, end in zip(edges[::2], edges[1::2], strict=True):
-            left, right, top, bottom = start - 0.5, end - 0.5, query - 0.5, query + 0.5
-            outlines.append(Outline([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]))
-    axes.add_patch(
-        PathPatch(Outline.make_compound_path(*outlines), hatch="//", facecolor="none", edgecolor=HATCH, linewidth=0)
+def _paint_pattern(axes: Axes, picture: Picture, pattern: Pattern) -> None:
+    """Draw the map, with lines between its cells where they have room; cells that a mask hides are hatched."""
+    scale, colours = _make_scale(picture)
+    # "auto" averages the weights that share a pixel, where "nearest" picks one of them and draws a moiré.
+    axes.imshow(pattern.weights.double().numpy(), cmap=colours, norm=scale, interpolation="auto")
+    for query, row in enumerate(pattern.hidden.numpy()):
+        edges = np.flatnonzero(np.diff(row, prepend=False, append=False)).reshape(-1, 2)
+        runs = [(start - 0.5, end - start) for start, end in edges]
+        axes.broken_barh(runs, (query - 0.5, 1), facecolor="none", edgecolor=HATCHING, hatch=HATCH, linewidth=0)
+    queries, keys = len(picture.queries), len(picture.keys)
+    axes.set(xlabel="key (is looked at)", ylabel="query (asks)", xlim=(-0.5, keys - 0.5), ylim=(queries - 0.5, -0.5))
+    # parse_math: a dollar sign in the text does not begin a formula.
+    axes.set_title(pattern.title, parse_math=False)
+    if keys <= LABELLED:
+        axes.set_xticks(range(keys), picture.keys, rotation=90, parse_math=False)
+    if queries <= LABELLED:
+        axes.set_yticks(range(queries), picture.queries, parse_math=False)
+    if max(queries, keys) <= LABELLED:
+        axes.vlines(np.arange(1, keys) - 0.5, -0.5, queries - 0.5, LINES, linewidth=0.5)
+        axes.hlines(np.arange(1, queries) - 0.5, -0.5, keys - 0.5, LINES, linewidth=0.5)
+    if picture.values:
+        for (query, key), weight in np.ndenumerate(pattern.weights.numpy()):
+            if not pattern.hidden[query, key] or weight:
+                ink = choose_ink(*colours(scale(weight))[:3])
+                axes.text(key, query, picture.write(weight), ha="center", va="center", fontsize=7, color=ink)
+
+
+def _make_scale(picture: Picture) -> tuple[Normalize, Colormap]:
+    colours = LinearSegmentedColormap.from_list("", picture.colours[0]).with_extremes(bad=NOT_A_NUMBER)
+    return Normalize(picture.vmin, picture.vmax), colours
+
+
+def _add_scale(figure: FigureBase, of: "Axes | list[Axes]", picture: Picture, aspect: float = 20) -> None:
+    """Add the bar of colours."""
+    weights = picture.weights
+    figure.colorbar(
+        ScalarMappable(*_make_scale(picture)),
+        ax=of,
+        label="score" if picture.scores else "weight",
+        format=None if picture.scores else PercentFormatter(1.0),
+        extend="max" if (weights[weights.isfinite()] > 1.001 * picture.vmax).any() else "neither",
+        shrink=0.8,
+        aspect=aspect,
     )
 
 
-def _write_values(axes: Axes, pattern: Pattern, scale: float) -> None:
-    for query, row in enumerate(pattern.weights.tolist()):
-        for key, weight in enumerate(row):
-            if not pattern.hidden[query, key] or weight:
-                colour = "white" if weight / scale > DARK else "black"
-                axes.text(key, query, f"{100 * weight:.0f}", ha="center", va="center", fontsize=7, color=colour)
+def _add_legend(place: Any, picture: Picture, **where: Any) -> float:
+    """Say what cells without a colour of the scale are, and what is wrong with the weights; its height in points."""
+    inches = place.get_window_extent().width / place.figure.dpi
+    cells, warnings = [], [part for line in picture.warnings() for part in wrap(line, int(LETTERS * inches))]
+    if picture.hidden.any():
+        cells.append(
+            Patch(facecolor="none", edgecolor=HATCHING, hatch=HATCH, linewidth=0.5, label="hidden by the mask")
+        )
+    if not picture.weights.isfinite().all():
+        cells.append(Patch(facecolor=NOT_A_NUMBER, label="NaN or infinite"))
+    if cells or warnings:
+        legend = place.legend(handles=cells, ncols=2, frameon=False, title="\n".join(warnings), **where)
+        legend.get_title().set_color(WARNING)
+    return LINE * (len(warnings) + bool(cells))
 
 
-def write_animation(path: Path, words: Sequence[str], frames: Sequence[Frame]) -> None:
-    """Write one picture for each frame, with every head side by side; all share one scale, from 0 to 1.
+def write_animation(path: Path, picture: Picture, frames: Sequence[Frame]) -> None:
+    """Write one picture for each frame, with the patterns of this one side by side.
 
     Raises:
         BadInput: the file cannot be written.
     """
-    pictures = list(_draw_frames(words, frames))
-    palette = pictures[-1].quantize()  # one for all, so that nothing flickers
-    first, *others = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    images = list(_draw_frames(picture, frames))
+    palette = images[-1].quantize()  # one for all, so that nothing flickers
+    first, *others = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     durations = [MILLISECONDS] * len(others) + [LAST_MILLISECONDS]
     with reject_unwritable(path):
         first.save(path, save_all=True, append_images=others, duration=durations, loop=0)
 
 
-def _draw_frames(words: Sequence[str], frames: Sequence[Frame]) -> Iterator[Image.Image]:
+def _draw_frames(picture: Picture, frames: Sequence[Frame]) -> Iterator[Image.Image]:
     """Draw the axes once, and what changes in each frame: laying out axes takes far longer than filling them."""
-    layers, heads = frames[0][1].shape[:2]
-    side = max(3.2, 0.3 * len(words))
-    figure = Figure(figsize=(heads * side + 2.2, layers * side + 1.6), layout="constrained", dpi=DOTS_PER_INCH)
+    figure = draw_picture(replace(picture, title="epoch"))
+    figure.set_dpi(DOTS_PER_INCH)
     canvas = FigureCanvasAgg(figure)
-    grid = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
-    places = range(len(words))
-    images = {}
-    for (layer, head), axes in np.ndenumerate(grid):
-        blank = np.zeros((len(words), len(words)))
-        images[layer, head] = axes.imshow(blank, vmin=0.0, vmax=1.0, cmap="Blues", animated=True)
-        axes.set(title=f"layer {layer}, head {head}" if layers > 1 else f"head {head}")
-        axes.set_xticks(places, words, rotation=90, parse_math=False)
-        axes.set_yticks(places, words, parse_math=False)
-        axes.set(xlabel="key (is looked at)", ylabel="query (asks)")
-        axes.label_outer()
-    figure.colorbar(images[0, 0], ax=list(grid.flat), label="weight", format=PercentFormatter(1.0), shrink=0.8)
-    title = figure.suptitle("", animated=True)
+    maps, title = figure.axes[: len(picture.patterns)], figure.suptitle("epoch", animated=True)
+    for axes in maps:
+        axes.images[0].set_animated(True)
     canvas.draw()  # all but what is animated
     empty = canvas.copy_from_bbox(figure.bbox)
     for epoch, (accuracy, weights) in enumerate(frames):
         canvas.restore_region(empty)
-        for (layer, head), image in images.items():
-            image.set_data(weights[layer, head].numpy())
-            for artist in (image, *image.axes.spines.values()):
+        for axes, pattern in zip(maps, weights.flatten(0, 1), strict=True):
+            axes.images[0].set_data(pattern.numpy())
+            for artist in (*axes.images, *axes.collections, *axes.spines.values()):
                 figure.draw_artist(artist)
         title.set_text(f"epoch {epoch:2}: {accuracy:4.0%} of the held-out texts right")
         figure.draw_artist(title)

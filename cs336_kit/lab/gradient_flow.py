@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +18,7 @@ from torch import Tensor
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.diagnosis import Diagnosis, diagnose, set_beside_pytorch
 from cs336_kit.lab.student import Attention, Student, find_gradients
-from cs336_kit.lab.view import View
+from cs336_kit.lab.view import View, make_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,21 +36,6 @@ Norms = dict[str, Float[Tensor, " position"]]
 
 
 @dataclass(frozen=True)
-class OneOutput:
-    """The dependence of one position of the output on the inputs, in one draw.
-
-    Args:
-        query: the position.
-        weights: that it gives to each key.
-        norms: of the gradients, for a gradient of length 1 of the output.
-    """
-
-    query: int
-    weights: Float[Tensor, " position"]
-    norms: Norms
-
-
-@dataclass(frozen=True)
 class Flow:
     """All that was measured.
 
@@ -62,7 +46,8 @@ class Flow:
         norms: the norms of the gradients of Q, K and V by position, without a mask and with it.
         saturation: for each d_k, what `measure_saturation` gives with the division by its root, and without; empty if
             the answers are wrong.
-        one_output: of the query that was asked for.
+        one_output: in one draw, of the position that was asked for: its weights, and the norms of the gradients for a
+            gradient of length 1 of the output.
     """
 
     mask: str
@@ -70,7 +55,8 @@ class Flow:
     diagnosis: Diagnosis
     norms: list[Norms]
     saturation: dict[int, list[tuple[float, float]]]
-    one_output: OneOutput | None
+    query: int | None
+    one_output: tuple[Float[Tensor, " position"], Norms] | None
 
 
 def measure_flow(student: Student, length: int, d_k: int, mask: str, query: int | None, seed: int) -> Flow:
@@ -113,18 +99,18 @@ def measure_flow(student: Student, length: int, d_k: int, mask: str, query: int 
             for width in (WIDTHS if diagnosis.passed else ())
         }
         one_output = None if query is None else _measure_one_output(student, length, d_k, visible, query, seed)
-    return Flow(mask, visible, diagnosis, norms, saturation, one_output)
+    return Flow(mask, visible, diagnosis, norms, saturation, query, one_output)
 
 
 def _measure_one_output(
     student: Student, length: int, d_k: int, mask: Bool[Tensor, "queries keys"], query: int, seed: int
-) -> OneOutput:
+) -> tuple[Float[Tensor, " position"], Norms]:
     """In the first draw: a mean over draws would hide that the gradient of a value is its weight."""
     Q, K, V, output_gradient = (x[0] for x in _draw_tensors(length, d_k, seed))
     direction = torch.zeros_like(output_gradient)
     direction[query] = output_gradient[query] / output_gradient[query].norm()
     norms = measure_norms(student.differentiable, Q, K, V, mask, direction)
-    return OneOutput(query, student.weights(Q, K, mask)[query], norms)
+    return student.weights(Q, K, mask)[query], norms
 
 
 def measure_saturation(attention: Attention, length: int, d_k: int, scaled: bool, seed: int) -> tuple[float, float]:
@@ -167,7 +153,7 @@ def _describe_flow(measured: Flow) -> Iterator[RenderableType]:
     positions = range(len(measured.visible))
     masks = zip(("", f", {measured.mask}"), measured.norms, strict=True)
     columns = [(f"{name}{mask}", norms[name].tolist()) for mask, norms in masks for name in "QKV"]
-    yield _make_table("Norms of the gradients of Q, K and V", "position", positions, columns)
+    yield _tabulate("Norms of the gradients of Q, K and V", "position", positions, columns)
     yield ""
     passed = measured.diagnosis.passed
     if passed:
@@ -178,11 +164,14 @@ def _describe_flow(measured: Flow) -> Iterator[RenderableType]:
             "does.\n"
         )
         yield from measured.diagnosis.tell_failures()
-    if found := measured.one_output:
-        title = f"Position {found.query} of the output, {measured.mask} mask: its weights, and norms of its gradients"
-        columns = [(f"gradient of {name}", found.norms[name].tolist()) for name in "VKQ"]
+    if measured.one_output:
+        weights, norms = measured.one_output
+        title = (
+            f"Position {measured.query} of the output, {measured.mask} mask: its weights, and norms of its gradients"
+        )
+        columns = [(f"gradient of {name}", norms[name].tolist()) for name in "VKQ"]
         yield ""
-        yield _make_table(title, "position", positions, [("weight", found.weights.tolist()), *columns])
+        yield _tabulate(title, "position", positions, [("weight", weights.tolist()), *columns])
         if passed:
             yield Text(
                 "\nFor a gradient of length 1 of the output, that of a value is its weight: the output is a weighted "
@@ -196,17 +185,14 @@ def _describe_flow(measured: Flow) -> Iterator[RenderableType]:
         ]
         columns = list(zip(names, zip(*rows, strict=True), strict=True))
         yield ""
-        yield _make_table("Saturation: q · k divided by √d_k, and not divided", "d_k", measured.saturation, columns)
+        yield _tabulate("Saturation: q · k divided by √d_k, and not divided", "d_k", measured.saturation, columns)
 
 
-def _make_table(title: str, name: str, numbers: Iterable[int], columns: Sequence[tuple[str, Sequence[float]]]) -> Table:
+def _tabulate(title: str, name: str, numbers: Iterable[int], columns: Sequence[tuple[str, Sequence[float]]]) -> Table:
     """The numbers of the rows are in a column with that name, before the others."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left")
-    for column in (name, *(column for column, _ in columns)):
-        table.add_column(column, justify="right")
-    for number, *row in zip(numbers, *(values for _, values in columns), strict=True):
-        table.add_row(str(number), *(f"{x:.3f}" for x in row))
-    return table
+    names, values = zip(*columns, strict=True)
+    rows = zip(map(str, numbers), *([f"{x:.3f}" for x in column] for column in values), strict=True)
+    return make_table((name, *names), rows, title)
 
 
 def _explain_mask(measured: Flow) -> Iterator[str]:
@@ -241,16 +227,16 @@ def _draw_flow(measured: Flow) -> "Figure":
     for axes, norms, title in zip((plain, masked), measured.norms, ("no mask", f"{measured.mask} mask"), strict=True):
         _plot_norms(axes, norms, title)
     plain.set(ylabel="norm of the gradient", ylim=(0, None))
-    plain.legend()
-    if found := measured.one_output:
+    if measured.one_output:
+        of_keys, norms = measured.one_output
         weights, gradients = grid[1]
-        weights.bar(range(len(found.weights)), found.weights.numpy(), color="tab:gray")
-        title = f"weights of position {found.query} of the output"
+        weights.bar(range(len(of_keys)), of_keys.numpy(), color="tab:gray")
+        title = f"weights of position {measured.query} of the output"
         weights.set(title=title, xlabel="position", ylim=(0, None))
+        weights.yaxis.set_major_formatter("{x:.0%}")
         weights.locator_params(axis="x", integer=True)
-        _plot_norms(gradients, found.norms, f"norm of its gradients, for position {found.query} alone")
+        _plot_norms(gradients, norms, f"norm of its gradients, for position {measured.query} alone")
         gradients.set(ylim=(0, None))
-        gradients.legend()
     if measured.saturation:
         _plot_saturation(grid[-1, 0], grid[-1, 1], measured.saturation)
     return figure
@@ -261,6 +247,7 @@ def _plot_norms(axes: "Axes", norms: Norms, title: str) -> None:
         axes.plot(norms[name].numpy(), marker=marker, label=f"gradient of {name}")
     axes.set(title=title, xlabel="position")
     axes.locator_params(axis="x", integer=True)
+    axes.legend()
 
 
 def _plot_saturation(weights: "Axes", gradients: "Axes", saturation: dict[int, list[tuple[float, float]]]) -> None:
@@ -272,5 +259,6 @@ def _plot_saturation(weights: "Axes", gradients: "Axes", saturation: dict[int, l
         axes.set_xticks(list(saturation), map(str, saturation))
         axes.set(xlabel="d_k", ylim=(0, None))
     weights.set(title="largest weight of a query", ylim=(0, 1.05))
+    weights.yaxis.set_major_formatter("{x:.0%}")
     gradients.set(title="norm of the gradient that reaches the scores")
     weights.legend()

@@ -5,6 +5,7 @@ As a page it is one HTML file, which asks the network for nothing.
 
 import base64
 import json
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,16 +17,20 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-# From no weight to the largest in the picture; and NaN.
-LOW, HIGH, NOT_A_NUMBER = "#ffffff", "#08306b", "#d95f02"
+from cs336_kit.lab.bad_input import BadInput
 
-# From this share of the largest weight on, the colour is so dark that text on it is white.
-DARK = 0.65
+# Of weights from 0 on, of scores from the lowest through 0 to the highest; by day, and on a page by night.
+COLOURS = {
+    "weights": (("#ffffff", "#08306b"), ("#16181c", "#cfe3ff")),
+    "scores": (("#67001f", "#ffffff", "#08306b"), ("#ffcfc4", "#16181c", "#cfe3ff")),
+}
+NOT_A_NUMBER, LINES, WARNING = "#d95f02", "#d0d0d0", "#b2182b"
 
 PLACE = "{{data}}"  # in page.html
 
 LABELLED = 40  # more tokens have no room for their words
-SAMPLE = 1_000_000  # weights that are enough to choose a scale
+MOST_WEIGHTS = 10_000_000  # as a page 45 MB at most
+PALE = 0.1  # of the scale: if the largest weight of most rows is below, there is little to be seen
 NAMED = 3  # of tokens that get the same weight, how many a sentence names
 
 
@@ -60,6 +65,9 @@ class Picture:
         patterns: what is shown side by side.
         notes: a line each, to be read with the picture.
         values: whether a figure has the number in each cell, too.
+        title: above all patterns.
+        vmax: the weight that has the strongest colour, and all above it.
+        scores: whether these are scores, from -vmax to vmax, and not weights, from 0 on and in percent.
     """
 
     queries: list[str]
@@ -67,6 +75,25 @@ class Picture:
     patterns: list[Pattern]
     notes: list[str]
     values: bool = False
+    title: str = ""
+    vmax: float = 1.0
+    scores: bool = False
+
+    @property
+    def vmin(self) -> float:
+        """The weight or score that has the first colour."""
+        return -self.vmax if self.scores else 0.0
+
+    @property
+    def colours(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """From `vmin` to `vmax`, by day and by night."""
+        return COLOURS["scores" if self.scores else "weights"]
+
+    def write(self, x: float) -> str:
+        """The number in a cell: a percentage, or a score."""
+        if not math.isfinite(x):
+            return "NaN" if math.isnan(x) else str(x)
+        return f"{x:z.1f}" if self.scores else f"{min(999.0, max(-99.0, 100 * x)):.0f}"
 
     @property
     def weights(self) -> Float[Tensor, "patterns queries keys"]:
@@ -78,39 +105,34 @@ class Picture:
         """The hidden cells of all patterns."""
         return torch.stack([pattern.hidden for pattern in self.patterns])
 
-    @property
-    def scale(self) -> float:
-        """The weight from which on the colour is darkest, in all patterns: the largest.
-
-        At least twice an even share, so that a word that looks equally at all words is light. Of a text too long for
-        labels, one that a thousandth of the weights exceed: else the first rows of a causal mask would leave the others
-        white.
-        """
-        weights = self.weights
-        weights = weights[weights.isfinite()]
-        if not weights.numel():
-            return 1.0
-        if len(self.keys) > LABELLED:
-            weights = weights[:: 1 + len(weights) // SAMPLE].quantile(0.999)
-        return max(float(weights.amax()), min(1.0, 2 / len(self.keys)))
-
     def warnings(self) -> list[str]:
         """A line for each thing that weights of attention should not be."""
         found, weights, hidden = [], self.weights, self.hidden
         finite = weights.isfinite().flatten(1).all(1)
         if not finite.all():
-            found.append("Some weights are NaN or infinite: your attention gives them; `cs336 debug` tells more.")
+            found.append("Some numbers are NaN or infinite; `cs336 debug` tells where they come from.")
         weights, hidden = weights[finite], hidden[finite]
+        if self.scores or not len(weights):
+            return found
+        if weights.amin() < -1e-4:
+            found.append("Some weights are negative. If these are scores, draw them with scores=True.")
         sums, right = weights.sum(-1), (~hidden).any(-1).float()
         if (sums - right).abs().gt(1e-3).any():
-            span = f"{float(sums.amin()):.3g} up to {float(sums.amax()):.3g}"
-            found.append(f"The weights of a token should sum to 1; yours sum to {span}.")
+            span = " up to ".join(dict.fromkeys(f"{100 * x:.3g}%" for x in (float(sums.amin()), float(sums.amax()))))
+            found.append(f"The weights of a token should sum to 100%; yours sum to {span}.")
         if weights[hidden].abs().gt(1e-4).any():
             found.append("Some tokens that the mask hides have weight; `cs336 debug` tells more.")
+        middle = float(weights.amax(-1).median())
+        if 0.0 < middle < PALE * self.vmax:
+            found.append(
+                f"Half of the rows have no weight above {percent(middle)}: with vmax {middle:.1g} you see more."
+            )
         return found
 
     def sentences(self, pattern: Pattern, show: Callable[[str], str] = str) -> Iterator[str]:
         """For each query, a sentence on the keys that get most of its attention; `show` makes a token readable."""
+        if self.scores:
+            return
         queries, keys = (_name_tokens([*map(show, tokens)]) for tokens in (self.queries, self.keys))
         of_itself = self.queries == self.keys
         for place, (query, row) in enumerate(zip(queries, pattern.weights, strict=True)):
@@ -128,17 +150,15 @@ class Picture:
             "keys": self.keys,
             "notes": [*self.warnings(), *self.notes],
             "mask": mask,
-            "dark": DARK,
-            "colours": {"low": LOW, "high": HIGH, "notANumber": NOT_A_NUMBER},
+            "title": self.title,
+            "scores": self.scores,
+            "span": [self.vmin, self.vmax],
+            "colours": self.colours,
+            "notANumber": NOT_A_NUMBER,
             "patterns": [
-                {
-                    "layer": pattern.layer,
-                    "head": pattern.head,
-                    "causal": pattern.causal,
-                    "title": pattern.title,
-                    # Between marks: one that is written from right to left turns nothing around it.
-                    "sentences": list(self.sentences(pattern, lambda token: f"\u2068{token}\u2069")),
-                }
+                {name: getattr(pattern, name) for name in ("layer", "head", "causal", "title")}
+                # Between marks: one that is written from right to left turns nothing around it.
+                | {"sentences": list(self.sentences(pattern, lambda token: f"\u2068{token}\u2069"))}
                 for pattern in self.patterns
             ],
             # float32, little-endian, and a byte each: (pattern, query, key)
@@ -171,12 +191,28 @@ def _describe_row(query: int | None, row: Tensor, names: list[str]) -> str:
     if seen == 1:
         return f"looks at {'itself' if first[0] == query else names[first[0]]} alone"
     if len(first) == seen:
-        return f"looks equally at all {seen} it sees ({largest:.2g} each)"
+        return f"looks equally at all {seen} it sees ({percent(largest)} each)"
     listed = ["itself" if key == query else names[key] for key in first[:NAMED]]
     if len(first) > NAMED:
         listed.append(f"{len(first) - NAMED} more")
     most = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
-    return f"looks most at {most} ({largest:.2g}{' each' if len(first) > 1 else ''})"
+    return f"looks most at {most} ({percent(largest)}{' each' if len(first) > 1 else ''})"
+
+
+def percent(share: float) -> str:
+    """A share in whole percent."""
+    return "<1%" if 0.0 < share < 0.005 else f"{share:.0%}"
+
+
+def choose_ink(red: float, green: float, blue: float) -> str:
+    """Black or white, whichever can be read on this colour, of numbers from 0 to 1."""
+    return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.179 else "#ffffff"
+
+
+def refuse_too_many(count: int, advice: str) -> None:
+    """Raise BadInput, with this advice, if these are more weights than can be looked at."""
+    if count > MOST_WEIGHTS:
+        raise BadInput(f"that is {count:,} weights, more than {MOST_WEIGHTS:,}: {advice}")
 
 
 def make_printable(token: str) -> str:

@@ -100,8 +100,12 @@ def _compare_answer(call: Call, student: Student) -> Iterator[RenderableType]:
 
 def _take_steps(call: Call, student: Student) -> Iterator[Step]:
     """The steps after the first, each as soon as it is known."""
-    yield _look_at_scores(call)
-    yield _look_at_scaled_scores(call)
+    dtype, d_k, limit = dtype_name(call.Q.dtype), call.Q.shape[-1], torch.finfo(call.Q.dtype).max
+    fact, beyond = f"the largest {dtype} is {limit:.4g}", "these have to be computed in float32"
+    yield _look_at_scores("Scores, Q Kᵀ", call.scores, call.scores.abs().amax(), limit, fact, beyond)
+    title, limit = f"Scaled scores, divided by √{d_k} = {math.sqrt(d_k):.4g}", math.log(limit)
+    fact, beyond = f"exp() overflows in {dtype} above {limit:.4g}", "the maximum of each row has to go first"
+    yield _look_at_scores(title, call.scaled, call.scaled.amax(), limit, fact, beyond)
     yield _look_at_mask(call)
     yield _look_at_weights(call, call.weights(student))
     output = student.attention(call.Q, call.K, call.V, call.mask)
@@ -172,25 +176,12 @@ def _explain_misfit(call: Call) -> str:
     return ""
 
 
-def _look_at_scores(call: Call) -> Step:
-    scores = call.scores
-    step = Step("Scores, Q Kᵀ", OURS, [_describe_spread(scores)], finite=_is_finite(scores), numbers={"": scores})
-    dtype, limit = dtype_name(call.Q.dtype), torch.finfo(call.Q.dtype).max
-    step.facts.append(f"the largest {dtype} is {limit:.4g}")
-    if step.finite and float(scores.abs().amax()) > limit:
-        step.facts[-1] += ": these have to be computed in float32"
-    return step
-
-
-def _look_at_scaled_scores(call: Call) -> Step:
-    scaled, root = call.scaled, math.sqrt(call.Q.shape[-1])
-    title = f"Scaled scores, divided by √{call.Q.shape[-1]} = {root:.4g}"
-    step = Step(title, OURS, [_describe_spread(scaled)], finite=_is_finite(scaled), numbers={"": scaled})
-    limit = math.log(torch.finfo(call.Q.dtype).max)
-    step.facts.append(f"exp() overflows in {dtype_name(call.Q.dtype)} above {limit:.4g}")
-    if step.finite and float(scaled.amax()) > limit:
-        step.facts[-1] += ": the maximum of each row has to go first"
-    return step
+def _look_at_scores(title: str, scores: Tensor, largest: Tensor, limit: float, fact: str, beyond: str) -> Step:
+    """Step with the scores; `beyond` is said if the largest of them is above the limit."""
+    finite = _is_finite(scores)
+    if finite and float(largest) > limit:
+        fact = f"{fact}: {beyond}"
+    return Step(title, OURS, [_describe_spread(scores), fact], finite, {"": scores})
 
 
 def _look_at_mask(call: Call) -> Step:

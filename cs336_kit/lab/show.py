@@ -17,15 +17,13 @@ from torch import Tensor
 from cs336_kit.lab.bad_input import BadInput
 from cs336_kit.lab.classifier import Classifier, load_classifier
 from cs336_kit.lab.huggingface import Model
-from cs336_kit.lab.picture import Pattern, Picture
+from cs336_kit.lab.picture import Pattern, Picture, refuse_too_many
 from cs336_kit.lab.student import Student
 from cs336_kit.lab.terminal import Heatmaps
 from cs336_kit.lab.view import View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-MOST_WEIGHTS = 30_000_000
 
 # The score, after the division by √d_k, of a query and a key that has one feature it asks for: e³ is 20 times the
 # weight of a key that has none.
@@ -113,7 +111,13 @@ def find_source(student: Student, classifier: Path | None, model: Path | None) -
 
 
 def find_picture(
-    source: Source, text: str, masks: Sequence[bool], layers: Sequence[int], head: str | None, values: bool
+    source: Source,
+    text: str,
+    masks: Sequence[bool],
+    layers: Sequence[int],
+    head: str | None = None,
+    values: bool = False,
+    vmax: float = 1.0,
 ) -> Picture:
     """The patterns that were asked for: layer by layer, all heads without a mask and then all with one.
 
@@ -124,6 +128,7 @@ def find_picture(
         layers: counted from 0.
         head: its name, or None for all.
         values: whether a figure has the number in each cell, too.
+        vmax: the weight that has the strongest colour.
 
     Raises:
         BadInput: there is no text, no such layer or head, or too much to be drawn.
@@ -137,10 +142,7 @@ def find_picture(
         raise BadInput(f"there is no head {head}: choose one of {', '.join(source.heads)}")
     heads = source.heads if head is None else [head]
     count = len(layers) * len(heads) * len(masks) * len(tokens) ** 2
-    if count > MOST_WEIGHTS:
-        raise BadInput(
-            f"that is {count:,} weights, more than {MOST_WEIGHTS:,}: choose a --layer and a --head, or less text"
-        )
+    refuse_too_many(count, "choose a --layer and a --head, or less text")
     everything = torch.ones(len(tokens), len(tokens), dtype=torch.bool)
     weights = {causal: source.weights(text, everything.tril() if causal else None) for causal in masks}
     patterns = [
@@ -148,11 +150,9 @@ def find_picture(
             layer=layer,
             head=name,
             causal=causal,
-            title=", ".join(
-                [f"layer {layer}"] * (source.layers > 1)
-                + [f"head {name}" if name.isdigit() else name]
-                + ["causal"] * causal
-            ),
+            title=f"layer {layer}, " * (source.layers > 1)
+            + (f"head {name}" if name.isdigit() else name)
+            + ", causal" * causal,
             weights=weights[causal][layer, source.heads.index(name)],
             hidden=everything.triu(1) if causal else ~everything,
         )
@@ -160,7 +160,7 @@ def find_picture(
         for causal in masks
         for name in heads
     ]
-    return Picture(tokens, tokens, patterns, source.notes(text), values)
+    return Picture(tokens, tokens, patterns, source.notes(text), values, vmax=vmax)
 
 
 def view_picture(picture: Picture, mask: str = "none") -> View:

@@ -3,14 +3,16 @@
 import base64
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
 
 from cs336_kit.lab.bad_input import check_output, reject_unwritable
 
@@ -53,8 +55,7 @@ class View:
         if self.draw is None:
             return text
         figure, file = self.draw(), io.BytesIO()
-        with catch_warnings(record=True):  # of signs that are in no font
-            figure.savefig(file, format="png", dpi=DOTS_PER_INCH)
+        _write_figure(figure, file, "png")
         data = base64.b64encode(file.getvalue()).decode()
         width = round(figure.get_figwidth() * 72)
         return f'{text}<img style="width: {width}px; max-width: 100%" src="data:image/png;base64,{data}">'
@@ -69,7 +70,9 @@ class View:
         check_output(path, [*(FIGURES if self.draw else ()), ".html", ".txt"])
         with reject_unwritable(path):
             if self.draw and path.suffix.lower() in FIGURES:
-                _save_figure(self.draw(), path)
+                shown = _write_figure(self.draw(), path, path.suffix.lower().removeprefix("."))
+                if not shown:
+                    click.echo("Some signs are in no font that the figure has: a page, -o page.html, shows them.")
             elif path.suffix.lower() == ".txt":
                 path.write_text(f"{self!r}\n", encoding="utf-8")
             elif self.write_page:
@@ -93,13 +96,21 @@ class View:
         return console
 
 
-def _save_figure(figure: "Figure", path: Path) -> None:
-    """Write the figure, and say so if it cannot show all of the text."""
+def _write_figure(figure: "Figure", file: Path | io.BytesIO, kind: str) -> bool:
+    """Write the figure; the answer is whether it can show all of the text."""
     from matplotlib import rc_context
 
-    kind = path.suffix.lower().removeprefix(".")
     # Text of an SVG stays text: small, and every script in the reader's own font. The same picture, the same bytes.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cs336"}), catch_warnings(record=True) as caught:
-        figure.savefig(path, format=kind, dpi=DOTS_PER_INCH, metadata={"Date": None} if kind == "svg" else None)
-    if kind == "png" and any("Glyph" in str(warning.message) for warning in caught):
-        click.echo("Some signs of the text are in no font that the figure has: a page, -o page.html, shows them.")
+        figure.savefig(file, format=kind, dpi=DOTS_PER_INCH, metadata={"Date": None} if kind == "svg" else None)
+    return kind == "svg" or not any("Glyph" in str(warning.message) for warning in caught)
+
+
+def make_table(columns: Iterable[str], rows: Iterable[Iterable[str]], title: str | None = None) -> Table:
+    """A table of text, whose columns are as narrow as can be, with numbers below each other."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", collapse_padding=True)
+    for column in columns:
+        table.add_column(column, justify="right" if table.columns else "left", vertical="bottom")
+    for row in rows:
+        table.add_row(*row)
+    return table

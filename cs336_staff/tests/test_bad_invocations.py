@@ -56,7 +56,7 @@ train FOLDER/text.zip
 train FOLDER
 train --epochs 0
 train FOLDER/class.csv --text nobody
-show --example river
+show --file river
 show one two --mask upper
 show one two --layer x
 show one two -o FOLDER/figure.gif

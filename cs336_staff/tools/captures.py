@@ -12,6 +12,7 @@ from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from cs336_kit.engine.assignment import find_root
@@ -90,9 +91,8 @@ def _screen(terminal: Terminal) -> str:
 
 def show(student: Student) -> tuple[str, str]:
     """Rhymes and meanings, with and without a mask."""
-    return "uv run cs336 show --example cat --mask both --head meaning", student.run(
-        "cs336_kit", "show", "--example", "cat", "--mask", "both", "--head", "meaning"
-    ).stdout
+    command = "show --mask both --head meaning The cat sat on the mat"
+    return f"uv run cs336 {command}", student.run("cs336_kit", *command.split()).stdout
 
 
 def debug(student: Student) -> tuple[str, str]:
@@ -125,7 +125,7 @@ def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
     console = Console(width=COLUMNS, record=True, file=StringIO())
     console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"), end="\n\n")  # the last line is cut
-    return console.export_svg(title=" ", code_format=SVG, unique_id="terminal")
+    return console.export_svg(title=" ", theme=MONOKAI, code_format=SVG, unique_id="terminal")
 
 
 def main() -> None:

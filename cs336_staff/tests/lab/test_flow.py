@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cs336_basics.nn.functional import scaled_dot_product_attention
-from cs336_kit.lab.gradient_flow import DRAWS, measure_flow, measure_saturation
+from cs336_kit.lab.gradient_flow import DRAWS, measure_flow, measure_saturation, view_flow
 from cs336_kit.lab.student import Student
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tests.lab.test_debug import ATTENTION, found
@@ -114,3 +114,11 @@ def test_bad_input(lab: Lab, tmp_path: Path, arguments: tuple[str, ...], message
     (tmp_path / "folder.png").mkdir()
     result = lab("flow", *arguments)
     assert (result.output, result.exit_code) == (f"Error: {message}\n", 2)
+
+
+def test_no_point_is_outside_its_axes() -> None:
+    figure = view_flow(measure_flow(Student(attention=scaled_dot_product_attention), 6, 8, "causal", 2, 0)).draw
+    assert figure is not None
+    for axes in figure().axes:
+        assert axes.get_ylim()[0] == 0
+        assert axes.dataLim.ymax <= axes.get_ylim()[1]
