@@ -39,7 +39,7 @@ def home(function: str) -> str | None:
 
 
 def work_of(function: str) -> str:
-    """What a forbidden function does: the work of a problem, or something of its own, under its own name."""
+    """Name what a forbidden function does: the work of a problem, or something of its own, under its own name."""
     return home(function) or function
 
 

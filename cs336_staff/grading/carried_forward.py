@@ -15,13 +15,15 @@ from inspect import signature
 from itertools import combinations
 from typing import Any
 
+import torch
+
 from cs336_kit.engine.assignment import find_needs
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.experiment import by_name
-from cs336_kit.examination.search import Search, Table, ask_all
+from cs336_kit.examination.search import Search, Table, ask_in
 from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_together
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
 from cs336_staff.authoring.stored_cases import answers
@@ -112,7 +114,8 @@ class CarriedForward:
     def _search(self, problem: str, table: Table, tests: Sequence[Test]) -> Misconception | None:
         (call,) = load_rooms()[problem].calls
         ask = by_name(partial(self._call, call), *signature(reference_of(call)).parameters)
-        changes = Search(table, ask_all(ask, table)).explain()
+        came = ask_in(torch.float32, ask, table, table.calls)
+        changes = Search(table, {call: answer.float() for call, answer in came.items()}).explain()
         if not changes:
             return None
         parts = {change.step: change for change in changes}
@@ -189,7 +192,7 @@ def gives(program: Mapping[str, Adapter], case: Case) -> bool:
 
 
 def as_if(test: Test, program: Mapping[str, Adapter]) -> list[Case]:
-    """The cases of a test, as if the answers of a faulty program were right; none if it raises or one is no number."""
+    """The cases of a test, as if the answers of a faulty program were right; none if it raises or gives NaN."""
     with suppress(Exception):
         cases = [with_fault(case, program) for case in test.cases()]
         return cases if all(x.isfinite().all() for case in cases for x in case.expected.values()) else []
