@@ -197,11 +197,6 @@ JOIN = ways_to(
         lambda S, size: of_last_block(S, size) / powers(S, S.amax(-1, True)).sum(-1, keepdim=True),
     ),
     (
-        "maximum-of-first-block",
-        "The maximum is that of the first block, and never grows.",
-        lambda S, size: shifted(S, S[..., :size].amax(-1, keepdim=True)),
-    ),
-    (
         "key-twice",
         "Blocks of keys overlap: the first key of a block is in the one before, too.",
         lambda S, size: counted(S, 1 + (torch.arange(S.shape[-1]) % size == 0) * (torch.arange(S.shape[-1]) > 0)),
@@ -385,7 +380,7 @@ TABLE = Table(
     also_right=attention.ALSO_RIGHT,
     basic_words="without a mask",
     digits=(
-        "With 4 queries and 11 keys in blocks of 3",
+        "With 4 queries and 5 keys in blocks of 2",
         "Where the heads share one K and V",
     ),
     roundings=attention.ROUNDINGS,

@@ -10,7 +10,7 @@ from torch import Tensor
 from cs336_kit.engine.case import Case
 from cs336_kit.examination.experiment import Ask, Finding, Finds, listed, near, number, numbers
 from cs336_kit.examination.search import Answers
-from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, THETA, normal
+from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN = 12, 3, 4, 5, 3
 ANY = tuple(normal(4, D_MODEL, D_MODEL) / 2)
@@ -26,8 +26,8 @@ def at_zero(weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
     return at(torch.zeros(x.shape[-2], dtype=torch.long), weights, x)
 
 
-def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor) -> tuple[Any, ...]:
-    return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, THETA, positions
+def at(positions: Tensor | None, weights: Sequence[Tensor], x: Tensor, theta: float = THETA) -> tuple[Any, ...]:
+    return D_MODEL, HEADS, *weights, x, MAX_SEQ_LEN, theta, positions
 
 
 def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
@@ -37,7 +37,7 @@ def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) ->
 
 
 def facts_with_rope(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
-    return *facts(at_zero, True, ask, unexplained), default_positions
+    return *facts(at_zero, True, ask, unexplained), default_positions, other_theta
 
 
 def batch(arguments: Arguments, ask: Ask) -> Finds:
@@ -101,6 +101,17 @@ def default_positions(ask: Ask) -> Finds:
     )
     question = "What should the positions be when none are given?"
     return Finding("default-positions", measured, "", question, has_default_positions)
+
+
+def other_theta(ask: Ask) -> Finds:
+    """Check that theta makes a difference."""
+    x, positions = normal(1, TOKENS, D_MODEL), torch.arange(TOKENS)
+    one, other = (ask.tensor(x.shape, *at(positions, ANY, x, theta)) for theta in (THETA, OTHER_THETA))
+    if not near(one, other):
+        return None
+    measured = f"Your answers for theta = {THETA:g} and theta = {OTHER_THETA:g} are the same."
+    question = "Which theta are your angles made of, and when?"
+    return Finding("theta-ignored", measured, "", question, lambda case: "theta" in case.inputs)
 
 
 def tokens(which: Tensor) -> str:
