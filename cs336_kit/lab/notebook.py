@@ -101,7 +101,7 @@ def _read_maps(weights: Any) -> Float[Tensor, "*maps queries keys"]:
         maps = [_read_tensor(each) for each in weights]
         if len({x.shape for x in maps}) > 1:
             raise BadInput(f"the maps have different shapes, {' and '.join(str(tuple(x.shape)) for x in maps)}")
-        weights = torch.stack(maps)
+        weights = torch.stack(maps) if maps else []
     weights = _read_tensor(weights).cpu().float()
     shape = tuple(weights.shape)
     if weights.ndim > 3 and weights.shape[:-3].numel() == 1:

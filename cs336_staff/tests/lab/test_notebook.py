@@ -189,6 +189,7 @@ def test_hidden_cells_are_hatched(tmp_path: Path) -> None:
         (WEIGHTS, ("a b",), "weights are for 3 keys, and there are 2 tokens to name them: name all keys"),
         (WEIGHTS, ("a b", "c d"), "weights are for 3 keys, and there are 2 tokens to name them: name all keys"),
         (WEIGHTS, ("a", "c d e"), "weights are for 2 queries, and there are 1 tokens to name them: name all queries"),
+        ([], (), "weights have the shape (0,), expected (queries, keys) or (heads, queries, keys)"),
         ([WEIGHTS, WEIGHTS.T], (), "the maps have different shapes, (2, 3) and (3, 2)"),
         (np.zeros((4096, 4096)), (), "that is 16,777,216 weights, more than 10,000,000: draw a part of them, such as"),
         (torch.ones(3), ("a b c",), "weights have the shape (3,), expected (queries, keys) or (heads, queries, keys)"),
