@@ -163,10 +163,10 @@ def _sha256(root: Path, hidden_cases: Path, limits: Limits) -> str:
     for folder in (root / "fixtures", hidden_cases):
         for path in sorted(folder.rglob("*.safetensors")):
             digest.update(path.read_bytes())
-    code = [STAFF / "grading/carried_forward.py", *sorted((root / "cs336_kit/problems").glob("*/judge.py"))]
-    # What the faults are that are carried forward.
-    code += [root / f"cs336_kit/examination/{name}.py" for name in ("experiment", "search")]
-    code += sorted((root / "cs336_kit/problems").glob("*/program.py"))
+    code = [STAFF / "grading/carried_forward.py"]
+    # What faults are carried forward, the search decides, and the programs of the problems.
+    for files in ("problems/*/judge.py", "problems/*/program.py", "examination/experiment.py", "examination/search.py"):
+        code += sorted((root / "cs336_kit").glob(files))
     for folder in (
         root / "tests",
         root / "cs336_kit/engine",
