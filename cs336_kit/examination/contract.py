@@ -4,16 +4,16 @@ A problem gives one usual call and variations of it, each of which changes one t
 then known, whatever line it breaks in. The rest are the dtype of the input, gradients, and inputs left as they were.
 """
 
+import math
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import dtype_name, is_float
@@ -226,16 +226,18 @@ def _place(error: NoAnswerError) -> object:
     return trace and (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
 
 
-@contextmanager
-def _empty_as_nan() -> Iterator[None]:
-    """Have torch fill the memory of new tensors with NaN, as far as this process calls it."""
-    before = torch.get_deterministic_debug_mode()
-    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms does the same, and imports the compiler
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        torch.set_deterministic_debug_mode(before)
+class _Unwritten(TorchDispatchMode):
+    """Have torch fill memory that nothing was written to: floating-point numbers with a value, others with zeros."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func.name().startswith(("aten::empty", "aten::new_empty")):
+            made.fill_(self.value if made.is_floating_point() or made.is_complex() else 0)
+        return made
 
 
 def quoted(error: NoAnswerError) -> str:
@@ -289,8 +291,9 @@ class Contract:
 
     def repeatable(self) -> Finds:
         """Check that the same call gives the same answer."""
-        first = self.ask.tensor(self.shape, *self.arguments)
-        with _empty_as_nan():
+        with _Unwritten(0.0):  # memory that was freed may hold NaN
+            first = self.ask.tensor(self.shape, *self.arguments)
+        with _Unwritten(math.nan):
             again = self.ask.tensor(self.shape, *self.arguments)
         unwritten = again.isnan() & ~first.isnan()
         if unwritten.any():
@@ -298,7 +301,8 @@ class Contract:
             question = "Is there a torch.empty of which not every element is set?"
             return Finding("unwritten", f"{measured} was never written.", "", question)
         self.ask.seed += 1
-        other = self.ask.tensor(self.shape, *self.arguments)
+        with _Unwritten(0.0):
+            other = self.ask.tensor(self.shape, *self.arguments)
         if near(other, first) and near(again, first):
             return None
         if near(again, first):
