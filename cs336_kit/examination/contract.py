@@ -113,14 +113,14 @@ class Calls(Generic[C]):
         usual: a call that works: the usual one, or the first variation that does; the usual one where nothing works.
         works: whether anything does.
         findings: what does not work.
-        failed: the ids of the variations that do not.
+        failed: by the ids of the variations that do not, the type of the error, or what is wrong with the answer.
         broken: for the id of a finding, the calls that it is about.
     """
 
     usual: C
     works: bool
     findings: list[Finding]
-    failed: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
     broken: dict[str, list[C]] = field(default_factory=dict)
 
 
@@ -150,7 +150,7 @@ def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -
         findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))
         usual, words = replace(usual, **working.sizes), working.words
         failed = _failures(ask, usual, variations)
-    calls = Calls(usual, True, findings, {each.id for each, _ in failed})
+    calls = Calls(usual, True, findings, {each.id: _way(e) for each, e in failed})
     same_place: dict[object, list[tuple[Variation, NoAnswerError]]] = {}
     for each, e in failed:
         if error and _place(e) == _place(error):
@@ -196,6 +196,11 @@ def _named(group: Sequence[tuple[Variation, NoAnswerError]]) -> str:
     return ", and ".join(
         f"{' and '.join(each.words for each, _ in same)}: {quoted(same[0][1])}" for same in calls.values()
     )
+
+
+def _way(error: NoAnswerError) -> str:
+    """In which way a call broke: the type of what was raised, or what is wrong with the answer."""
+    return str(error).partition(":")[0] if error.__cause__ else str(error)
 
 
 def _text(error: NoAnswerError) -> str:

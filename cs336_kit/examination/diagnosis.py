@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.compare import dtype_name, in_dtype, is_float
-from cs336_kit.examination.contract import DTYPES, Call, Contract, Variation, has_dtype, try_calls
+from cs336_kit.examination.contract import DTYPES, Call, Calls, Contract, Variation, has_dtype, try_calls
 from cs336_kit.examination.experiment import Ask, Finding, Finds, examine, listed
 from cs336_kit.examination.search import (
     Answers,
@@ -93,12 +93,18 @@ def diagnose(
     contract = Contract(ask, call, without, in_place=any(each.id == "in-place" for each in found))
     for each in examine(contract, (Contract.gradients,)):
         found += _explain_gradients(each, contract, call, table, changes or [])
-    told = [*calls.findings, *found]
-    if all(each.program for each in told):
-        return told
-    model = Ask(partial(table.call, changes or []), *ask.names)
-    same = {each.id for call in {usual, calls.usual} for each in try_calls(model, call, words, variations).findings}
-    return [each for each in told if each.program or each.id not in same]
+
+    def breaks(changes: Sequence[Change], usual: Call = usual) -> Calls[Call]:
+        return try_calls(Ask(partial(table.call, changes), *ask.names), usual, words, variations)
+
+    broken = calls.findings
+    if not all(each.program for each in [*broken, *found]):
+        same = {each.id for call in {usual, calls.usual} for each in breaks(changes or [], call).findings}
+        broken = [each for each in broken if each.id not in same]
+        found = [each for each in found if each.program or each.id not in same]
+    if broken and changes is not None:
+        broken = [*_explain_breaks(calls, table, changes, answers, breaks)] or broken
+    return [*broken, *found]
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,35 @@ class _Again:
 
     arguments: tuple[Any, ...]
     shape: tuple[int, ...]
+
+
+def _explain_breaks(
+    calls: Calls[Any],
+    table: Table,
+    changes: Sequence[Change],
+    answers: Answers,
+    breaks: Callable[[Sequence[Change]], Calls[Any]],
+) -> Iterator[Finding]:
+    """Say which mistake breaks the calls that were found to break, and no others, if one in the table does."""
+
+    def is_as(came: Tensor | None, call: str) -> bool:
+        """Tell whether it is the student's answer, or none where the student's function gave none."""
+        if call in answers:
+            return alike(came, answers[call])
+        return came is None or came.shape != table.expected[call].shape
+
+    for each in table.changes:
+        ways = ways_of(both := [*changes, each])
+        if each.numbers or not all(is_as(table.answer(ways, call), call) for call in table.calls):
+            continue
+        same = breaks(both)
+        if (same.usual, same.failed) == (calls.usual, calls.failed):
+            means = (
+                f"{each.says} A program that is right but for this mistake breaks in the same calls, in the same way."
+            )
+            program = partial(table.call, [each])
+            yield replace(calls.findings[0], id=each.id, means=means, question=each.asks, program=program)
+            return
 
 
 def _explain_gradients(

@@ -83,7 +83,13 @@ ANSWER = ways_to(
     ("scaled", "You divide by √d_in.", lambda y, d_in: y * d_in**-0.5),
     ("scaled", "You divide by √d_out.", lambda y, d_in: y * y.shape[-1] ** -0.5),
     ("scaled", "The answer is {} times what it should be.", lambda y, d_in, c: y * c, (-1.0, 0.5, 2.0)),
+    (
+        "flattened",
+        "The leading axes are flattened into one and not brought back: the answer always has two axes.",
+        lambda y, d_in: y.reshape(-1, y.shape[-1]),
+    ),
     ("bias", "A bias is added, {} to every component.", lambda y, d_in, c: y + c, (-1.0, 0.01, 0.1, 1.0)),
+    asks_of={"flattened": "Which shape has x before you flatten it, and which shape should y have?"},
 )
 
 

@@ -58,6 +58,11 @@ def read_as(kind: str, way: Way) -> Way:
     return allowed
 
 
+def by_dimensions(mask: Tensor) -> Tensor:
+    """A mask of two dimensions as a padding mask, one of three as the same for all heads."""
+    return {2: mask[..., None, None, :], 3: mask.unsqueeze(-3)}.get(mask.ndim, mask)
+
+
 def causal_too(mask: Tensor | None, Q: Tensor, K: Tensor) -> Tensor:
     right, earlier = for_heads(mask, Q, K), torch.ones(Q.shape[-2], K.shape[-2], dtype=torch.bool).tril()
     return earlier if right is None else right & earlier
@@ -103,6 +108,16 @@ ALLOWED = ways_to(
     "allowed",
     "The scores have axes (batch, heads, queries, keys). Which of them does this mask have? What does True mean?",
     ("causal", "There is a causal mask that nobody asked for.", causal_too),
+    (
+        "all-padding",
+        "Every mask is taken for a padding mask (batch, keys).",
+        lambda mask, Q, K: None if mask is None else mask[..., None, None, :],
+    ),
+    (
+        "kind-by-dimensions",
+        "What a mask means is told from its own number of dimensions, as if `query` always had three.",
+        lambda mask, Q, K: None if mask is None else by_dimensions(mask),
+    ),
     *(
         (f"{kind}-{id}", f"{KINDS[kind][0]} {says}", read_as(kind, way))
         for id, says, way, kinds in READINGS

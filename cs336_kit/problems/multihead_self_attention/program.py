@@ -373,6 +373,11 @@ POSITIONS = ways_to(
         "Nothing is rotated, or all tokens of a head alike, when no `token_positions` are given.",
         without_positions,
     ),
+    (
+        "rope-default-heads",
+        "When no `token_positions` are given, yours count the heads, not the tokens.",
+        lambda given, x: torch.arange(x.shape[-3]) if given is None else place(given, x),
+    ),
     ("rope-first-sequence", "You use the positions of the first sequence for all of them.", first_positions),
     (
         "rope-positions-by-head",

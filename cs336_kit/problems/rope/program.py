@@ -119,6 +119,12 @@ POSITIONS = ways_to(
         "You use the positions of the first sequence for all of them.",
         lambda positions, x: positions[:1] if positions.ndim > 1 else positions,
     ),
+    (
+        "axis-for-heads",
+        "Where the sequences have positions of their own, these get an axis for heads, also where x has none.",
+        lambda positions, x: positions.unsqueeze(1) if positions.ndim > 1 else positions,
+    ),
+    asks_of={"axis-for-heads": "Which axes does x have here, and which axes have the cosines and sines?"},
 )
 
 COUNT = ways_to(

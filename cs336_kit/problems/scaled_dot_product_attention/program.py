@@ -77,6 +77,13 @@ def tiled(x: Tensor, Q: Tensor) -> Tensor:
     return several[torch.arange(count) % len(several)].view(*Q.shape[:-2], *x.shape[-2:])
 
 
+def cut_to_shortest(*QKV: Tensor) -> tuple[Tensor, ...]:
+    """Q, K and V with as many entries along each leading axis as the shortest of them has."""
+    sizes = map(min, *(x.shape[:-2] for x in QKV))
+    shortest = tuple(map(slice, sizes))
+    return tuple(x[shortest] for x in QKV)
+
+
 def jointly(S: Tensor, first: int) -> Tensor:
     """The softmax over all axes from `first` on."""
     return torch.softmax(S.flatten(first), -1).view_as(S)
@@ -237,6 +244,26 @@ MASK = (
             where_given(lambda mask, S: mask.any(-2, keepdim=True)),
         ),
         ("mask-squeezed", "Axes of size 1 are dropped from the mask.", where_given(lambda mask, S: mask.squeeze())),
+    ),
+    *ways_to(
+        "mask",
+        "How does broadcasting line up two tensors of which one has fewer axes?",
+        (
+            "mask-axes-inside",
+            "A mask with fewer axes than the scores gets those that are missing after its first one; they belong in "
+            "front.",
+            where_given(lambda mask, S: mask[:, *(None,) * (S.ndim - mask.ndim)]),
+        ),
+        (
+            "mask-axis-for-heads",
+            "A mask with three axes gets one for heads, also where the scores have none.",
+            where_given(lambda mask, S: mask.unsqueeze(1) if mask.ndim == 3 else mask),
+        ),
+        (
+            "mask-four-axes",
+            "A mask gets four axes, however many the scores have.",
+            where_given(lambda mask, S: mask.view((1,) * (4 - mask.ndim) + mask.shape)),
+        ),
     ),
 )
 
@@ -407,6 +434,20 @@ INPUTS = ways_to(
         lambda Q, K, V: (Q, tiled(K, Q), tiled(V, Q)),
     ),
     ("first-values", "All sequences use the values of the first.", lambda Q, K, V: (Q, K, of_first(V))),
+    (
+        "shared-not-broadcast",
+        "The leading axes of Q, K and V are not broadcast: each has to be as large in all three.",
+        lambda Q, K, V: (Q, K.view(*Q.shape[:-2], *K.shape[-2:]), V.view(*Q.shape[:-2], *V.shape[-2:])),
+    ),
+    (
+        "shared-cut",
+        "Where Q, K and V differ in the size of a leading axis, you answer for as many entries as the shortest has.",
+        cut_to_shortest,
+    ),
+    asks_of=dict.fromkeys(
+        ("shared-not-broadcast", "shared-cut"),
+        "Which axes of Q, K and V may differ, and what should happen to one of size 1?",
+    ),
 )
 
 SCORE = ways_to(
