@@ -238,6 +238,10 @@ class _Unwritten(TorchDispatchMode):
         super().__init__()
         self.value = value
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports its compiler, which takes seconds
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if func.name().startswith(("aten::empty", "aten::new_empty")):

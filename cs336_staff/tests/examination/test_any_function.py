@@ -60,9 +60,9 @@ def test_a_strange_function_gets_a_finding(adapter, strange):
     assert all(finding.measured and finding.question and finding.section for finding in findings)
 
 
-@pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._inductor"])
+@pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._dynamo"])
 def test_nothing_is_imported_that_takes_seconds_in_every_process_that_examines(monkeypatch, module):
-    """autograd imports sympy where it is given a cotangent; asked for determinism, torch imports its compiler."""
+    """autograd imports sympy where it is given a cotangent, and a dispatch mode the compiler."""
     monkeypatch.setitem(sys.modules, module, None)
     assert not examine_softmax(torch.softmax)
 
