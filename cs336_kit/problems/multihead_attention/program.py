@@ -60,7 +60,7 @@ def read_as(kind: str, way: Way) -> Way:
 
 def by_dimensions(mask: Tensor) -> Tensor:
     """A mask of two dimensions as a padding mask, one of three as the same for all heads."""
-    return {2: mask[..., None, None, :], 3: mask.unsqueeze(-3)}.get(mask.ndim, mask)
+    return mask.view(mask.shape[0], *(1,) * (4 - mask.ndim), *mask.shape[1:]) if mask.ndim in (2, 3) else mask
 
 
 def causal_too(mask: Tensor | None, Q: Tensor, K: Tensor) -> Tensor:
@@ -108,6 +108,11 @@ ALLOWED = ways_to(
     "allowed",
     "The scores have axes (batch, heads, queries, keys). Which of them does this mask have? What does True mean?",
     ("causal", "There is a causal mask that nobody asked for.", causal_too),
+    (
+        "causal-without-mask",
+        "Without a mask there is a causal one that nobody asked for.",
+        lambda mask, Q, K: causal_too(mask, Q, K) if mask is None else for_heads(mask, Q, K),
+    ),
     (
         "all-padding",
         "Every mask is taken for a padding mask (batch, keys).",

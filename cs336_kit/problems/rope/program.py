@@ -124,6 +124,11 @@ POSITIONS = ways_to(
         "Where the sequences have positions of their own, these get an axis for heads, also where x has none.",
         lambda positions, x: positions.unsqueeze(1) if positions.ndim > 1 else positions,
     ),
+    (
+        "axis-for-heads",
+        "Positions of shape (batch, sequence) get an axis for heads, also where x has none.",
+        lambda positions, x: positions.unsqueeze(1) if positions.ndim == 2 else positions,
+    ),
     asks_of={"axis-for-heads": "Which axes does x have here, and which axes have the cosines and sines?"},
 )
 

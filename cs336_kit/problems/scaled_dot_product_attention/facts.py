@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, require, span
+from cs336_kit.examination.experiment import Ask, Finding, Finds, listed, near, number, require, span
 from cs336_kit.examination.search import Answers
 from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal
 
@@ -70,12 +70,12 @@ def hidden_keys(ask: Ask) -> Finds:
     sees = weights.abs() > 1e-6
     require(math.isfinite(float(weights.sum())))
     for sequence, query in (sees != MASKS).any(-1).nonzero().tolist()[:1]:
-        keys = " and ".join(str(key) for key in MASKS[sequence, query].nonzero().flatten().tolist())
+        visible = MASKS[sequence, query].nonzero().flatten().tolist()
+        keys = f"{'keys' if len(visible) > 1 else 'key'} {listed(visible)}"
         row = ", ".join(map(number, weights[sequence, query]))
-        measured = (
-            f"The mask lets query {query} of sequence {sequence} attend to the keys {keys} of 4; its weights are {row}."
-        )
-        return Finding("mask-other", measured, "", "What becomes of a score where the mask is False?")
+        measured = f"The mask lets query {query} of sequence {sequence} attend to {keys} of 4; its weights are {row}."
+        question = "Which of your lines decides whether a query sees a key, and what does it decide here?"
+        return Finding("mask-other", measured, "", question)
     return None
 
 

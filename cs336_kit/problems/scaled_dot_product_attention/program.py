@@ -305,6 +305,11 @@ HIDE = ways_to(
         "You multiply the mask by an infinity, and 0 times infinity is NaN.",
         lambda S, mask, w: w(S + (~mask).to(S.dtype) * -INF),
     ),
+    (
+        "mask-zeros-hidden",
+        "Every score of 0 is hidden after the scores are multiplied by the mask, also one that the mask allows.",
+        lambda S, mask, w: w((S * mask).masked_fill(S * mask == 0, -INF)),
+    ),
     ("mask-added", "The mask is added to the scores as 0 and 1.", lambda S, mask, w: w(S + mask)),
     (
         "mask-fill-lowest",
@@ -331,6 +336,7 @@ HIDE = ways_to(
     ),
     asks_of={
         "mask-renormalised": "Which score is the maximum that you subtract? What is left if it is hidden?",
+        "mask-zeros-hidden": "What is the score of a query that is all zeros?",
         **dict.fromkeys(("mask-fill-lowest", "mask-fill", "mask-bias"), AS_LOW),
     },
 )
@@ -382,6 +388,11 @@ SOFTMAX = ways_to(
         "softmax-minimum-subtracted",
         "The minimum of a query's scores is subtracted, not their maximum.",
         lambda S: shifted(S, S.amin(-1, keepdim=True)),
+    ),
+    (
+        "softmax-maximum-from-0",
+        "The maximum that is subtracted is never below 0.",
+        lambda S: shifted(S, S.amax(-1, keepdim=True).relu()),
     ),
     (
         "softmax-maximum-over-queries",
@@ -659,6 +670,7 @@ FEW = torch.arange(4.0).expand(4, 4)
 
 def calls() -> dict[str, tuple[Any, ...]]:
     Q, K, V = normal((2,), 5, 4, 7, 6)
+    with_zeros = torch.cat((torch.zeros_like(Q[:, :1]), Q[:, 1:]), 1)
     nothing, column = (torch.ones(4, 4, dtype=torch.bool) for _ in range(2))
     nothing[1], column[:, 3] = False, False
     others = (torch.arange(4.0) > 0).unsqueeze(-1)
@@ -679,7 +691,7 @@ def calls() -> dict[str, tuple[Any, ...]]:
         "For scores between 60 and 90": with_scores(FEW * 10 + 60),
         "For scores at different heights": with_scores(torch.stack((LEVELS, -LEVELS)) + torch.arange(14.0) % 3),
         "With a mask for each sequence": (*normal((2,), 4, 4, 5, 4), MASKS),
-        "With a mask that hides nothing": (*normal((2,), 5, 4, 7, 6), torch.ones(5, 4, dtype=torch.bool)),
+        "With a mask that hides nothing, where a query is all zeros": (with_zeros, K, V, torch.ones(5, 4).bool()),
         "With a mask of shape (batch, 1, keys)": (*normal((4,), 4, 4, 6, 4), MASKS[0].view(4, 1, 4)),
         "With a mask of shape (queries, keys)": (*normal((2, 3), 4, 4, 5, 6), MASKS[0]),
         "Where a key is hidden from all": (*normal((2,), 4, 4, 5, 6), column),

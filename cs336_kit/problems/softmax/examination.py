@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cs336_kit.examination.contract import Variation, has_dtype, in_other_dtypes
 from cs336_kit.examination.diagnosis import diagnose
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, near, random, span
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, examine, near, random, span
 from cs336_kit.examination.search import Answers
 from cs336_kit.problems.softmax.program import CALLS, TABLE
 
@@ -62,12 +62,26 @@ VARIATIONS = (
 def examine_softmax(run: Callable[..., Any]) -> list[Finding]:
     """Say what is wrong with `run(in_features, dim)`, the most fundamental first."""
     words, middle = "for shape (3, 4) and dim=-1", Call((2, 3, 4), 1)
-    return diagnose(Ask(run, "x", "dim"), TABLE, Call(), words, VARIATIONS, facts, of_gradients=middle)
+    ask = Ask(run, "x", "dim")
+    found = diagnose(ask, TABLE, Call(), words, VARIATIONS, facts, of_gradients=middle)
+    # What else is wrong may be why a probability is not 0.
+    return found if any("gradient" not in each.id for each in found) else [*examine(ask, (nothing_hidden,)), *found]
 
 
 def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The measurements of the answers to small logits, where they are not explained."""
     return (lambda ask: digits(unexplained), lambda ask: sums(unexplained)) if unexplained else ()
+
+
+def nothing_hidden(ask: Ask) -> Finds:
+    """Look for a probability of a logit of -inf that is not 0, and too small to be seen among others."""
+    x, dim = CALLS["With logits of -inf"]
+    came = ask.tensor(x.shape, x, dim)[x.isinf()].abs().max()
+    if not 0 < came < NEARLY:
+        return None
+    measured = f"A logit of -inf gets the probability {float(came):.2g}; it should get exactly 0."
+    question = "Which of your lines keeps an exponent from being -inf, or its exponential from being 0?"
+    return Finding("never-0", measured, "", question, lambda case: bool(case.in_features.isinf().any()))
 
 
 def digits(answers: Answers) -> Finds:

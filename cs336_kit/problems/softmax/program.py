@@ -129,6 +129,11 @@ EXPONENTS = ways_to(
         lambda x, dim: x - x.amin(dim, keepdim=True),
     ),
     (
+        "shift-from-0",
+        "The maximum that you subtract is never below 0.",
+        lambda x, dim: x - x.amax(dim, keepdim=True).relu(),
+    ),
+    (
         "shift-divided",
         "You divide the logits by the maximum; it should be subtracted.",
         lambda x, dim: x / x.amax(dim, keepdim=True),

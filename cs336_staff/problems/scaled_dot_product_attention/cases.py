@@ -93,6 +93,7 @@ PUBLIC: list[CaseSpec] = specs(
             "3d-square": inputs(4, queries=4, keys=4, d_k=4, d_v=4, mask="random"),
             "3d-square-causal": inputs(4, queries=4, keys=4, d_k=4, d_v=4, mask="causal"),
             "3d-large-logits": inputs(2, mask="random", scale=1e4),
+            "3d-zero-queries": inputs(2, mask="random", scale=0.0),
             "3d-queries-far-apart": inputs(2, mask="random", shift=1e4, dtype=torch.float64),
             "3d-queries-very-far-apart": inputs(2, mask="random", shift=1e10, dtype=torch.float64),
             "3d-one-token": inputs(2, queries=1, keys=1, mask="random"),
@@ -136,6 +137,7 @@ HIDDEN: list[CaseSpec] = specs(
             "3d-padding": inputs(5, queries=3, keys=11, mask="padding"),
             "3d-square": inputs(6, queries=6, keys=6, d_k=6, d_v=6, mask="random"),
             "3d-large-logits": inputs(3, queries=7, keys=11, mask="random", scale=3e4),
+            "3d-zero-queries": inputs(3, queries=7, keys=11, d_k=5, d_v=3, mask="random", scale=0.0),
             "3d-queries-far-apart": inputs(
                 3, queries=7, keys=5, d_k=3, d_v=2, mask="random", shift=2e4, dtype=torch.float64
             ),
