@@ -89,7 +89,18 @@ def examine_rope(run: Callable[..., Any]) -> list[Finding]:
 
 def facts(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
     """The experiments, where the answers at positions in order are explained, and where they are not."""
-    return (angles, positions) if unexplained else (positions,)
+    return (kept, angles, positions) if unexplained else (kept, positions)
+
+
+def kept(ask: Ask) -> Finds:
+    """Ask with one theta and then with another, for sizes that no call had before."""
+    once, again = ((10, theta, 37, random(5, 6, 10), torch.arange(6)) for theta in (5.0, 7.0))
+    ask.tensor((6, 10), *once)
+    if not near(ask.tensor((6, 10), *again), TABLE.call([], *once)):
+        return None
+    measured = "Called with theta = 5 and then with theta = 7, your function gives the angles of theta = 5 both times."
+    question = "What is kept from call to call, and which arguments does it depend on?"
+    return Finding("kept", measured, "What you compute from theta is kept, and not computed anew.", question)
 
 
 def angles(ask: Ask) -> Finds:
