@@ -230,13 +230,13 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         ("adjust ada softmax half --because x", "'half' is not a valid float"),
         ("overrule nobody --because x", "no student or submission is called nobody; grades.csv lists the names"),
         ("overrule ada --because x", "ada has a violation of the rules in no problem, expected one in some problem"),
-        ("overrule kurt rope --because x", "kurt has a violation of the rules in linear, expected one in rope"),
+        ("overrule kurt rope --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
         ("overrule kurt --undo", "kurt has a decision to take back in no problem"),
         ("overrule kurt", "expected --because TEXT, or --undo"),
     ],
 )
 def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
-    forbidden = Notes(forbidden={"linear": {"": ("torch.nn.functional.linear in adapters.py:1",)}})
+    forbidden = Notes(forbidden={"softmax": {"softmax": ("torch.softmax in adapters.py:1",)}})
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
         gradebook.add(replace(graded("kurt", 1.0), notes=forbidden))

@@ -118,7 +118,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
         )
         for row, check, outcome in zip(
             results(unwritten=()),
-            (Check.CALL, Check.ANSWER, Check.PROPERTY, Check.NOT_WRITTEN, Check.RULES, Check.CALL, *2 * (None,)),
+            (Check.CALL, Check.ANSWER, Check.PROPERTY, Check.NOT_WRITTEN, Check.CALL, Check.CALL, *2 * (None,)),
             (*4 * (Outcome.FAILED,), Outcome.VIOLATION, *3 * (Outcome.FAILED,)),
             strict=True,
         )
@@ -236,7 +236,7 @@ def test_what_several_findings_explain_they_share_and_what_nothing_explains_is_n
     assert entry("ada", results(["softmax", "rope"]), explanations=told).costs() == [1.5, 0.5]
     older = explanation("softmax-a", "softmax"), explanation("softmax-b", "softmax")
     assert entry("ada", results(["softmax"]), explanations=older).costs() == [1, 1]
-    violation = [replace(row, outcome=Outcome.VIOLATION, check=Check.RULES) for row in results()]
+    violation = [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]
     assert entry("ada", violation, explanations=older).costs() == [0, 0]
 
 
