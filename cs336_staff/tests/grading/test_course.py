@@ -1,6 +1,5 @@
 """What staff state in assignment.toml and course.toml is checked whole by every command."""
 
-import csv
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ from cs336_staff.grading.exports import write_course
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.hidden import release
 from cs336_staff.tests.grading.test_gradebook import GRADING
-from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
 
 ROOT = find_root(Path(__file__).parent)
 ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
@@ -207,8 +206,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     edit(tree, ASSIGNMENT, "points = 2", "points = 4")
     edit(tree, COURSE, "# [late]", "late.percent = 10 #")
     printed = run("rescore")
-    with (new / "grades.csv").open(newline="") as file:
-        ada = next(csv.DictReader(file))
+    ada = rows(new / "grades.csv")["ada"]
     worth = release.load_graded_problems(tree)["softmax"].worth("test_softmax")
     assert float(ada["softmax"]) == pytest.approx(worth * 2 / 3, abs=1e-4)
     assert ada["maximum"] == "17"

@@ -1,6 +1,5 @@
 """Decisions of staff on a gradebook of recorded results: nothing is run."""
 
-import csv
 import json
 import shutil
 import sqlite3
@@ -16,8 +15,9 @@ from cs336_staff.grading.course import Course
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.test_grade import ROOT
-from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded, rows
 
 WHY = "test_softmax[2d] was wrong"
 
@@ -27,13 +27,11 @@ def command(*arguments: object) -> Result:
 
 
 def row(out: Path, student: str = "ada") -> dict[str, str]:
-    with (out / "grades.csv").open(newline="") as file:
-        return next(row for row in csv.DictReader(file) if row["student"] == student)
+    return rows(out / "grades.csv")[student]
 
 
 def changes(out: Path) -> list[dict[str, str]]:
-    with (out / "changes.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(out / "changes.csv")
 
 
 def score(out: Path) -> float:
