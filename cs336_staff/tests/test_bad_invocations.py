@@ -12,11 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from cs336_kit.cli import cs336
-from cs336_kit.engine.assignment import find_root
 from cs336_staff.hidden.release import load_graded_problems
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.test_grades import gradebook_with
-
-ROOT = find_root(Path(__file__).parent)
 
 # FOLDER has what the fixture below puts there.
 INVOCATIONS = """

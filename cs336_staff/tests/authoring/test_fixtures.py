@@ -14,14 +14,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import CaseError, load_case
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.room import reference_of
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
 from cs336_staff.problems.scaled_dot_product_attention.cases import inputs as attention
+from cs336_staff.tests import ROOT
 
-FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+FIXTURES = ROOT / "fixtures"
 SPECS = [
     CaseSpec("attention/one", "run_scaled_dot_product_attention", attention(2, mask="random"), gradients=("Q",)),
     CaseSpec("attention/two", "run_scaled_dot_product_attention", attention(2)),

@@ -30,8 +30,8 @@ from cs336_staff.grading.graders import Host, HostError, identity, layer_of
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import start
 from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade
+from cs336_staff.tests.under_load import without_measures
 from cs336_staff.tools.student import ROOT, write_submission
-from cs336_staff.tools.under_load import without_measures
 
 PATIENCE = 900  # seconds; only a failing test waits as long
 WORKER_TTL = 90  # seconds without a word, after which the scheduler gives up a worker; a busy machine may need some

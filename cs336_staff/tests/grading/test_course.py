@@ -12,16 +12,16 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from cs336_kit.cli import cs336
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Explanation
 from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import write_course
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.hidden import release
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.test_gradebook import GRADING
 from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
 
-ROOT = find_root(Path(__file__).parent)
 ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
 HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
 

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cs336_kit.cli import cs336
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_staff.authoring.room import load_rooms
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
@@ -23,9 +23,9 @@ from cs336_staff.grading.course import FILE
 from cs336_staff.hidden import release
 from cs336_staff.hidden.release import Release, load_release, rehearsal
 from cs336_staff.release import new_course
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.files import commit_all, copy_tree, files_in
 
-ROOT = find_root(Path(__file__).parent)
 ROOMS = load_rooms()
 FEW = ROOMS["softmax"].hidden[:2]
 OLD = "0123456789abcdef" * 4

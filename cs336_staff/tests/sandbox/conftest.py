@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ from cs336_staff.sandbox import confinement as sandboxes
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.sandbox.worker import Limits, Worker
-
-ROOT = Path(__file__).parents[3]
+from cs336_staff.tests import ROOT
 
 # It gives `Adapters` that have a worker.
 Run = Callable[..., Any]

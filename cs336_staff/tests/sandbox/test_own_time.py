@@ -6,7 +6,7 @@ import sys
 import time
 
 from cs336_staff.sandbox.own_time import MOST_IDLE, OwnTime
-from cs336_staff.tools.under_load import busy
+from cs336_staff.tests.under_load import busy
 
 # A clone that shares memory and is waited for: the kernel holds its parent until it ends, in state D.
 HELD = """

@@ -21,7 +21,7 @@ from cs336_staff.sandbox.confinement import Sandbox, SandboxError
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, Starved, TimedOut, Worker, WorkerDied
-from cs336_staff.tools.under_load import busy
+from cs336_staff.tests.under_load import busy
 
 from .conftest import ROOT, Run, start
 
