@@ -167,10 +167,6 @@ def test_a_bad_invocation_gets_a_line(folder: Path, invocation: str, monkeypatch
     assert files_in(folder) == before
 
 
-def test_there_are_enough_of_them() -> None:
-    assert len(set(INVOCATIONS.strip().splitlines())) >= 79
-
-
 def test_a_python_without_the_packages_says_how_to_run_the_command():
     command = [sys.executable, "-S", "-m", "cs336_kit", "check"]  # -S: without site-packages
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -91,6 +91,7 @@ def test_an_empty_gradebook_takes_no_grades_away(out, arguments):
     finished = command(*arguments.replace("OUT", str(out)).split())
     assert finished.output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
     assert (out / "grades.csv").read_text() == before
+    assert not (out / "index.html").exists()
 
 
 def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):

@@ -427,11 +427,3 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0, done.output
     assert "reports on 1 submission: its page is in" in done.output
     assert (tmp_path / "students" / "ada.html").exists()
-
-
-def test_an_empty_gradebook_is_nothing_to_report_on(tmp_path):
-    Gradebook(tmp_path / "gradebook.sqlite").close()
-    done = CliRunner().invoke(staff, ["report", str(tmp_path)])
-    assert done.exit_code == 1
-    assert done.output == f"Error: the gradebook in {tmp_path} is empty; grade a submission into it first\n"
-    assert not (tmp_path / "index.html").exists()
