@@ -266,18 +266,6 @@ class Gradebook:
         except sqlite3.Error as error:
             raise GradebookError(f"{path}: {error}") from None
 
-    @classmethod
-    def of_results(cls, results: Path, muted: Collection[str] = ()) -> "Gradebook":
-        """Open the gradebook in a folder of results, and make none.
-
-        Raises:
-            GradebookError: it is missing, or it cannot be used.
-        """
-        path = results / "gradebook.sqlite"
-        if not path.exists():
-            raise GradebookError(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
-        return cls(path, muted)
-
     def __enter__(self) -> "Gradebook":
         return self
 

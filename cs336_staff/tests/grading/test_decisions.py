@@ -84,10 +84,12 @@ def test_what_a_killed_batch_has_graded_gets_its_grades(out):
 @pytest.mark.parametrize(
     "arguments", ["rescore --out OUT", "findings OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"]
 )
-def test_an_empty_gradebook_takes_no_grades_away(out, arguments):
+def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, arguments):
     (out / "gradebook.sqlite").unlink()
-    Gradebook(out / "gradebook.sqlite").close()
     before = (out / "grades.csv").read_text()
+    finished = command(*arguments.replace("OUT", str(out)).split())
+    assert finished.output == f"Error: no gradebook in {out}; name the folder that `cs336 staff grade` wrote\n"
+    Gradebook(out / "gradebook.sqlite").close()
     finished = command(*arguments.replace("OUT", str(out)).split())
     assert finished.output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
     assert (out / "grades.csv").read_text() == before

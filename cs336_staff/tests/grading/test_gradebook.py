@@ -158,12 +158,11 @@ def write_version(version: int) -> Callable[[Path], None]:
             lambda path: path.write_text("no database, but long enough to be looked at"),
             "sqlite: file is not a database",
         ),
-        (lambda path: None, "no gradebook in .*; name the folder that `cs336 staff grade` wrote"),
     ],
 )
 def test_what_is_no_gradebook_of_this_program_is_refused_by_name(tmp_path, make, message):
     make(tmp_path / "gradebook.sqlite")
     before = list(tmp_path.iterdir())
     with pytest.raises(GradebookError, match=message):
-        Gradebook.of_results(tmp_path)
+        Gradebook(tmp_path / "gradebook.sqlite")
     assert list(tmp_path.iterdir()) == before
