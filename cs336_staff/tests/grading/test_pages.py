@@ -78,14 +78,8 @@ def results(failing: Container[str] = (), unwritten: Container[str] = ("blockwis
 def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **notes: Any) -> Entry:
     student = Student(name, name)
     rows = results() if rows is None else rows
-    grading = replace(
-        *(GRADING,),
-        submission=name,
-        path=f"/in/{name}.zip",
-        handed_in=HandedIn((student,)),
-        results=rows,
-        notes=replace(Notes(), **notes),
-    )
+    handed, path = HandedIn((student,)), f"/in/{name}.zip"
+    grading = replace(GRADING, submission=name, path=path, handed_in=handed, results=rows, notes=Notes(**notes))
     return Entry(grading, (Grade(student, grading.handed_in, grading, 1, None, penalty),))
 
 
