@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cs336_kit.examination.experiment import listed
 from cs336_kit.lab.bad_input import BadInput
 
 # Of weights from 0 on, of scores from the lowest through 0 to the highest; by day, and on a page by night.
@@ -192,11 +193,10 @@ def _describe_row(query: int | None, row: Tensor, names: list[str]) -> str:
         return f"looks at {'itself' if first[0] == query else names[first[0]]} alone"
     if len(first) == seen:
         return f"looks equally at all {seen} it sees ({percent(largest)} each)"
-    listed = ["itself" if key == query else names[key] for key in first[:NAMED]]
+    looked_at = ["itself" if key == query else names[key] for key in first[:NAMED]]
     if len(first) > NAMED:
-        listed.append(f"{len(first) - NAMED} more")
-    most = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
-    return f"looks most at {most} ({percent(largest)}{' each' if len(first) > 1 else ''})"
+        looked_at.append(f"{len(first) - NAMED} more")
+    return f"looks most at {listed(looked_at)} ({percent(largest)}{' each' if len(first) > 1 else ''})"
 
 
 def percent(share: float) -> str:

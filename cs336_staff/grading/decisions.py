@@ -131,7 +131,9 @@ def open_results(out: Path) -> Iterator[tuple[Gradebook, Course, dict[str, Probl
     """The gradebook in a folder of results, the course and its problems, once all that staff state is checked."""
     root = find_checked_root()
     course = load_course(root)
-    with Gradebook.of_results(out, course.muted) as gradebook:
+    if not (out / "gradebook.sqlite").exists():
+        raise GradebookError(f"no gradebook in {out}; name the folder that `cs336 staff grade` wrote")
+    with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
         if not gradebook.paths():  # else all grades would be gone
             raise GradebookError(f"the gradebook in {out} is empty; grade a submission into it first")
         yield gradebook, course, load_graded_problems(root)

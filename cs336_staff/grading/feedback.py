@@ -43,7 +43,7 @@ MAX_MESSAGE = 4_000
 # Of feedback.md, of an exception in it, of numbers and printed text, and of a line of code: what students take in.
 MAX_LINES, MAX_BLOCK, MAX_DUMP, MAX_LINE = 100, 24, 12, 200
 # The same in every test that it ends: its headline says where, or there is no example of it.
-MANY_TESTS = (Check.CALL, Check.NOT_WRITTEN, Check.RULES)
+MANY_TESTS = (Check.CALL, Check.NOT_WRITTEN)
 
 PLAIN = r"[^\w ,.:%-]"  # of names, what may mean something in Markdown
 
@@ -177,7 +177,7 @@ class Kind:
     def example(self) -> list[str]:
         """The numbers or the lines of the first test, if the headline does not say all."""
         first = self.results[0]
-        if self.told or first.check in (Check.NOT_WRITTEN, Check.RULES) or first.text == first.headline:
+        if self.told or first.check is Check.NOT_WRITTEN or first.text == first.headline:
             return []
         most = MAX_BLOCK if first.check is Check.CALL else MAX_DUMP
         return [f"{first.test}:", *cut_block(first.text.partition("\n")[2], most)]
@@ -298,9 +298,9 @@ def remarks(grading: Grading) -> Iterable[str]:
         yield f"The submission was not run: {notes.refused}"
     for problem, lines in grading.violations.items():
         if problem not in grading.overruled:
-            paid = grading.charges.get(problem, {})
-            cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}. " if paid else ""
-            yield f"{problem}: {cost}Write this yourself, without:\n" + "\n".join(lines)
+            paid = grading.charges[problem]
+            cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
+            yield f"{problem}: {cost}. Write this yourself, without:\n" + "\n".join(lines)
     yield from grading.decisions
     if notes.missing:
         yield (

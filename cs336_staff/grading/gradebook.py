@@ -17,7 +17,7 @@ from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_kit.rules.price import charge
 from cs336_staff.grading.identity import HandedIn, Student
 
-VERSION = 7
+VERSION = 8
 NEW = "not run: this test is newer than the grading; grade the submission again"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS grading (
@@ -73,7 +73,6 @@ CREATE TABLE IF NOT EXISTS worth (
     points REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE VIEW IF NOT EXISTS latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
-DROP VIEW IF EXISTS points;
 """
 GRADING = ("submission", "path", "content", "suite", "seed", "layer", "started", "seconds", "notes", "handed_in")
 RESULT = ("grading", "number", "test", "problem", "hidden", "outcome", "looked_at", "headline", "details", "staff")
@@ -99,12 +98,10 @@ class Notes:
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
-            did, each with the lines that ran it; under "" those for which a grading before took the points of tests.
+            did, each with the lines that ran it.
         explanations: what the examinations found.
         weights: of its attention on one public case, if it gave any there.
         peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
-
-    Weights, memory and what a finding explains are missing from gradings that were made before they were recorded.
     """
 
     refused: str = ""
@@ -125,19 +122,15 @@ class Notes:
 def notes_from_json(text: str) -> Notes:
     """The notes that `Notes.as_json` wrote."""
     fields = json.loads(text)
-    told = [each | {name: tuple(each.get(name, ())) for name in ("lines", "tests")} for each in fields["explanations"]]
+    told = [each | {name: tuple(each[name]) for name in ("lines", "tests")} for each in fields["explanations"]]
+    forbidden = fields["forbidden"].items()
     return Notes(
         **fields
-        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in")}
-        | {"forbidden": {problem: _read_works(works) for problem, works in fields["forbidden"].items()}}
+        | {name: tuple(fields[name]) for name in ("missing", "taken_in")}
+        | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
         | {"explanations": tuple(Explanation(**each) for each in told)}
-        | {"weights": tuple(tuple(row) for row in fields.get("weights", ()))}
+        | {"weights": tuple(tuple(row) for row in fields["weights"])}
     )
-
-
-def _read_works(works: Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, tuple[str, ...]]:
-    by_work = works if isinstance(works, Mapping) else {"": works}
-    return {work: tuple(lines) for work, lines in by_work.items()}
 
 
 @dataclass(frozen=True)
@@ -195,9 +188,9 @@ class Grading:
     @cached_property
     def charges(self) -> dict[str, dict[str, float]]:
         """The points that each problem pays for works that are not the student's own, unless staff count them."""
-        ran = {problem: set(works) - {""} for problem, works in self.notes.forbidden.items()}
         points = {problem: self.maximum_of(problem) for problem in {result.problem for result in self.results}}
-        paid = charge({problem: works for problem, works in ran.items() if problem in points}, points)
+        ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
+        paid = charge(ran, points)
         return {problem: works for problem, works in paid.items() if problem not in self.overruled}
 
     @cached_property
@@ -205,7 +198,7 @@ class Grading:
         """The lines that run what a problem pays for, or paid for until staff overruled it."""
         found = {}
         for problem, works in self.notes.forbidden.items():
-            paid = {"", *(works if problem in self.overruled else self.charges.get(problem, ()))}
+            paid = works if problem in self.overruled else self.charges.get(problem, ())
             found[problem] = [line for work, lines in works.items() if work in paid for line in lines]
         return {problem: lines for problem, lines in found.items() if lines}
 
@@ -263,7 +256,7 @@ class Gradebook:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA foreign_keys = ON")
                 (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-                if version in (0, 6):  # 6 had no table of adjustments
+                if version == 0:
                     # One transaction: a file that has a version has all of its tables.
                     self._connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
                 elif version != VERSION:
@@ -272,18 +265,6 @@ class Gradebook:
                 self.close = stack.pop_all().close
         except sqlite3.Error as error:
             raise GradebookError(f"{path}: {error}") from None
-
-    @classmethod
-    def of_results(cls, results: Path, muted: Collection[str] = ()) -> "Gradebook":
-        """Open the gradebook in a folder of results, and make none.
-
-        Raises:
-            GradebookError: it is missing, or it cannot be used.
-        """
-        path = results / "gradebook.sqlite"
-        if not path.exists():
-            raise GradebookError(f"no gradebook in {results}; name the folder that `cs336 staff grade` wrote")
-        return cls(path, muted)
 
     def __enter__(self) -> "Gradebook":
         return self
@@ -422,18 +403,18 @@ class Gradebook:
         }
         return Grading(
             **fields,
-            results=self._results(row["id"], overruled, texts),
+            results=self._results(row["id"], texts),
             overruled=overruled,
             adjusted={name: Adjustment(points, why, datetime.fromisoformat(at)) for name, points, why, at in adjusted},
         )
 
-    def _results(self, grading: int, overruled: Mapping[str, str], texts: bool) -> list[Result]:
+    def _results(self, grading: int, texts: bool) -> list[Result]:
         """The results of tests that count, each with what it is worth; a test without a result was not run."""
-        columns = "test, result.problem AS recorded, hidden, outcome, looked_at, calls, seconds, worth.problem, bonus, "
+        columns = "test, worth.problem, hidden, bonus, outcome, looked_at, calls, seconds, "
         columns += "points / count(*) OVER (PARTITION BY function) AS maximum, "
         columns += "headline, details, staff" if texts else "'' AS headline, '' AS details, '' AS staff"
         query = f"SELECT {columns} FROM result JOIN worth USING (function) WHERE grading = ? ORDER BY number"  # noqa: S608
-        found = [_result_of_row(row, overruled) for row in self._connection.execute(query, (grading,))]
+        found = [_result_of_row(row) for row in self._connection.execute(query, (grading,))]
         ran = {result.function for result in found}
         for function, problem, bonus, points in self._connection.execute("SELECT * FROM worth"):
             if function not in ran:
@@ -479,12 +460,9 @@ def _row_of_result(grading: int | None, number: int, result: Result) -> dict[str
     }
 
 
-def _result_of_row(row: sqlite3.Row, overruled: Mapping[str, str]) -> Result:
+def _result_of_row(row: sqlite3.Row) -> Result:
     """A result as it counts: the table keeps what the grader found, under the problem that it was then part of."""
-    test, recorded, hidden, outcome, looked_at, calls, seconds, *worth, headline, details, staff = row
-    problem, bonus, maximum = worth
-    if looked_at == Check.RULES and recorded in overruled:
-        outcome, headline, details = Outcome.PASSED, f"counted by staff: {overruled[recorded]}", ""
+    test, problem, hidden, bonus, outcome, looked_at, calls, seconds, maximum, headline, details, staff = row
     check = Check(looked_at) if looked_at else None
     return Result(
         *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), check, headline),

@@ -18,7 +18,7 @@ from cs336_staff.grading.suite import check_hidden_cases
 from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import FOLDER as HANDOUT
-from cs336_staff.release.handout import MANIFEST, Handout, make_handout, write_handout
+from cs336_staff.release.handout import MANIFEST, make_handout, write_handout
 from cs336_staff.release.mutants import modules_of, verify_mutants
 from cs336_staff.release.pairs import verify_pairs
 from cs336_staff.release.prices import handout_texts
@@ -142,16 +142,11 @@ def handout(out: Path, since: Path | None) -> None:
     root = find_checked_root()
     try:
         previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
-        release = _handout(root)
+        texts = {name: text.encode() for name, text in handout_texts(root, both_suites(root))}
+        release = make_handout(root, version("cs336_basics"), texts)
         write_handout(release, out, previous)
         click.echo(f"{len(release.files)} files written to {out}")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
     except OSError as error:
         raise click.ClickException(f"{error.filename or out}: {error.strerror}; choose another place") from None
-
-
-def _handout(root: Path) -> Handout:
-    """The handout of the problems that the course has, with their points in its texts."""
-    texts = {name: text.encode() for name, text in handout_texts(root, both_suites(root))}
-    return make_handout(root, version("cs336_basics"), texts)

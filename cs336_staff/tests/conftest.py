@@ -1,11 +1,16 @@
 """Fixtures that several test modules share."""
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cs336_staff.tools.student import Student
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # In a shell's background job Ctrl-C is ignored, and would be in every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -15,3 +20,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def student(tmp_path: Path) -> Student:
     """A student's folder of its own for each test, with the solution in it."""
     return Student(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Chromium, of which few tests need any."""
+    from cs336_staff.tools.browser import launched
+
+    with launched() as browser:
+        yield browser

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
-
-ROOT = find_root(Path(__file__).parent)
+from cs336_staff.tests import ROOT
 
 # Everything that people read; the programs in the first folder are kept as they were written.
 KEPT = ROOT / "cs336_staff/problems/right_programs"

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cs336_kit.engine.assignment import find_root
 from cs336_staff.cli import staff
 from cs336_staff.release.handout import cut_solution
 from cs336_staff.similarity import commands, fingerprints
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.shadow_class import write_tree
 
-ROOT = find_root(Path(__file__).parent)
 HONEST = sorted((ROOT / "cs336_staff" / "problems" / "right_programs").glob("*.py"))
 
 # What has ended programs that read Python: deep nesting, long chains, huge numbers, and bytes that are not text.

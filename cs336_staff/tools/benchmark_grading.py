@@ -17,10 +17,10 @@ from pathlib import Path
 
 import click
 
-from cs336_kit.engine.assignment import find_root
 from cs336_staff.grading.batch import grade
 from cs336_staff.grading.suite import load_graded_suite
 from cs336_staff.sandbox.confinement import start
+from cs336_staff.tools.student import COMPILED, ROOT, write_submission
 
 ROUNDS = 3
 # What each adds to the solved adapters; the first adds nothing.
@@ -40,12 +40,11 @@ MISTAKES = (
 @click.option("--jobs", default=2, show_default=True)
 def benchmark(submissions: int, fresh: int, jobs: int) -> None:
     """Print submissions a minute and checks for both."""
-    root = find_root(Path.cwd())
-    suite = load_graded_suite(root)
+    suite = load_graded_suite(ROOT)
     with tempfile.TemporaryDirectory() as folder, start() as sandbox:
-        paths = write_submissions(root, Path(folder, "submissions"), submissions)
+        paths = write_submissions(Path(folder, "submissions"), submissions)
         for path in paths[:fresh]:
-            _lay_out(root, path)
+            _lay_out(path)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # only the first import compiles, as on a student's machine
         _fresh_process(paths[0])
         here, there = [], []
@@ -66,24 +65,18 @@ def benchmark(submissions: int, fresh: int, jobs: int) -> None:
     click.echo(f"ratio {statistics.median(ratios):.1f} (rounds: {', '.join(f'{x:.1f}' for x in ratios)})")
 
 
-def write_submissions(root: Path, folder: Path, count: int) -> list[Path]:
+def write_submissions(folder: Path, count: int) -> list[Path]:
     """`count` submissions, right and wrong ones in turn, each a folder of its own with a content of its own."""
-    paths = []
-    for i in range(count):
-        path = folder / f"submission-{i:04}"
-        shutil.copytree(root / "cs336_basics", path / "cs336_basics", ignore=shutil.ignore_patterns("__pycache__"))
-        source = (root / "adapters.py").read_text(encoding="utf-8")
-        (path / "adapters.py").write_text(f"{source}\n\n{MISTAKES[i % len(MISTAKES)]}\n# {i}\n", encoding="utf-8")
-        paths.append(path)
-    return paths
+    additions = [f"{MISTAKES[i % len(MISTAKES)]}\n# {i}" for i in range(count)]
+    return [write_submission(folder / f"submission-{i:04}", addition) for i, addition in enumerate(additions)]
 
 
-def _lay_out(root: Path, submission: Path) -> None:
+def _lay_out(submission: Path) -> None:
     """Put the public suite beside a submission, as its student has it."""
     for folder in ("tests", "fixtures", "cs336_kit"):
-        shutil.copytree(root / folder, submission / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, submission / folder, ignore=COMPILED)
     for file in ("pyproject.toml", "assignment.toml", "README.md"):
-        shutil.copyfile(root / file, submission / file)
+        shutil.copyfile(ROOT / file, submission / file)
 
 
 def _fresh_process(submission: Path) -> None:

@@ -10,6 +10,15 @@ from cs336_kit.engine.assignment import find_root
 from cs336_staff.release.handout import cut_solution
 
 ROOT = find_root(Path(__file__).parent)
+COMPILED = shutil.ignore_patterns("__pycache__")
+
+
+def write_submission(folder: Path, addition: str) -> Path:
+    """The solution, with `addition` at the end of its adapters."""
+    shutil.copytree(ROOT / "cs336_basics", folder / "cs336_basics", ignore=COMPILED)
+    source = (ROOT / "adapters.py").read_text(encoding="utf-8")
+    (folder / "adapters.py").write_text(f"{source}\n\n{addition}\n", encoding="utf-8")
+    return folder
 
 
 class Student:
@@ -20,7 +29,7 @@ class Student:
         for name in ("adapters.py", "assignment.toml", "pyproject.toml"):
             shutil.copy(ROOT / name, folder)
         for name in ("cs336_basics", "tests", "fixtures"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=COMPILED)
 
     def replace(self, file: str, old: str, new: str) -> None:
         """Make a mistake in one file."""

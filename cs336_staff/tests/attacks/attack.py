@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cs336_staff.grading.feedback import safe_name
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks import made
 
-ROOT = Path(__file__).parents[3]
 SUBMISSIONS = Path(__file__).parent / "submissions"
 
 

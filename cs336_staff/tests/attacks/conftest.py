@@ -13,7 +13,7 @@ from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.tests.attacks.attack import ROOT
 from cs336_staff.tests.attacks.grade import NOT_HERE
 from cs336_staff.tests.attacks.plain import Outcome
-from cs336_staff.tools.under_load import busy
+from cs336_staff.tests.under_load import busy
 
 Run = tuple[subprocess.Popen[str], Path]
 

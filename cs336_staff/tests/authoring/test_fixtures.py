@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import CaseError, load_case
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.room import reference_of
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
 from cs336_staff.problems.scaled_dot_product_attention.cases import inputs as attention
+from cs336_staff.tests import ROOT
 
-FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+FIXTURES = ROOT / "fixtures"
 SPECS = [
     CaseSpec("attention/one", "run_scaled_dot_product_attention", attention(2, mask="random"), gradients=("Q",)),
     CaseSpec("attention/two", "run_scaled_dot_product_attention", attention(2)),
@@ -115,26 +115,19 @@ def test_another_processor_leaves_every_case_as_it_is(tmp_path: Path) -> None:
     assert finished.stdout == "0\n"
 
 
-def test_a_wrong_answer_is_found(folder: Path) -> None:
-    expected = load_case(folder, "attention/one").expected
-    change(folder / "attention/one.safetensors", {"expected/answer": expected["answer"] + 1e-9})
-    assert list(check_fixtures(folder, SPECS)) == ["attention/one: the stored answer is not what the reference gives"]
-
-
-def test_a_wrong_gradient_is_found(folder: Path) -> None:
-    change(folder / "attention/one.safetensors", {"expected/gradient of Q": torch.zeros(2, 5, 11, dtype=torch.float64)})
-    assert "attention/one: the stored gradient of Q is not what the reference gives" in check_fixtures(folder, SPECS)
-
-
-def test_changed_inputs_are_found(folder: Path) -> None:
-    change(folder / "attention/two.safetensors", {"input/V": torch.zeros(2, 7, 13)})
-    assert "attention/two: the inputs are not those that were drawn" in list(check_fixtures(folder, SPECS))
-
-
-def test_another_bound_is_found(folder: Path) -> None:
-    bound = load_case(folder, "attention/two").bound["answer"]
-    change(folder / "attention/two.safetensors", {"bound/answer": bound * 1.001})
-    assert "attention/two: the stored bound of the answer is not that of its inputs" in check_fixtures(folder, SPECS)
+@pytest.mark.parametrize(
+    ("changed", "by", "said"),
+    [
+        ("expected/answer", 1e-9, "the stored answer is not what the reference gives"),
+        ("expected/gradient of Q", 1e-9, "the stored gradient of Q is not what the reference gives"),
+        ("input/V", 1.0, "the inputs are not those that were drawn"),
+        ("bound/answer", 1e-9, "the stored bound of the answer is not that of its inputs"),
+    ],
+)
+def test_a_changed_tensor_is_found(folder: Path, changed: str, by: float, said: str) -> None:
+    path = folder / "attention/one.safetensors"
+    change(path, {changed: load_file(path)[changed] + by})
+    assert f"attention/one: {said}" in check_fixtures(folder, SPECS)
 
 
 def test_another_generator_is_found(folder: Path) -> None:

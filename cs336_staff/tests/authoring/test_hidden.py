@@ -3,14 +3,13 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.failure import StudentRaised
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite
@@ -19,8 +18,8 @@ from cs336_staff.release.handout import cut_marked
 from cs336_staff.release.verify import both_suites
 from cs336_staff.sandbox.confinement import SandboxError
 from cs336_staff.sandbox.worker import LimitExceeded
+from cs336_staff.tests import ROOT
 
-ROOT = find_root(Path(__file__).parent)
 RIGHT = RIGHT_STYLES["matmul"]
 
 

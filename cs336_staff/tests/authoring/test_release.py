@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.suite import Calls, Suite
 from cs336_kit.engine.toml_file import AssignmentError
 from cs336_staff.grading.course import Course
@@ -15,8 +14,7 @@ from cs336_staff.hidden import release
 from cs336_staff.hidden.release import FOLDER, Release, load_release, rehearsal
 from cs336_staff.problems.softmax.cases import HIDDEN
 from cs336_staff.sandbox.proxy import Adapters
-
-ROOT = find_root(Path(__file__).parent)
+from cs336_staff.tests import ROOT
 
 
 def test_a_seed_says_nothing_about_another() -> None:

@@ -9,8 +9,7 @@ import pytest
 import adapters
 from cs336_kit.engine.assignment import AssignmentError, find_root, load_problems
 from cs336_staff.authoring.room import reference_of
-
-ROOT = find_root(Path(__file__).parent)
+from cs336_staff.tests import ROOT
 
 
 def test_no_file_name_selects_tests_by_accident() -> None:

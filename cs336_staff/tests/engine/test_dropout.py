@@ -1,18 +1,16 @@
 """Dropout is judged by what it must do: every right way of it passes, and what is wrong is said in words."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import Case, load_case
 from cs336_kit.engine.compare import WrongAnswer
 from cs336_kit.problems.attention_module.judge import check_dropout
 from cs336_staff.authoring.programs import CATALOGUE, RIGHT_STYLES
+from cs336_staff.tests import ROOT
 
-FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+FIXTURES = ROOT / "fixtures"
 MODULE = "run_scaled_dot_product_attention_module"
 
 

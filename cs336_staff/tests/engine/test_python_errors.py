@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import load_case
 from cs336_kit.engine.failure import Failure, StudentRaised, describe, shapes
 from cs336_kit.engine.result import Check
 from cs336_kit.plugin import Text
+from cs336_staff.tests import ROOT
 
-ROOT = find_root(Path(__file__).parent)
 LINEAR = """
 import torch
 from torch import nn

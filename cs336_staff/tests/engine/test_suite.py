@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cs336_kit.engine.assignment import Problem, SuiteError, find_root, load_problems
+from cs336_kit.engine.assignment import Problem, SuiteError, load_problems
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.failure import Stopped, StudentRaised
 from cs336_kit.engine.result import Check, Outcome, Result, result_from_json
 from cs336_kit.engine.suite import Suite, Test, load_suite, run
+from cs336_staff.tests import ROOT
 
-ROOT = find_root(Path(__file__).parent)
 TESTS = """
 import pytest
 import adapters

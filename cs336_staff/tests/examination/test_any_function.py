@@ -1,13 +1,11 @@
 """An examination ends well whatever the function does; `cs336 staff verify` examines every misconception."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import case_names, load_case
 from cs336_kit.problems.linear.examination import examine_linear
 from cs336_kit.problems.multihead_attention.examination import examine_cross_attention
@@ -16,8 +14,9 @@ from cs336_kit.problems.rope.examination import examine_rope
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_kit.problems.softmax.examination import examine_softmax
 from cs336_staff.authoring.programs import RIGHT
+from cs336_staff.tests import ROOT
 
-FIXTURES = find_root(Path(__file__).parent) / "fixtures"
+FIXTURES = ROOT / "fixtures"
 EXAMINATIONS = {
     "run_linear": examine_linear,
     "run_rope": examine_rope,

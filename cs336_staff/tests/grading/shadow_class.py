@@ -5,9 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_kit.engine.assignment import find_root
+from cs336_staff.tests import ROOT
 
-ROOT = find_root(Path(__file__).parent)
 FOLDER = ROOT / "cs336_staff" / "tests" / "shadow_class"
 CORE = ("softmax", "scaled_dot_product_attention", "linear", "rope", "multihead_self_attention")
 MAXIMUM = 15

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Outcome
 from cs336_kit.engine.suite import Suite
@@ -17,6 +15,7 @@ from cs336_staff.grading.carried_forward import CarriedForward, as_if, differ, h
 from cs336_staff.problems.faults import TRIVIAL
 from cs336_staff.release.verify import both_suites, run_suite
 from cs336_staff.sandbox.worker import Starved
+from cs336_staff.tests import ROOT
 
 PROBLEM = "multihead_self_attention"
 MULTIHEAD = load_rooms()[PROBLEM].calls
@@ -24,7 +23,7 @@ MULTIHEAD = load_rooms()[PROBLEM].calls
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    whole = both_suites(find_root(Path(__file__).parent))
+    whole = both_suites(ROOT)
     return replace(whole, tests=[test for test in whole.tests if not test.bonus])
 
 

@@ -14,8 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -31,7 +30,8 @@ from cs336_staff.grading.graders import Host, HostError, identity, layer_of
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import start
 from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade
-from cs336_staff.tests.grading.test_grade import ROOT, write_submission
+from cs336_staff.tests.under_load import without_measures
+from cs336_staff.tools.student import ROOT, write_submission
 
 PATIENCE = 900  # seconds; only a failing test waits as long
 WORKER_TTL = 90  # seconds without a word, after which the scheduler gives up a worker; a busy machine may need some
@@ -155,12 +155,6 @@ def recorded(out: Path) -> dict[str, Grading]:
         found = {each.submission: each for each in gradebook.latest()}
         assert len(list(gradebook.attempts())) == len(found)
     return {name: without_measures(grading) for name, grading in found.items()}
-
-
-def without_measures(grading: Grading) -> Grading:
-    results = [replace(result, seconds=0) for result in grading.results]
-    notes = replace(grading.notes, peak_memory=0)
-    return replace(grading, results=results, notes=notes, seconds=0, started=datetime.fromtimestamp(0, UTC))
 
 
 def grade(

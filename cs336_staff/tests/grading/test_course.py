@@ -1,6 +1,5 @@
 """What staff state in assignment.toml and course.toml is checked whole by every command."""
 
-import csv
 import os
 import re
 import shutil
@@ -13,16 +12,16 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from cs336_kit.cli import cs336
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Explanation
 from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import write_course
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.hidden import release
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.test_gradebook import GRADING
-from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
 
-ROOT = find_root(Path(__file__).parent)
 ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
 HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
 
@@ -207,8 +206,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     edit(tree, ASSIGNMENT, "points = 2", "points = 4")
     edit(tree, COURSE, "# [late]", "late.percent = 10 #")
     printed = run("rescore")
-    with (new / "grades.csv").open(newline="") as file:
-        ada = next(csv.DictReader(file))
+    ada = rows(new / "grades.csv")["ada"]
     worth = release.load_graded_problems(tree)["softmax"].worth("test_softmax")
     assert float(ada["softmax"]) == pytest.approx(worth * 2 / 3, abs=1e-4)
     assert ada["maximum"] == "17"

@@ -1,6 +1,5 @@
 """Decisions of staff on a gradebook of recorded results: nothing is run."""
 
-import csv
 import json
 import shutil
 import sqlite3
@@ -16,8 +15,9 @@ from cs336_staff.grading.course import Course
 from cs336_staff.grading.gradebook import Gradebook, Notes
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.test_grade import ROOT
-from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded
+from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded, rows
 
 WHY = "test_softmax[2d] was wrong"
 
@@ -27,13 +27,11 @@ def command(*arguments: object) -> Result:
 
 
 def row(out: Path, student: str = "ada") -> dict[str, str]:
-    with (out / "grades.csv").open(newline="") as file:
-        return next(row for row in csv.DictReader(file) if row["student"] == student)
+    return rows(out / "grades.csv")[student]
 
 
 def changes(out: Path) -> list[dict[str, str]]:
-    with (out / "changes.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(out / "changes.csv")
 
 
 def score(out: Path) -> float:
@@ -86,13 +84,16 @@ def test_what_a_killed_batch_has_graded_gets_its_grades(out):
 @pytest.mark.parametrize(
     "arguments", ["rescore --out OUT", "findings OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"]
 )
-def test_an_empty_gradebook_takes_no_grades_away(out, arguments):
+def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, arguments):
     (out / "gradebook.sqlite").unlink()
-    Gradebook(out / "gradebook.sqlite").close()
     before = (out / "grades.csv").read_text()
+    finished = command(*arguments.replace("OUT", str(out)).split())
+    assert finished.output == f"Error: no gradebook in {out}; name the folder that `cs336 staff grade` wrote\n"
+    Gradebook(out / "gradebook.sqlite").close()
     finished = command(*arguments.replace("OUT", str(out)).split())
     assert finished.output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
     assert (out / "grades.csv").read_text() == before
+    assert not (out / "index.html").exists()
 
 
 def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):
@@ -230,13 +231,13 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         ("adjust ada softmax half --because x", "'half' is not a valid float"),
         ("overrule nobody --because x", "no student or submission is called nobody; grades.csv lists the names"),
         ("overrule ada --because x", "ada has a violation of the rules in no problem, expected one in some problem"),
-        ("overrule kurt rope --because x", "kurt has a violation of the rules in linear, expected one in rope"),
+        ("overrule kurt rope --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
         ("overrule kurt --undo", "kurt has a decision to take back in no problem"),
         ("overrule kurt", "expected --because TEXT, or --undo"),
     ],
 )
 def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
-    forbidden = Notes(forbidden={"linear": {"": ("torch.nn.functional.linear in adapters.py:1",)}})
+    forbidden = Notes(forbidden={"softmax": {"softmax": ("torch.softmax in adapters.py:1",)}})
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
         gradebook.add(replace(graded("kurt", 1.0), notes=forbidden))

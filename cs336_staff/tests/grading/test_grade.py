@@ -1,6 +1,5 @@
 """`cs336 staff grade`, from the outside: one batch of right, wrong and hostile submissions."""
 
-import csv
 import json
 import re
 import shutil
@@ -18,8 +17,9 @@ from click.testing import CliRunner, Result
 from cs336_staff.cli import staff
 from cs336_staff.grading.batch import grade_by
 from cs336_staff.grading.graders import Graders
+from cs336_staff.tests.files import rows_of
+from cs336_staff.tools.student import ROOT, write_submission
 
-ROOT = Path(__file__).parents[3]
 BONUS = 7  # points of bonus problems, on top of the maximum
 
 pytestmark = pytest.mark.slow
@@ -119,8 +119,7 @@ class Graded:
         return sum(test["extra_data"]["points"] for test in tests if test["tags"][0] == problem)
 
     def grades(self) -> dict[str, dict[str, str]]:
-        with (self.out / "grades.csv").open(newline="") as file:
-            return {row["student"]: row for row in csv.DictReader(file)}
+        return {row["student"]: row for row in rows_of(self.out / "grades.csv")}
 
     def failed(self, name: str) -> set[str]:
         """The test functions that did not pass."""
@@ -132,14 +131,6 @@ class Graded:
 
     def outputs(self, name: str, hidden: bool) -> str:
         return "\n".join(t["output"] for t in self.results(name)["tests"] if t["extra_data"]["hidden"] == hidden)
-
-
-def write_submission(folder: Path, addition: str) -> Path:
-    """The solved checkout with `addition` at the end of its adapters."""
-    folder.mkdir(parents=True)
-    shutil.copytree(ROOT / "cs336_basics", folder / "cs336_basics", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "adapters.py").write_text((ROOT / "adapters.py").read_text() + "\n\n" + addition + "\n")
-    return folder
 
 
 def run_staff(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -325,8 +316,7 @@ def test_a_hidden_failure_shows_shapes_and_no_values(graded):
 
 
 def test_what_the_examination_found_is_counted(graded):
-    with (graded.out / "findings.csv").open(newline="") as file:
-        counts = {row["finding"]: row["submissions"] for row in csv.DictReader(file)}
+    counts = {row["finding"]: row["submissions"] for row in rows_of(graded.out / "findings.csv")}
     assert counts["softmax-axis-first"] == "1"
     assert "What costs the class most" in graded.printed
 

@@ -1,6 +1,5 @@
 """From what was handed in to grades: names, attempts, groups, late days, and the csv that Canvas imports."""
 
-import csv
 import json
 import zipfile
 from concurrent.futures import Future
@@ -37,6 +36,7 @@ from cs336_staff.grading.lists import read_groups, read_roster, read_times
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.hidden.release import Release
 from cs336_staff.sandbox.submission import MAX_PATH, Submission
+from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
 SOFTMAX = Problem("softmax", "Softmax", 3.0, (), {"test_softmax": 1.0}, ())
@@ -93,8 +93,7 @@ def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebo
 
 
 def rows(path: Path) -> dict[str, dict[str, str]]:
-    with path.open(newline="") as file:
-        return {row["student"]: row for row in csv.DictReader(file)}
+    return {row["student"]: row for row in rows_of(path)}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cs336_staff.grading.batch import grade
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.tests.attacks.grade import only
-from cs336_staff.tests.sandbox.conftest import ROOT, start
+from cs336_staff.tests.sandbox.conftest import start
 from cs336_staff.tools.benchmark_grading import write_submissions
 
 SUBMISSIONS, BATCHES = 12, 3
@@ -29,7 +29,7 @@ Graded = dict[str, tuple[str, tuple[str, ...]]]
 def test_killed_batches_go_on_where_they_were(tmp_path: Path, graded_suite: GradedSuite) -> None:
     """The less time the tests take, the more of the kills hit what records and reports: one problem is enough."""
     suite = only(graded_suite, {test.name for test in graded_suite.suite.tests if test.problem == "softmax"})
-    paths = write_submissions(ROOT, tmp_path / "submissions", SUBMISSIONS)
+    paths = write_submissions(tmp_path / "submissions", SUBMISSIONS)
     moments, kills = random.Random(0), 0  # noqa: S311 (no secret)
     with start("bubblewrap") as sandbox:
         run = partial(_grade_for, target=partial(grade, suite, sandbox, paths, jobs=2))

@@ -12,7 +12,7 @@ from cs336_staff.sandbox.worker import Limits
 from cs336_staff.tests.attacks.grade import only
 from cs336_staff.tests.sandbox.conftest import ROOT, start
 from cs336_staff.tests.specimens.specimen import SPECIMENS
-from cs336_staff.tools.under_load import busy, verdicts
+from cs336_staff.tests.under_load import busy, verdicts
 
 pytestmark = pytest.mark.slow
 

@@ -1,15 +1,10 @@
 """Answers of every wrong kind, from every adapter, are mistakes of the student: none may stop the grading."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
-from cs336_kit.engine.assignment import find_root
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.tests.grading.test_grade import run_staff
-
-ROOT = find_root(Path(__file__).parent)
+from cs336_staff.tools.student import write_submission
 
 pytestmark = pytest.mark.slow
 
@@ -64,17 +59,10 @@ SPOILING = "def odd(answer):\n    return answer + 1\n" + EVERY.replace(
 
 @pytest.mark.soak
 def test_no_answer_stops_the_grading(tmp_path):
-    source = (ROOT / "adapters.py").read_text()
     adapters = {name: f"def odd(answer):\n    return {value}\n{EVERY}" for name, value in ODD.items()}
     adapters["no pair"] = FIRST
     adapters |= {f"inputs {value}": SPOILING.replace("{value}", f"float('{value}')") for value in ("0", "nan", "inf")}
-    paths = []
-    for name, odd in adapters.items():
-        path = tmp_path / name
-        shutil.copytree(ROOT / "cs336_basics", path / "cs336_basics")
-        (path / "adapters.py").write_text(f"{source}\nimport torch\n{odd}")
-        paths.append(path)
-
+    paths = [write_submission(tmp_path / name, odd) for name, odd in adapters.items()]
     finished = run_staff("grade", *paths, "--out", tmp_path / "results", "--jobs", 2)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "NOT GRADED" not in finished.stdout

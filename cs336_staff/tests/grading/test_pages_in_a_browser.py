@@ -1,13 +1,12 @@
 """The pages of `cs336 staff report` in a browser: hostile text, narrow screens, contrast, keyboard, and no request."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from cs336_staff.tests.grading.test_pages import HOSTILE, PROBLEMS, entry, hostile_grading, results, site
-from cs336_staff.tools.browser import launched, opened
+from cs336_staff.tools.browser import opened
 
 pytestmark = pytest.mark.slow
 
@@ -51,12 +50,6 @@ NAMELESS = """() => [
   ...[...document.querySelectorAll("th")].filter(each => !each.scope),
   ...[...document.querySelectorAll(".scroll, pre")].filter(each => each.tabIndex !== 0),
 ].map(each => each.outerHTML.slice(0, 80))"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

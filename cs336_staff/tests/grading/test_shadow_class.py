@@ -1,6 +1,5 @@
 """Trees as students hand them in, each with the grade that it deserves."""
 
-import csv
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import sys
 import pytest
 
 from cs336_kit.engine.assignment import load_problems
+from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.shadow_class import CLASS, CORE, MAXIMUM, ROOT, write_tree
 
 pytestmark = pytest.mark.slow
@@ -28,8 +28,7 @@ def rows(tmp_path_factory):
     command = [sys.executable, "-m", "cs336_kit", "staff", "grade", "--jobs", jobs, "--out", str(out), *trees]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    with (out / "grades.csv").open(newline="") as file:
-        return {row["submission"]: row for row in csv.DictReader(file)}
+    return {row["submission"]: row for row in rows_of(out / "grades.csv")}
 
 
 def test_each_problem_gets_what_it_deserves(rows):

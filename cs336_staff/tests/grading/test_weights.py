@@ -62,9 +62,6 @@ def test_what_is_not_finite_is_kept_as_such():
     json.loads(Notes(weights=measured).as_json(), parse_constant=pytest.fail)
 
 
-def test_notes_of_an_older_gradebook_have_no_weights():
-    notes = Notes(weights=((0.5, None),), peak_memory=1 << 28)
+def test_the_gradebook_keeps_the_weights():
+    notes = Notes(weights=((0.5, None),))
     assert notes_from_json(notes.as_json()) == notes
-    older = json.loads(notes.as_json())
-    del older["weights"], older["peak_memory"]
-    assert notes_from_json(json.dumps(older)) == Notes()

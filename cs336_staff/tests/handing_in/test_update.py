@@ -9,12 +9,8 @@ from click.testing import CliRunner, Result
 from cs336_kit.cli import cs336
 from cs336_kit.handing_in.archive import ArchiveError, write_archive
 from cs336_kit.handing_in.update import MANIFEST, Update, write_update
+from cs336_staff.tests.files import files_in
 from cs336_staff.tools.student import Student
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`cs336 bench`: every implementation that is written and runs here, and words on the others."""
 
-import csv
 import io
 import os
 import shutil
@@ -17,6 +16,7 @@ from cs336_kit.lab.bench import describe_rows, draw_rows
 from cs336_kit.lab.contenders import LINEAR, PYTORCH, attend_exactly
 from cs336_kit.lab.measurement import Cost, Row, make_inputs, prepare_call, summarise, time_calls
 from cs336_kit.lab.view import View
+from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tools.student import ROOT, Student
 
@@ -67,8 +67,8 @@ def test_a_short_run(runs: Path) -> None:
     assert "blockwise is left out: not implemented yet: write blockwise_attention in" in output
     assert "torch.compile is left out: --compile adds it" in output
     assert max(len(line) for line in output.splitlines() if " left out" not in line) <= 80
-    with (runs / "written" / "bench.csv").open(newline="") as file:
-        rows = {(row["implementation"], int(row["length"])): row for row in csv.DictReader(file)}
+    table = rows_of(runs / "written" / "bench.csv")
+    rows = {(row["implementation"], int(row["length"])): row for row in table}
     assert {name for name, _ in rows} == {"einsum", "query chunks", "checkpointed", *PYTORCH, LINEAR}
     assert all(float(row["largest_difference"]) < 1e-5 for (name, _), row in rows.items() if name != LINEAR)
     assert all(float(row["forward_seconds"]) > 0 for row in rows.values())

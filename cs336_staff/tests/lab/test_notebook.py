@@ -23,7 +23,7 @@ from cs336_kit.lab.student import Attention
 from cs336_kit.lab.training import OURS, read_labelled_texts
 from cs336_kit.lab.view import View
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tests.lab.test_debug import ATTENTION
+from cs336_staff.tests.lab.test_debug import ATTENTION, attention_in
 from cs336_staff.tools.student import ROOT
 
 WEIGHTS = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]])
@@ -283,9 +283,7 @@ def test_a_map_on_axes_of_ones_own(tmp_path: Path) -> None:
 def changed(old: str, new: str) -> Attention:
     """The attention of the tests of `cs336 debug` with one thing changed."""
     assert old in ATTENTION
-    namespace: dict = {}
-    exec(ATTENTION.replace(old, new), namespace)  # noqa: S102
-    return namespace[ADAPTER]
+    return attention_in(ATTENTION.replace(old, new))
 
 
 def test_a_function_of_ones_own() -> None:

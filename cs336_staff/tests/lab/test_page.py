@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from cs336_kit.lab import heatmap
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tools.browser import launched, opened
+from cs336_staff.tools.browser import opened
 
 pytestmark = pytest.mark.slow
 
@@ -32,12 +32,6 @@ HOSTILE = [
 
 # Tokens in a sentence stand between marks that keep their direction of writing to themselves.
 BANK, RIVER, STEEP = (f"“\u2068{word}\u2069”" for word in ("bank", "river", "steep"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
 
 
 Shown = Callable[..., AbstractContextManager[Page]]

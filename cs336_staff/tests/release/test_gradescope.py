@@ -19,7 +19,8 @@ from cs336_staff.cli import staff
 from cs336_staff.release.gradescope import PYTHON, write_autograder
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.tests.container import run_in_container
-from cs336_staff.tests.grading.test_grade import BONUS, ROOT, write_submission
+from cs336_staff.tests.grading.test_grade import BONUS
+from cs336_staff.tools.student import ROOT, write_submission
 
 # It looks for whatever a container has that is none of its business; then it answers wrongly, and floods the memory.
 PROBE = """

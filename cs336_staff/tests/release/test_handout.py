@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
 from cs336_staff.release.handout import FOLDER, MANIFEST, HandoutError, cut_solution, make_handout, write_handout
 from cs336_staff.release.kit import make_wheel
 from cs336_staff.release.trial_run import TrialError, walk
-
-ROOT = find_root(Path(__file__).parent)
+from cs336_staff.tests import ROOT
 
 SOLVED = """\
 import math

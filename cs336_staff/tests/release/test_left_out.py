@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import AssignmentError, find_root, load_problems
+from cs336_kit.engine.assignment import AssignmentError, load_problems
 from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import CATALOGUE
 from cs336_staff.release import verify
@@ -14,8 +14,8 @@ from cs336_staff.release.handout import cut_marked, without_left_out
 from cs336_staff.release.prices import TEXTS, handout_texts, with_points
 from cs336_staff.release.stages import Stage
 from cs336_staff.release.verify import both_suites, verify_misconceptions
+from cs336_staff.tests import ROOT
 
-ROOT = find_root(Path(__file__).parent)
 BONUS = "blockwise_attention"
 TEXT, BONUS_TEXT = TEXTS
 

@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cs336_kit.cli import cs336
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_staff.authoring.room import load_rooms
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
@@ -23,8 +23,9 @@ from cs336_staff.grading.course import FILE
 from cs336_staff.hidden import release
 from cs336_staff.hidden.release import Release, load_release, rehearsal
 from cs336_staff.release import new_course
+from cs336_staff.tests import ROOT
+from cs336_staff.tests.files import commit_all, copy_tree, files_in
 
-ROOT = find_root(Path(__file__).parent)
 ROOMS = load_rooms()
 FEW = ROOMS["softmax"].hidden[:2]
 OLD = "0123456789abcdef" * 4
@@ -67,10 +68,6 @@ def refused(*arguments: str | Path) -> str:
     assert result.exit_code == 1
     assert "Traceback" not in result.output
     return result.output.splitlines()[-1]
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, folder: Path) -> None:
@@ -209,7 +206,6 @@ def test_a_full_disk_leaves_what_was_there(
 def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     """With git, the archive for Gradescope, and the workflow for GitHub, which has the secret and no cases."""
     checkout, folder = tmp_path / "checkout", tmp_path / "home" / "course"
-    git = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@localhost")
     environment = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(checkout)}
 
     def do(*command: str | Path) -> str:
@@ -220,14 +216,8 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     def staff(*command: str | Path) -> str:
         return do(sys.executable, "-m", "cs336_kit", "staff", *command)
 
-    known = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, known.split("\0")):
-        if (ROOT / name).exists():
-            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, checkout / name)
-    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "all of it"]):
-        do(*git, *command)
-
+    copy_tree(checkout)
+    commit_all(checkout)
     staff("new-course", folder)
     for name in ("roster.csv", "groups.csv", "cs336_staff/roster.csv", "scheduler.json", "submissions/ada.zip"):
         (checkout / name).parent.mkdir(exist_ok=True)

@@ -1,17 +1,14 @@
 """What a fault costs: its own tests, and no others."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.suite import Suite
 from cs336_staff.problems.faults import FAULTY, TRIVIAL
 from cs336_staff.release.prices import earned, pages
 from cs336_staff.release.verify import both_suites, run_suite
-
-ROOT = find_root(Path(__file__).parent)
+from cs336_staff.tests import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,16 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.suite import SuiteError
 from cs336_staff.cli import staff
 from cs336_staff.release import commands
 from cs336_staff.release.stages import Stage, Stages
+from cs336_staff.tests import ROOT
 
 
 def odd(stage: Stage) -> str:
@@ -59,7 +58,7 @@ def test_on_a_terminal_there_is_a_bar():
 
 
 def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(find_root(Path(__file__).parent))
+    monkeypatch.chdir(ROOT)
 
     def load(root: object, problem: str | None) -> None:
         raise SuiteError("drawn from another secret")

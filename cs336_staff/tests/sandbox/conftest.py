@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,10 +10,10 @@ from cs336_staff.sandbox import confinement as sandboxes
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.sandbox.worker import Limits, Worker
+from cs336_staff.tests import ROOT
 
-ROOT = Path(__file__).parents[3]
-
-Run = Callable[..., Adapters]
+# It gives `Adapters` that have a worker.
+Run = Callable[..., Any]
 
 # What runs beside a submission is the same in every layer: of many cases one layer is enough.
 in_one_layer = pytest.mark.parametrize("sandbox", ["bubblewrap"], indirect=True)

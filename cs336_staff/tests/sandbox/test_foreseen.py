@@ -28,7 +28,7 @@ def softmax_of(x: torch.Tensor, dim: int) -> Request:
 
 def ahead(run: Run, source: str, *tests: list[int], **limits: float) -> Any:
     """Adapters of whose tests each is expected to call `run_softmax` on one number for each of `dims`."""
-    adapters: Any = run(source, **limits)
+    adapters = run(source, **limits)
     adapters.worker.foresee([[softmax_of(torch.ones(1), dim) for dim in dims] for dims in tests])
     return adapters
 

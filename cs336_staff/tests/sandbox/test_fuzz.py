@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cs336_staff.tools.fuzz import GROWING, TARGETS, Target, fuzz, grow
+from cs336_staff.tests.sandbox.fuzz import GROWING, TARGETS, Target, fuzz, grow
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import torch
 
 from cs336_kit.engine.failure import StudentRaised
 from cs336_staff.sandbox.inside.importing import _newer_python
-from cs336_staff.sandbox.worker import Worker
 
 from .conftest import Run, in_one_layer
 
@@ -162,7 +161,6 @@ def test_missing_packages_cost_nothing_where_they_are_not_used(run: Run) -> None
     assert raised.message.startswith("torch.utils.tensorboard.SummaryWriter.add_scalar was used, but there is no tens")
     adapters = run(MISSING)
     assert adapters.run_linear(2, 2, X, X).tolist() == [0, 0]
-    assert isinstance(adapters.worker, Worker)
     assert adapters.worker.missing == {"hub", "jax", "matplotlib", "tensorboard", "wandb"}
 
 

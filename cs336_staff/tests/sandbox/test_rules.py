@@ -1,7 +1,6 @@
 """What students must write themselves is seen when it runs, whatever way it is called, and charged once."""
 
 import re
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ HANDOUT = (ROOT / "docs/assignment.md").read_text(encoding="utf-8")
 
 def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[Use]:
     """What a call of `run_softmax` runs, and the backward pass after it."""
-    adapters: Any = run(source)
+    adapters = run(source)
     x = torch.rand(2, 2, 4, 4, requires_grad=gradient)
     answer = adapters.run_softmax(x, -1)
     if gradient:
@@ -168,7 +167,7 @@ def run_softmax(x, dim): return Own.apply(x)
 
 def test_it_is_seen_in_a_late_call_too(run: Run) -> None:
     calls = "calls = iter(range(99))\n"
-    adapters: Any = run(returning("torch.softmax(x, dim) if next(calls) == 20 else x", calls))
+    adapters = run(returning("torch.softmax(x, dim) if next(calls) == 20 else x", calls))
     for _ in range(20):
         adapters.run_softmax(torch.ones(2), 0)
     assert not adapters.worker.forbidden
@@ -185,7 +184,7 @@ def test_many_uses_of_one_kind_do_not_crowd_out_another(run: Run) -> None:
 
 
 def test_the_solution_calls_nothing_forbidden(run: Run) -> None:
-    adapters: Any = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
+    adapters = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
     adapters.run_multihead_self_attention(4, 2, *(torch.ones(4, 4) for _ in range(4)), torch.ones(3, 4))
     assert adapters.worker.forbidden == set()
 
@@ -294,7 +293,7 @@ def test_a_function_without_a_line_of_the_submission_counts(run: Run, source: st
 def test_what_the_end_of_an_argument_runs_comes_too_late(run: Run) -> None:
     late = "out = torch.zeros_like(x)\n    import weakref\n"
     late += "    weakref.finalize(x, lambda y: out.copy_(torch.softmax(y, dim)), x.clone())\n    return out"
-    adapters: Any = run(f"import torch\ndef run_softmax(x, dim):\n    {late}\n")
+    adapters = run(f"import torch\ndef run_softmax(x, dim):\n    {late}\n")
     assert not adapters.run_softmax(torch.rand(3), -1).any()
 
 
@@ -347,7 +346,7 @@ def test_what_no_function_of_python_runs_is_recorded(run: Run, expression: str) 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_torchs_profiler_neither_stops_the_record_nor_tells_of_it(run: Run, attempt: str, recorded: bool) -> None:
     imports = "import torch\nimport torch.autograd.profiler_legacy\n"
-    adapters: Any = run(f"{imports}def run_softmax(x, dim):\n    {attempt}\n")
+    adapters = run(f"{imports}def run_softmax(x, dim):\n    {attempt}\n")
     adapters.recorded = recorded
     with pytest.raises(StudentRaised, match=r"AttributeError: module .* has no|NameError: name .* is not defined"):
         adapters.run_softmax(torch.rand(3), -1)

@@ -94,13 +94,15 @@ def test_other_folders_and_files_are_left_out(tmp_path: Path) -> None:
     assert set(take_in(folder(tmp_path, FLAT | rest)).files) == set(FLAT)
 
 
+@pytest.mark.parametrize("make", [archive, tar])
 @pytest.mark.parametrize(
     "name", ["../adapters.py", "a/../../adapters.py", "/adapters.py", "C:\\a.py", "..\\a.py", "//h/a.py"]
 )
-def test_paths_that_lead_out(name: str, tmp_path: Path) -> None:
+def test_paths_that_lead_out(make: type, name: str, tmp_path: Path) -> None:
+    path = make(tmp_path, FLAT | {name: ""})
     with pytest.raises(Refused, match="expected paths inside the submission"):
-        take_in(archive(tmp_path, FLAT | {name: ""}))
-    assert os.listdir(tmp_path) == ["handed-in.zip"]
+        take_in(path)
+    assert [*tmp_path.iterdir()] == [path]
 
 
 LEFT_OUT = "left out, since they are links or devices and no files: 'old/link.py'"
@@ -289,12 +291,6 @@ def test_an_encrypted_archive(tmp_path: Path) -> None:
         take_in(path)
 
 
-def test_an_unknown_compression(tmp_path: Path) -> None:
-    patched(path := archive(tmp_path, FLAT), 10, 99)
-    with pytest.raises(Refused, match="is neither stored nor deflated"):
-        take_in(path)
-
-
 @pytest.mark.parametrize("end", [10, 60, 120])
 def test_a_broken_archive(end: int, tmp_path: Path) -> None:
     path = archive(tmp_path, FLAT)
@@ -325,11 +321,6 @@ def test_names_that_cannot_be_shown(name: str, tmp_path: Path) -> None:
         take_in(archive(tmp_path, FLAT | {name: ""}))
 
 
-def test_no_adapters(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"expected adapters.py, or tests/adapters.py, at the root"):
-        take_in(folder(tmp_path, {"model.py": ""}))
-
-
 def test_two_submissions_in_one(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="there are adapters in 'a/', 'b/'"):
         take_in(folder(tmp_path, below("a/", FLAT) | below("b/", FLAT)))
@@ -352,12 +343,6 @@ def test_a_folder_with_an_archive_inside(make: type, tmp_path: Path) -> None:
     make(tmp_path / "lovelaceada", below("one/", FLAT))
     taken = take_in(tmp_path / "lovelaceada")
     assert (taken.name, set(taken.files)) == ("lovelaceada", set(FLAT))
-
-
-@pytest.mark.parametrize("name", ["../adapters.py", "/adapters.py"])
-def test_paths_that_lead_out_of_a_tar(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="expected paths inside the submission"):
-        take_in(tar(tmp_path, FLAT | {name: ""}))
 
 
 def test_links_in_a_tar_are_left_out(tmp_path: Path) -> None:

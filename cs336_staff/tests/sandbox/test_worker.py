@@ -1,7 +1,6 @@
 """What a test sees through the proxy is what it would see from the student's own `adapters`."""
 
 import inspect
-from typing import Any
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from cs336_kit.engine.failure import StudentRaised, describe
 from cs336_kit.engine.result import Check
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import take_in
-from cs336_staff.sandbox.worker import Worker
 
 from .conftest import ROOT, Run
 
@@ -221,7 +219,6 @@ def test_the_packages_that_students_may_import(run: Run) -> None:
     imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
     adapters = run(imports + SOFTMAX)
     adapters.run_softmax(torch.ones(1), 0)
-    assert isinstance(adapters.worker, Worker)
     assert adapters.worker.missing == set()
 
 
@@ -236,7 +233,6 @@ def test_what_takes_seconds_to_import_is_there_before_the_submission(run: Run, s
 
 def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
     adapters = run("from torch.utils.checkpoint import checkpoint\n" + returning("checkpoint(torch.exp, x)"))
-    assert isinstance(adapters.worker, Worker)
     with adapters.worker.with_memory(64 << 20):
         assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
 
@@ -244,7 +240,6 @@ def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
 def test_the_most_memory_that_it_held_is_known_when_it_has_ended(run: Run) -> None:
     def peak(numbers: int) -> int:
         adapters = run(returning(f"x + torch.ones({numbers})[:1]"))
-        assert isinstance(adapters.worker, Worker)
         with adapters.worker as worker:
             adapters.run_softmax(torch.zeros(1), 0)
         return worker.peak_memory
@@ -284,13 +279,12 @@ def test_printed_text_is_kept_and_cleaned(run: Run) -> None:
     source = "import sys\ndef run_softmax(x, dim):\n    print('\\x1b[2Jhello')\n    sys.stderr.write('oh\\n')"
     adapters = run(source)
     adapters.run_softmax(torch.ones(1), 0)
-    assert isinstance(adapters.worker, Worker)
     assert adapters.worker.stdout == "\ufffd[2Jhello\n"
     assert adapters.worker.stderr == "oh\n"
 
 
 def test_what_is_forbidden_still_computes(run: Run) -> None:
-    adapters: Any = run(returning("[torch.softmax(x, dim), torch.nn.Linear(2, 3, bias=False)(x).sum()]"))
+    adapters = run(returning("[torch.softmax(x, dim), torch.nn.Linear(2, 3, bias=False)(x).sum()]"))
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     softmax, total = adapters.run_softmax(x, 0)
     torch.testing.assert_close(softmax, torch.softmax(x, 0))
@@ -308,5 +302,4 @@ def test_what_students_read_does_not_say_where_packages_lie(run: Run) -> None:
     adapters = run(source)
     with pytest.raises(StudentRaised, match=r"No such file or directory: 'torch/__init__\.pyx'"):
         adapters.run_softmax(torch.ones(2), 0)
-    assert adapters.worker is not None
     assert adapters.worker.stderr.startswith("torch/functional.py:")

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cs336_kit.engine.assignment import find_root
+from cs336_staff.tests.files import commit_all, copy_tree
 
 pytestmark = pytest.mark.slow
 
 OVERLAY = Path(__file__).parent
-ROOT = find_root(OVERLAY.parent.parent)
-FIRST = re.compile(  # what the first assignment consists of
+FIRST = (  # what the first assignment consists of
     r"(adapters\.py|assignment\.toml|(tests|fixtures|docs|cs336_staff/tests|cs336_staff/hidden/fixtures)/.*"
     r"|cs336_(kit|staff)/problems/(?!__init__).*|cs336_basics/(given/.*|nn/(?!__init__).*))"
 )
@@ -41,15 +40,11 @@ def run(course: Path, *command: str, module: str = "cs336_kit") -> str:
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("second") / "course"
-    for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
-        if not FIRST.fullmatch(name):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, root / name)
+    copy_tree(root, left_out=FIRST)
     not_laid = shutil.ignore_patterns("__pycache__", "conftest.py", Path(__file__).name)
     shutil.copytree(OVERLAY, root, dirs_exist_ok=True, ignore=not_laid)
     assert "6 of 6 public" in run(root, "staff", "fixtures")
-    for command in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "The second course")):
-        subprocess.run(["git", "-c", "user.name=staff", "-c", "user.email=staff", *command], cwd=root, check=True)
+    commit_all(root)
     return root
 
 

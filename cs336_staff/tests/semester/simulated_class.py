@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cs336_kit.engine.assignment import find_root
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks import made
 from cs336_staff.tests.attacks.attack import SUBMISSIONS as ATTACKS
 from cs336_staff.tests.grading.shadow_class import CLASS, write_tree
 
-ROOT = find_root(Path(__file__).parent)
 EVERYTHING = ROOT / "cs336_staff/problems/right_programs/row_loops_gathered_keys.py"  # all problems are in it
 COPIED = "01_flat_files"
 SOFTMAX, REQUIRED, ALL = 2, 15, 22  # points of softmax, of what is required, and with every bonus problem

@@ -4,7 +4,6 @@ The commands of cs336_staff/docs/running-a-course.md grade a simulated class in 
 every grade is what `simulated_class.py` says that it should be.
 """
 
-import csv
 import re
 import shutil
 import sqlite3
@@ -20,6 +19,7 @@ import pytest
 
 from cs336_staff.grading.batch import PARTS
 from cs336_staff.release.handout import make_handout
+from cs336_staff.tests.files import copy_tree, rows_of
 from cs336_staff.tests.semester.simulated_class import (
     ALL,
     COPIED,
@@ -114,15 +114,6 @@ def test_a_semester(tmp_path: Path) -> None:
     assert_grades(group, results, softmax=3 / 2)
 
 
-def copy_tree(course: Path) -> None:
-    """Copy what git knows of this tree."""
-    known = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, known.split("\0")):
-        if (ROOT / name).exists():
-            (course / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, course / name)
-
-
 def start_staff(course: Path, *command: object) -> subprocess.Popen[str]:
     arguments = (sys.executable, "-m", "cs336_kit", "staff", *map(str, command))
     return subprocess.Popen(arguments, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -165,8 +156,3 @@ def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0)
 
 def column(path: Path, key: str, name: str) -> dict[str, float]:
     return {row[key]: float(row[name]) for row in rows_of(path)}
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
