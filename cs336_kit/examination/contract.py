@@ -233,6 +233,11 @@ class _Unwritten(TorchDispatchMode):
         super().__init__()
         self.value = value
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch not to import its compiler to keep it away from here, which takes more than a second."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if func.name().startswith(("aten::empty", "aten::new_empty")):

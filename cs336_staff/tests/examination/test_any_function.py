@@ -60,10 +60,12 @@ def test_a_strange_function_gets_a_finding(adapter, strange):
     assert all(finding.measured and finding.question and finding.section for finding in findings)
 
 
-@pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._inductor"])
+@pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._inductor", "torch._dynamo"])
 def test_nothing_is_imported_that_takes_seconds_in_every_process_that_examines(monkeypatch, module):
-    """autograd imports sympy where it is given a cotangent; asked for determinism, torch imports its compiler."""
+    """Given a cotangent, autograd imports sympy; asked for determinism or a mode, torch imports its compiler."""
     monkeypatch.setitem(sys.modules, module, None)
+    found = examine_softmax(lambda in_features, dim: torch.softmax(in_features, dim) * torch.rand(()))
+    assert "softmax-random" in [finding.id for finding in found]  # an experiment that raises finds nothing
     assert not examine_softmax(torch.softmax)
 
 
