@@ -13,8 +13,8 @@ class LargestTensor(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and not result._is_view():
-            self.numbers = max(self.numbers, result.numel())
+        if isinstance(result, torch.Tensor) and result.numel() > self.numbers and not result._is_view():
+            self.numbers = result.numel()
         return result
 
 
@@ -43,16 +43,16 @@ def test_blockwise_attention_leaves_its_inputs_alone(case):
         adapters.run_blockwise_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask, block_size=case.block_size)
 
 
-@pytest.mark.memory(32 << 20)  # when it is graded; the matrix takes 69 MiB, and in half precision 34
+@pytest.mark.memory(8 << 20)  # when it is graded; the matrix takes 17 MiB, and in half precision 8.6
 def test_blockwise_attention_holds_no_matrix():
-    """The keys are all vectors of twelve -1s and 1s, and so are the values: tanh(Q / √12) comes out, whatever Q is."""
-    K = 2.0 * (torch.arange(2**12).unsqueeze(-1) >> torch.arange(12) & 1) - 1
-    Q = torch.linspace(-3, 3, 4400 * 12).view(4400, 12)
+    """The keys are all vectors of eleven -1s and 1s, and so are the values: tanh(Q / √11) comes out, whatever Q is."""
+    K = 2.0 * (torch.arange(2**11).unsqueeze(-1) >> torch.arange(11) & 1) - 1
+    Q = torch.linspace(-3, 3, 2200 * 11).view(2200, 11)
     with LargestTensor() as largest:
-        answer = adapters.run_blockwise_attention(Q, K, K.clone(), None, block_size=200)
+        answer = adapters.run_blockwise_attention(Q, K, K.clone(), None, block_size=100)
     assert getattr(answer, "shape", None) == Q.shape, "expected a tensor with a row of V's width for each query"
-    assert (answer.double() - torch.tanh(Q.double() / 12**0.5)).abs().max() < 1e-3, (
-        "the values are the keys, all vectors of -1s and 1s: expected tanh(Q / √12)"
+    assert (answer.double() - torch.tanh(Q.double() / 11**0.5)).abs().max() < 1e-3, (
+        "the values are the keys, all vectors of -1s and 1s: expected tanh(Q / √11)"
     )
     assert largest.numbers < len(Q) * len(K), (
         f"your code made a tensor of {largest.numbers:,} numbers, as many as {len(Q):,} queries × {len(K):,} keys: "

@@ -4,6 +4,7 @@ import math
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
 from einops import einsum
 from jaxtyping import Bool, Float
@@ -54,7 +55,8 @@ def blockwise_attention(
         raise ValueError(f"expected a block_size of 1 or more, or None, got {block_size}")
     if mask is None:
         mask = torch.ones(1, 1, dtype=torch.bool, device=Q.device)
-    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask)))
+    # torch.broadcast_shapes would import sympy, which takes half a second.
+    batch = np.broadcast_shapes(*(x.shape[:-2] for x in (Q, K, V, mask)))
     # `expand` repeats without a copy, and autograd adds up the gradients of what it repeats.
     q, k, v = (at_least_float32(x).expand(*batch, *x.shape[-2:]) for x in (Q, K, V))
     mask = mask.expand(*batch, Q.shape[-2], K.shape[-2])

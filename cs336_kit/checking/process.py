@@ -1,7 +1,7 @@
 """A process that has imported torch and loaded the public tests, and runs them when a line comes.
 
-    python -m cs336_kit.checking.process fork     runs them in a fork, once for each line (Linux)
-    python -m cs336_kit.checking.process once     runs them itself, for one line (everywhere)
+It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), or as `once` to run them
+itself, for one line (everywhere).
 
 A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
 order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
@@ -16,7 +16,6 @@ The student's files are imported after the line has come. Nor does anything comp
 would wait for threads that it did not inherit.
 """
 
-import gc
 import importlib
 import io
 import json
@@ -38,6 +37,7 @@ import einops  # noqa: F401
 import torch
 from jaxtyping import install_import_hook
 
+from cs336_kit import quick_start
 from cs336_kit.checking.own_work import not_own_work, watch_students_code
 from cs336_kit.checking.watchdog import watchdog
 from cs336_kit.engine.assignment import SuiteError, find_root, load_problems
@@ -121,8 +121,7 @@ def forks(commands: BinaryIO, replies: BinaryIO) -> Iterator[bytes]:
     """Fork for each line: the child gets the line, the parent stays here until the input ends."""
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch would, in every child, for half a second)
 
-    gc.collect()
-    gc.freeze()  # a fork need not look through what it inherits
+    quick_start.look_again()
     while line := commands.readline():
         child = os.fork()
         if child == 0:
@@ -145,6 +144,7 @@ def once(commands: BinaryIO) -> Iterator[bytes]:
         commands.read()
         os._exit(1)
 
+    quick_start.look_again()
     if line := commands.readline():
         threading.Thread(target=wait, daemon=True).start()
         yield line
@@ -176,7 +176,3 @@ def main() -> None:
         else:
             run_tests(suite, command["problems"], command["most"], reply, watch)
         os._exit(0)  # torch would take its time to go
-
-
-if __name__ == "__main__":
-    main()

@@ -17,6 +17,7 @@ import click
 
 from cs336_kit.engine.result import Explanation, Outcome, Result, explanation_from_json, result_from_json
 
+START = "import cs336_kit.quick_start; from cs336_kit.checking.process import main; main()"
 # Called from another thread with each line that a run says.
 Listener = Callable[[dict[str, Any]], None]
 
@@ -189,7 +190,7 @@ def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
 def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
     return subprocess.Popen(
-        [python, "-m", "cs336_kit.checking.process", how],
+        [python, "-c", START, how],
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -16,6 +16,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 # Address space beyond what is mapped now. Its tables are kernel memory that no other limit counts: 32 MiB at the most.
 ADDRESSES = 16 << 30
 ALL, DATA = 0, 5  # fields of /proc/self/statm
+M_MMAP_THRESHOLD = -3
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 38
 CLONE3 = 435  # on every processor
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
@@ -25,6 +26,11 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 def hide_memory() -> None:
     """Close this process to ptrace and to `/proc/<pid>/mem`, environ and fd of others that are not privileged."""
     _prctl(PR_SET_DUMPABLE, 0)
+
+
+def give_back_memory() -> None:
+    """Map each large tensor by itself from now on: what malloc keeps of others would count as a submission's."""
+    libc.mallopt(M_MMAP_THRESHOLD, 1 << 16)
 
 
 class _Clone(ctypes.Structure):

@@ -23,7 +23,7 @@ import torch
 from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.inside.importing import is_submitted
-from cs336_staff.sandbox.inside.lock_in import Filter, fork_apart, hide_memory, lock_in
+from cs336_staff.sandbox.inside.lock_in import Filter, fork_apart, give_back_memory, hide_memory, lock_in
 from cs336_staff.sandbox.inside.record import Record
 from cs336_staff.sandbox.inside.serve import send, serve
 
@@ -44,6 +44,7 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
     if settings["confined"]:
         hide_memory()
     seccomp = Filter() if settings["confined"] else None
+    give_back_memory()
     record = Record()
     watch = Watch(is_submitted, whole_call=True, unrecorded=record.paused)
     watch.install()

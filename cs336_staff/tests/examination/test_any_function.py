@@ -1,11 +1,13 @@
 """An examination ends well whatever the function does; `cs336 staff verify` examines every misconception."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import case_names, load_case
 from cs336_kit.problems.linear.examination import examine_linear
 from cs336_kit.problems.multihead_attention.examination import examine_cross_attention
@@ -14,9 +16,8 @@ from cs336_kit.problems.rope.examination import examine_rope
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_kit.problems.softmax.examination import examine_softmax
 from cs336_staff.authoring.programs import RIGHT
-from cs336_staff.tests import ROOT
 
-FIXTURES = ROOT / "fixtures"
+FIXTURES = find_root(Path(__file__).parent) / "fixtures"
 EXAMINATIONS = {
     "run_linear": examine_linear,
     "run_rope": examine_rope,
@@ -59,10 +60,12 @@ def test_a_strange_function_gets_a_finding(adapter, strange):
     assert all(finding.measured and finding.question and finding.section for finding in findings)
 
 
-@pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._dynamo"])
+@pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._inductor", "torch._dynamo"])
 def test_nothing_is_imported_that_takes_seconds_in_every_process_that_examines(monkeypatch, module):
-    """autograd imports sympy where it is given a cotangent, and a dispatch mode the compiler."""
+    """Given a cotangent, autograd imports sympy; asked for determinism or a mode, torch imports its compiler."""
     monkeypatch.setitem(sys.modules, module, None)
+    found = examine_softmax(lambda in_features, dim: torch.softmax(in_features, dim) * torch.rand(()))
+    assert "softmax-random" in [finding.id for finding in found]  # an experiment that raises finds nothing
     assert not examine_softmax(torch.softmax)
 
 

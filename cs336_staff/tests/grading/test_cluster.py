@@ -20,11 +20,11 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
-from distributed import Client
+from distributed import Client, Scheduler
 
 from cs336_staff.cli import staff
 from cs336_staff.grading import batch
-from cs336_staff.grading.cluster import Cluster, Needs, connect
+from cs336_staff.grading.cluster import SILENT_SECONDS, Cluster, Needs, connect
 from cs336_staff.grading.gradebook import Gradebook, Grading
 from cs336_staff.grading.graders import Host, HostError, identity, layer_of
 from cs336_staff.grading.suite import GradedSuite
@@ -34,7 +34,7 @@ from cs336_staff.tests.under_load import without_measures
 from cs336_staff.tools.student import ROOT, write_submission
 
 PATIENCE = 900  # seconds; only a failing test waits as long
-WORKER_TTL = 90  # seconds without a word, after which the scheduler gives up a worker; a busy machine may need some
+WORKER_TTL = 90  # seconds without a word, after which a worker may be given up; a busy machine may need some
 SLEEPER = SLOW.replace("sleep(2)", "sleep(1)")  # less than an examination waits for the import
 ENVIRONMENT = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{WORKER_TTL}s",
@@ -222,13 +222,15 @@ def test_the_records_are_those_of_one_machine_and_a_host_of_another_suite_is_ref
 def test_what_a_killed_and_a_frozen_worker_had_is_graded_once(graded_here, machines, client, tmp_path):
     machines.have_worker()
     blows = {machines.start_worker(): signal.SIGKILL, (frozen := machines.start_worker()): signal.SIGSTOP}
-    seen, begun = Seen(), dict[subprocess.Popen[bytes], list[psutil.Process]]()
+    seen, begun, given_up = Seen(), dict[subprocess.Popen[bytes], list[psutil.Process]](), []
 
     def strike() -> None:
         for worker in blows.keys() - begun.keys():
             if is_grading(worker):
                 begun[worker] = psutil.Process(worker.pid).children(recursive=True)
                 worker.send_signal(blows[worker])
+        if any("which does not answer" in line for line in seen.waits) and not given_up:
+            given_up.append(client.run_on_scheduler(give_up_silent_workers))
 
     done = grade(graded_here, client, slow_ones(graded_here, tmp_path), tmp_path / "results", seen, strike, 3)
     assert begun.keys() == blows.keys(), "one was not struck while it graded"
@@ -241,6 +243,13 @@ def test_what_a_killed_and_a_frozen_worker_had_is_graded_once(graded_here, machi
         wait_until(
             lambda processes=processes: not any(process.is_running() for process in processes)
         )  # nothing goes on
+
+
+async def give_up_silent_workers(dask_scheduler: Scheduler) -> None:
+    """Have the scheduler look now for workers without a word, which it would do by itself every WORKER_TTL seconds."""
+    ttl, dask_scheduler.worker_ttl = dask_scheduler.worker_ttl, SILENT_SECONDS
+    await dask_scheduler.check_worker_ttl()
+    dask_scheduler.worker_ttl = ttl
 
 
 def slow_ones(graded: Class, folder: Path) -> list[Path]:
