@@ -133,7 +133,7 @@ def _count(cause: Cause, causes: Sequence[Cause], failing: Sequence[Test]) -> It
     """
     explained, asked = len(cause.explains(failing)), sum(test.name in cause.fails for test in failing)
     others = [test for each in causes if each is not cause for test in each.explains(failing)]
-    if any(test in others for test in cause.explains(failing)):
+    if any(test in others for test in cause.explains(failing)) or (explained == len(failing) and len(causes) > 1):
         which = _all(explained) if explained == len(failing) else f"{explained} of the {len(failing)} tests"
         yield f"This mistake alone would make {which} fail."
     elif explained == len(failing):

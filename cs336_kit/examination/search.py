@@ -370,7 +370,11 @@ def tell_changes(table: Table, changes: Sequence[Change], answers: Answers, wher
         findings.append(Finding(change.id, measured, means, change.asks, program=partial(table.call, [change])))
     these = {1: "this mistake", 2: "two mistakes, this one and another,"}.get(len(changes), f"{len(changes)} mistakes")
     tried = f"all {len(answers)} calls" if len(answers) > 1 else "the only call"
-    answered = "" if len(answers) >= len(table.basic if where else table.calls) else " that your function could answer"
+    answered = (
+        ""
+        if len(answers) >= len(table.basic if where else table.calls)
+        else " in which your answer has the right shape"
+    )
     proof = f"A program that is right but for {these} gives your numbers in {tried}{where}{answered}."
     return [*findings[:-1], *(replace(last, means=f"{last.means} {proof}") for last in findings[-1:])]
 

@@ -143,5 +143,5 @@ def positions(ask: Ask) -> Finds:
         f"Four equal rows at positions {listed(at.tolist())} come out as they do at positions {listed(used.tolist())} "
         "of a sequence that is in order."
     )
-    question = "Does your answer change when `token_positions` change? It should follow them, not the row number."
+    question = "Which position does each row of x have, and which one does your code give it?"
     return Finding("positions", measured, "", question)

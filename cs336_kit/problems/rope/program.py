@@ -91,7 +91,7 @@ def half_of(x: Tensor, turn: Way) -> tuple[Tensor, Tensor]:
 
 POSITIONS = ways_to(
     "positions",
-    "Does your answer change when `token_positions` change? It should follow them, not the row number.",
+    "Which position does each row of x have, and which one does your code give it?",
     (
         "row-number",
         "You use the row number in place of the position.",

@@ -73,7 +73,10 @@ def hidden_keys(ask: Ask) -> Finds:
         visible = MASKS[sequence, query].nonzero().flatten().tolist()
         keys = f"{'keys' if len(visible) > 1 else 'key'} {listed(visible)}"
         row = ", ".join(map(number, weights[sequence, query]))
-        measured = f"The mask lets query {query} of sequence {sequence} attend to {keys} of 4; its weights are {row}."
+        measured = (
+            f"The mask lets query {query} of sequence {sequence} attend to {keys} of 4; where V is the unit matrix, its "
+            f"answer is {row}."
+        )
         question = "Which of your lines decides whether a query sees a key, and what does it decide here?"
         return Finding("mask-other", measured, "", question)
     return None

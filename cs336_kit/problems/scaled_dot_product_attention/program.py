@@ -244,6 +244,7 @@ MASK = (
             where_given(lambda mask, S: mask.any(-2, keepdim=True)),
         ),
         ("mask-squeezed", "Axes of size 1 are dropped from the mask.", where_given(lambda mask, S: mask.squeeze())),
+        asks_of={"mask-of-first-sequence": "Which axis of the mask belongs to the batch, and what do you do with it?"},
     ),
     *ways_to(
         "mask",
@@ -456,7 +457,7 @@ INPUTS = ways_to(
         cut_to_shortest,
     ),
     asks_of=dict.fromkeys(
-        ("shared-not-broadcast", "shared-cut"),
+        ("shared-keys-tiled", "shared-not-broadcast", "shared-cut"),
         "Which axes of Q, K and V may differ, and what should happen to one of size 1?",
     ),
 )

@@ -134,7 +134,10 @@ def test_the_same_finding_in_two_functions_is_one(tell):
     first, mask = tell("multihead_self_attention", wrong, findings)
     assert first.lines[0] == f"{same} This is so in both {PLAIN} and {WITH_ROPE}."
     assert after_read(first) == []
-    assert after_read(mask) == ["This explains all 20 tests that fail.", "Correct these, and all of them pass."]
+    assert after_read(mask) == [
+        "This mistake alone would make all 20 tests fail.",
+        "Correct these, and all of them pass.",
+    ]
 
 
 def test_two_causes_of_the_same_failures_do_not_contradict_each_other(tell):
