@@ -74,8 +74,8 @@ def hidden_keys(ask: Ask) -> Finds:
         keys = f"{'keys' if len(visible) > 1 else 'key'} {listed(visible)}"
         row = ", ".join(map(number, weights[sequence, query]))
         measured = (
-            f"The mask lets query {query} of sequence {sequence} attend to {keys} of 4; where V is the unit matrix, its "
-            f"answer is {row}."
+            f"The mask lets query {query} of sequence {sequence} attend to {keys} of 4; where V is the unit matrix, "
+            f"its answer is {row}."
         )
         question = "Which of your lines decides whether a query sees a key, and what does it decide here?"
         return Finding("mask-other", measured, "", question)
