@@ -43,13 +43,13 @@ def test_blockwise_attention_leaves_its_inputs_alone(case):
         adapters.run_blockwise_attention(Q=case.Q, K=case.K, V=case.V, mask=case.mask, block_size=case.block_size)
 
 
-@pytest.mark.memory(8 << 20)  # when it is graded; the matrix takes 17 MiB, and in half precision 8.6
+@pytest.mark.memory(16 << 20)  # when it is graded; the matrix takes 34 MiB, and in half precision 17
 def test_blockwise_attention_holds_no_matrix():
     """The keys are all vectors of eleven -1s and 1s, and so are the values: tanh(Q / √11) comes out, whatever Q is."""
     K = 2.0 * (torch.arange(2**11).unsqueeze(-1) >> torch.arange(11) & 1) - 1
-    Q = torch.linspace(-3, 3, 2200 * 11).view(2200, 11)
+    Q = torch.linspace(-3, 3, 4400 * 11).view(4400, 11)
     with LargestTensor() as largest:
-        answer = adapters.run_blockwise_attention(Q, K, K.clone(), None, block_size=100)
+        answer = adapters.run_blockwise_attention(Q, K, K.clone(), None, block_size=200)
     assert getattr(answer, "shape", None) == Q.shape, "expected a tensor with a row of V's width for each query"
     assert (answer.double() - torch.tanh(Q.double() / 11**0.5)).abs().max() < 1e-3, (
         "the values are the keys, all vectors of -1s and 1s: expected tanh(Q / √11)"

@@ -152,7 +152,7 @@ def test_a_matrix_that_is_held_is_said_in_words(suite, error):
 
     adapters = {**RIGHT, "run_blockwise_attention": out_of_memory}
     assert run(suite, "test_blockwise_attention_in_little_memory", adapters).headline == (
-        "2,100 queries and 2,090 keys take more memory than there is: is the matrix of all queries × keys held, or all "
+        "4,200 queries and 2,090 keys take more memory than there is: is the matrix of all queries × keys held, or all "
         "of its blocks?"
     )
 
