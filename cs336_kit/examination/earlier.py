@@ -121,6 +121,8 @@ def _are_close(x: Tensor | None, y: Tensor | None) -> bool:
         return x is y
     if (x.shape, x.dtype) != (y.shape, y.dtype):
         return False
+    if not x.numel():
+        return True
     x, y = x.detach().double(), y.detach().double()
     size = float(y.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return torch.allclose(x, y, rtol=0.0, atol=CLOSE * size, equal_nan=True)

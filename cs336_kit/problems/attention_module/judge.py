@@ -32,6 +32,8 @@ def check_dropout(case: Case, answer: Any) -> None:
     V, p = case.original["V"], case.dropout
     # Of a weight that is nearly 0, rounding hides what became of it.
     counts = right > 0.1 / right.shape[-1]
+    if not counts.any():  # as if the answers of a wrong attention were right
+        raise WrongAnswer("all weights are 0, and none can be dropped", Check.PROPERTY)
     ratio = (weights / right)[counts]
     kept = ratio[ratio != 0]
     dropped = 1 - len(kept) / len(ratio)

@@ -207,6 +207,17 @@ def test_another_mistake_on_a_wrong_attention_is_examined(public, change):
     assert NOTHING_ELSE not in str(told["multihead_self_attention"])
 
 
+def test_answers_without_numbers_are_explained(public):
+    """All answers are alike that have no numbers."""
+    public.calls.adapters = SimpleNamespace(
+        **{name: lambda run=run, **arguments: run(**arguments)[..., :0] for name, run in RIGHT.items()}
+    )
+    tests = [test for test in public.tests if not test.bonus]
+    assert {each.problem for each in explain(public, [public.run(test) for test in tests])} == {
+        test.problem for test in tests
+    }
+
+
 def test_one_wrong_problem_is_examined_although_an_earlier_one_is_wrong(public):
     adapters = {**wrong_submission("multihead-mask-missing"), ATTENTION: without_later_positions}
     told = by_problem(public, adapters, [ATTENTION, "multihead_self_attention"])

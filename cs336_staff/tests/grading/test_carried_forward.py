@@ -22,8 +22,12 @@ MULTIHEAD = load_rooms()[PROBLEM].calls
 
 
 @pytest.fixture(scope="module")
-def suite() -> Suite:
-    whole = both_suites(ROOT)
+def whole() -> Suite:
+    return both_suites(ROOT)
+
+
+@pytest.fixture(scope="module")
+def suite(whole: Suite) -> Suite:
     return replace(whole, tests=[test for test in whole.tests if not test.bonus])
 
 
@@ -113,6 +117,15 @@ def test_nothing_is_carried_for_who_computes_nothing(suite: Suite, program: str)
     carried = CarriedForward(suite)
     judged = [(result, carried.judge(test, result)) for test, result in zip(suite.tests, results, strict=True)]
     assert not any(after.passed for before, after in judged if not before.passed)
+
+
+@pytest.mark.parametrize("program", TRIVIAL)
+def test_what_can_be_carried_is_no_fault_of_the_grader(whole: Suite, program: str) -> None:
+    """Also in bonus problems: where dropout is judged, weights that are all 0 would be right."""
+    results = run_suite(whole, TRIVIAL[program])
+    carried = CarriedForward(whole)
+    for test, result in zip(whole.tests, results, strict=True):
+        assert carried.judge(test, result).outcome is not Outcome.ERROR
 
 
 @pytest.mark.parametrize(
