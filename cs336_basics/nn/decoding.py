@@ -41,9 +41,11 @@ class GroupedQueryAttention(nn.Module):
     ) -> None:
         super().__init__()
         # BEGIN SOLUTION
-        for whole, part in ((d_model, num_heads), (num_heads, num_kv_heads)):
-            if whole % part:
-                raise ValueError(f"expected num_kv_heads to divide num_heads, and that d_model, got {part} and {whole}")
+        if d_model % num_heads or num_heads % num_kv_heads:
+            raise ValueError(
+                "expected num_kv_heads to divide num_heads, and num_heads to divide d_model, "
+                f"got {num_kv_heads}, {num_heads} and {d_model}"
+            )
         if window is not None and window < 1:
             raise ValueError(f"expected a window of 1 or more, or None, got {window}")
         d_kv = d_model // num_heads * num_kv_heads
@@ -75,7 +77,7 @@ class GroupedQueryAttention(nn.Module):
         K = self.rope(_heads(self.k_proj(x), self.num_kv_heads), positions)
         V = _heads(self.v_proj(x), self.num_kv_heads)
         if cache is not None:
-            K, V = (torch.cat(pair, dim=-2) for pair in zip(cache, (K, V), strict=True))
+            K, V = torch.cat((cache[0], K), dim=-2), torch.cat((cache[1], V), dim=-2)
         # Broadcasting lends each group of queries its keys and values, so nothing is copied.
         Q = rearrange(Q, "... (kv group) new d_k -> ... kv group new d_k", kv=self.num_kv_heads)
         shared_K, shared_V = (rearrange(x, "... kv keys d_k -> ... kv 1 keys d_k") for x in (K, V))

@@ -55,7 +55,7 @@ def wrong_answer(student: Student) -> tuple[str, str]:
 def board(student: Student) -> tuple[str, str]:
     """The same mistake, with multi-head attention and what comes after it still to be written."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    for name in ("attention", "attention_module", "multihead_attention", "blockwise"):
+    for name in ("attention", "attention_module", "multihead_attention", "blockwise", "decoding"):
         student.unwrite(f"cs336_basics/nn/{name}.py")
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
