@@ -64,7 +64,7 @@ class GroupedQueryAttention(nn.Module):
 
         Args:
             x: the tokens that follow those in the cache: a whole sequence, a part of one, or a single token.
-            cache: the keys, after RoPE, and the values of all tokens before; None if there are none.
+            cache: the keys, after RoPE, and the values of all tokens before; None in the first call.
 
         Returns:
             The answer (..., new, d_model), and the cache with the tokens `x` behind those that it had. The tensors of
@@ -87,7 +87,7 @@ class GroupedQueryAttention(nn.Module):
 
     # BEGIN SOLUTION
     def _mask(self, positions: Tensor, keys: int) -> Bool[Tensor, "new keys"]:
-        """How far back each key lies decides: not ahead, and within the window."""
+        """Let each new token see the keys that are neither ahead of it nor too far behind."""
         distance = rearrange(positions, "new -> new 1") - torch.arange(keys, device=positions.device)
         return (distance >= 0) & (distance < (self.window or keys))
 

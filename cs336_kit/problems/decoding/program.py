@@ -82,13 +82,13 @@ def behind(before: Pair, new: Pair) -> Pair:
     return torch.cat((before[0], new[0]), -2), torch.cat((before[1], new[1]), -2)
 
 
-def alike(x: Any) -> tuple[Any, Any]:
-    """What is attended to, and what is kept."""
+def alike(x: Pair) -> tuple[Pair, Pair]:
+    """The same for the pair that is attended to and for the one that is kept."""
     return x, x
 
 
 def distance(past: int, Q: Tensor, K: Tensor) -> Tensor:
-    """How far each key lies behind each query."""
+    """The number of places that each key lies behind each query."""
     return torch.arange(past, past + Q.shape[-2]).unsqueeze(-1) - torch.arange(K.shape[-2])
 
 
