@@ -1,6 +1,7 @@
 """Decoding in steps, those of multi-head attention, and the mistakes that it adds."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,7 +76,7 @@ def decode(
     seen, kept = ways["cache"](before, (K, of_V(V)), of_K)
     shared = (ways["share"](x, num_heads) for x in seen)
     joined = ways["merge"](ways["attend"](ways, of_Q(Q), *shared, ways["allowed"](past, window, Q, seen[0])))
-    return ways["joined"](ways["linear"], joined, o_proj_weight, num_heads), *kept
+    return ways["joined"](ways["linear"], joined, o_proj_weight, num_heads), *(ways["keep"](x, window) for x in kept)
 
 
 def behind(before: Pair, new: Pair) -> Pair:
@@ -111,6 +112,7 @@ RIGHT: Ways = {
     "positions": lambda first, x: first + torch.arange(x.shape[-2]),
     "turn": lambda rotate: (rotate, rotate, unchanged),
     "cache": lambda before, new, turn: alike(behind(before, (turn(new[0]), new[1]))),
+    "keep": lambda x, window: x,
     "share": lambda x, num_heads: torch.repeat_interleave(x, num_heads // x.shape[-3], -3),
     "allowed": within(distance),
 }
@@ -248,12 +250,21 @@ CACHE = (
         ),
     ),
 )
+KEEP = ways_to(
+    "keep",
+    "Where does your code read off at which position the next token stands? Is that still so in a cache that was cut?",
+    (
+        "cache-cut",
+        "You keep as many rows as the window has, and take their number for that of all tokens before.",
+        lambda x, window: x if window is None else x[..., -window:, :],
+    ),
+)
 SHARE = ways_to(
     "share",
     "Four query heads share two key/value heads. Which one does head 1 use?",
     (
         "heads-repeated",
-        "Key/value heads are repeated one after the other, as `repeat` does; each should stand beside its copies.",
+        "Neighbouring query heads use different key/value heads, as after `repeat`; a group should be neighbours.",
         lambda x, num_heads: torch.cat([x] * (num_heads // x.shape[-3]), -3),
     ),
     ("heads-first", "All query heads use the first key/value head.", lambda x, num_heads: x[..., :1, :, :]),
@@ -334,6 +345,11 @@ ALLOWED = (
             unless(lambda past, Q, K: torch.arange(K.shape[-2]) >= past, causal),
         ),
         (
+            "window-in-steps-only",
+            "There is a window where a single token comes, and none where several do.",
+            unless(lambda past, Q, K: Q.shape[-2] > 1, causal),
+        ),
+        (
             "window-not-causal",
             "With a window the mask is no longer causal: it hides what is far away, and not what is ahead.",
             lambda past, window, Q, K: causal(past, None, Q, K) if window is None else distance(past, Q, K) < window,
@@ -349,9 +365,13 @@ ALLOWED = (
 )
 PROJECTIONS = tuple(row for row in heads.WEIGHTS if row.id in ("keys-values-swapped", "values-by-k"))
 SPLIT = tuple(row for row in heads.SPLIT if row.id != "one-head")
-OWN = (*POSITIONS, *TURN, *CACHE, *SHARE, *ALLOWED)
+ROTATE = tuple(
+    replace(row, says=row.says.replace("d_model", "all heads together").replace("d_head", "one head"))
+    for row in heads.ROTATE
+    if row.id != "rope-along-heads"  # which fails with groups
+)
+OWN = (*POSITIONS, *TURN, *CACHE, *KEEP, *SHARE, *ALLOWED, *ROTATE)
 OF_HEADS = (*PROJECTIONS, *SPLIT, *heads.SCALE, *heads.MERGE, *heads.JOINED)
-THETA_IGNORED = tuple(row for row in heads.ROTATE if row.id == "rope-theta-ignored")
 
 # The calls: sizes that are all different, and some that are alike.
 
@@ -402,7 +422,7 @@ CALLS = {
 TABLE = Table(
     run,
     RIGHT,
-    (*OWN, *OF_HEADS, *THETA_IGNORED, *heads.IN_ATTENTION, *heads.OF_ROPE),
+    (*OWN, *OF_HEADS, *heads.IN_ATTENTION, *heads.OF_ROPE),
     CALLS,
     frozenset(IN_ONE_CALL),
     heads.ALSO_RIGHT,

@@ -1,6 +1,6 @@
 """Decoding: causal self-attention with grouped heads, a sliding window and a cache of keys and values."""
 
-from cs336_kit.problems.decoding.program import OF_HEADS, OWN, RIGHT, THETA_IGNORED, run
+from cs336_kit.problems.decoding.program import OF_HEADS, OWN, RIGHT, run
 from cs336_staff.authoring.room import Room, wrong_steps
 from cs336_staff.problems.decoding.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.decoding.reference import CACHED, bound_decoding, run_decoding
@@ -12,6 +12,6 @@ ROOM = Room(
     hidden=HIDDEN,
     build=in_steps(run, RIGHT),
     adapters=lambda decoding: {"run_decoding": decoding},
-    mistakes=tuple(wrong_steps("decoding", (*OWN, *OF_HEADS, *THETA_IGNORED))),
+    mistakes=tuple(wrong_steps("decoding", (*OWN, *OF_HEADS))),
     outputs=("answer", *CACHED),
 )
