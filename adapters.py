@@ -249,8 +249,8 @@ def run_decoding(
         "output_proj.weight": o_proj_weight,
     }
     cache = None if keys is None or values is None else (keys, values)
-    answer, (keys, values) = functional_call(attention, weights, (in_features, cache))
-    return answer, keys, values
+    answer, cache = functional_call(attention, weights, (in_features, cache))
+    return answer, *cache
     # END SOLUTION
 
 

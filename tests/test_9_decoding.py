@@ -1,9 +1,9 @@
 """Decoding (bonus). You write `GroupedQueryAttention` in cs336_basics/nn/decoding.py, and its adapter."""
 
 import pytest
-import torch
 
 import adapters
+from cs336_kit.problems.decoding.judge import decode_in_pieces
 
 
 @pytest.mark.cases("decoding/*")
@@ -13,14 +13,8 @@ def test_decoding(case):
 
 @pytest.mark.cases("decoding-in-pieces/*")
 def test_decoding_in_pieces(case):
-    """Each piece goes into a call of its own, with the cache that the call before returned."""
-    for lengths in ([3, 1, 3], [1] * 7):
-        answers, cache = [], {"keys": None, "values": None}
-        for piece in case.in_features.split(lengths, dim=-2):
-            answer, keys, values = adapters.run_decoding(**case.inputs | cache | {"in_features": piece})
-            answers.append(answer)
-            cache = {"keys": keys, "values": values}
-        case.check((torch.cat(answers, dim=-2), keys, values))
+    case.check(decode_in_pieces(case, adapters.run_decoding, [3, 1, 3]))
+    case.check(decode_in_pieces(case, adapters.run_decoding, 1))
 
 
 @pytest.mark.cases("decoding-gradients/*")
@@ -31,12 +25,13 @@ def test_decoding_gradients(case):
 
 @pytest.mark.cases("decoding/one-token")
 def test_decoding_adds_one_row_to_the_cache(case):
-    _, *cache = adapters.run_decoding(**case.inputs)
-    for name, before, after in zip(("keys", "values"), (case.keys, case.values), cache, strict=True):
-        heads, rows = after.shape[-3:-1]
-        assert (heads, rows) == (case.num_kv_heads, before.shape[-2] + 1), (
-            f"after one more token the cache has {rows} rows of {heads} heads for the {name}, expected "
-            f"{before.shape[-2] + 1} rows of {case.num_kv_heads} heads"
+    _, keys, values = case.parts(adapters.run_decoding(**case.inputs)).values()
+    *batch, heads, past, d_k = case.keys.shape
+    for name, kept in (("keys", keys), ("values", values)):
+        shape, expected = tuple(getattr(kept, "shape", ())), (*batch, heads, past + 1, d_k)
+        assert shape == expected, (
+            f"the {name} in the cache had shape {tuple(case.keys.shape)}, and after one more token they have {shape}; "
+            f"expected {expected}: one more row of {heads} heads"
         )
 
 

@@ -121,7 +121,7 @@ class Table:
             are right.
     """
 
-    run: Callable[..., Tensor]
+    run: Callable[..., Any]
     right: Ways
     changes: Sequence[Change]
     calls: Mapping[str, tuple[Any, ...]]

@@ -14,10 +14,10 @@ TEMPERATURE = 0.5  # below 1, what is likely becomes more likely
 
 @dataclass(frozen=True)
 class Written:
-    """What a model has written.
+    """A text of a model's.
 
     Args:
-        text: the prompt and what follows.
+        text: the prompt and what follows it.
         seconds: that it took.
     """
 

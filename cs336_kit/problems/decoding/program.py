@@ -37,11 +37,11 @@ def in_pieces(
     **sizes: Any,
 ) -> Tensor:
     """The answers to a sequence that is cut into pieces; or the keys, part 1, or values, part 2, that are kept."""
-    answers = []
+    answers, cache = [], [keys, values]
     for piece in in_features.split(lengths, -2):
-        answer, keys, values = step(**sizes, in_features=piece, keys=keys, values=values)
+        answer, *cache = step(**sizes, in_features=piece, keys=cache[0], values=cache[1])
         answers.append(answer)
-    return (torch.cat(answers, -2), keys, values)[part]
+    return [torch.cat(answers, -2), *cache][part]
 
 
 def decode(
