@@ -1,4 +1,7 @@
-"""Decoding in steps, those of multi-head attention, and the mistakes that it adds."""
+"""Decoding in steps, those of multi-head attention, and the mistakes that it adds.
+
+The right steps are torch's own functions, most of which a student may not call.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cs336_kit.examination.experiment import random
 from cs336_kit.examination.search import Table, Way, Ways, ways_to
@@ -80,7 +84,18 @@ def decode(
 
 
 def behind(before: Pair, new: Pair) -> Pair:
-    return torch.cat((before[0], new[0]), -2), torch.cat((before[1], new[1]), -2)
+    """New rows behind those of the cache, for keys and for values."""
+    K, V = (
+        F.pad(x, (0, 0, 0, y.shape[-2])) + F.pad(y, (0, 0, x.shape[-2], 0)) for x, y in zip(before, new, strict=True)
+    )
+    return K, V
+
+
+def lent(x: Tensor, num_heads: int) -> Tensor:
+    """The head of keys or values that each query head uses."""
+    *batch, kv_heads, tokens, d_k = x.shape
+    of_heads = F.interpolate(x.reshape(-1, kv_heads, tokens * d_k).mT, num_heads)
+    return of_heads.mT.reshape(*batch, num_heads, tokens, d_k)
 
 
 def alike(x: Pair) -> tuple[Pair, Pair]:
@@ -113,7 +128,7 @@ RIGHT: Ways = {
     "turn": lambda rotate: (rotate, rotate, unchanged),
     "cache": lambda before, new, turn: alike(behind(before, (turn(new[0]), new[1]))),
     "keep": lambda x, window: x,
-    "share": lambda x, num_heads: torch.repeat_interleave(x, num_heads // x.shape[-3], -3),
+    "share": lent,
     "allowed": within(distance),
 }
 
