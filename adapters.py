@@ -211,6 +211,52 @@ def run_blockwise_attention(
 # problem blockwise_attention: end
 
 
+# problem decoding: begin
+def run_decoding(
+    d_model: int,
+    num_heads: int,
+    num_kv_heads: int,
+    window: int | None,
+    max_seq_len: int,
+    theta: float,
+    q_proj_weight: Float[Tensor, " d_model d_model"],
+    k_proj_weight: Float[Tensor, " d_kv d_model"],
+    v_proj_weight: Float[Tensor, " d_kv d_model"],
+    o_proj_weight: Float[Tensor, " d_model d_model"],
+    in_features: Float[Tensor, " ... new d_model"],
+    keys: Float[Tensor, " ... num_kv_heads past d_k"] | None = None,
+    values: Float[Tensor, " ... num_kv_heads past d_k"] | None = None,
+) -> tuple[
+    Float[Tensor, " ... new d_model"],
+    Float[Tensor, " ... num_kv_heads tokens d_k"],
+    Float[Tensor, " ... num_kv_heads tokens d_k"],
+]:
+    """The answer to the tokens `in_features`, which follow those in the cache, and the longer cache: keys and values.
+
+    `keys` and `values` are the cache as an earlier call returned it, or None if this is the first call.
+    """
+    # BEGIN SOLUTION
+    from cs336_basics.nn.decoding import GroupedQueryAttention
+    from cs336_basics.nn.rope import RotaryPositionalEmbedding
+
+    dtype = torch.promote_types(in_features.dtype, torch.float32)
+    rope = RotaryPositionalEmbedding(theta, d_model // num_heads, max_seq_len, dtype=dtype)
+    attention = GroupedQueryAttention(d_model, num_heads, num_kv_heads, rope, window)
+    weights = {
+        "q_proj.weight": q_proj_weight,
+        "k_proj.weight": k_proj_weight,
+        "v_proj.weight": v_proj_weight,
+        "output_proj.weight": o_proj_weight,
+    }
+    cache = None if keys is None or values is None else (keys, values)
+    answer, cache = functional_call(attention, weights, (in_features, cache))
+    return answer, *cache
+    # END SOLUTION
+
+
+# problem decoding: end
+
+
 # What the lab looks at (`cs336 train`, `cs336 bench`). These two are given, and run on what you wrote above.
 
 

@@ -99,10 +99,9 @@ class Case:
         if len(names) == 1:
             return {"answer": answer}
         if not isinstance(answer, tuple | list) or len(answer) != len(names):
-            came = article(type(answer).__name__)
-            raise WrongAnswer(
-                f"the answer is {came}, expected a tuple: {' and '.join(f'the {name}' for name in names)}"
-            )
+            came = article(type(answer).__name__) + (f" of {len(answer)}" if isinstance(answer, tuple | list) else "")
+            *first, last = (f"the {name}" for name in names)
+            raise WrongAnswer(f"the answer is {came}, expected a tuple: {', '.join(first)} and {last}")
         return dict(zip(names, answer, strict=True))
 
     def check_gradients(self, answer: Any) -> None:

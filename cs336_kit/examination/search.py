@@ -121,7 +121,7 @@ class Table:
             are right.
     """
 
-    run: Callable[..., Tensor]
+    run: Callable[..., Any]
     right: Ways
     changes: Sequence[Change]
     calls: Mapping[str, tuple[Any, ...]]
@@ -132,15 +132,16 @@ class Table:
     roundings: tuple[Rounding, ...] = ()
     cuts: tuple[Change, ...] = ()
 
-    def call(self, changes: Sequence[Change], *arguments: Any, **named: Any) -> Tensor:
+    def call(self, changes: Sequence[Change], *arguments: Any, **named: Any) -> Any:
         """Call the program with these changes as the tests call the student's function.
 
-        It computes in float32 at least, and answers in the dtype of its inputs.
+        It computes in float32 at least, and answers in the dtype of its inputs, with several tensors where it has them.
         """
         given = [x for x in (*arguments, *named.values()) if is_float(x)]
         wide = [widen(x) for x in arguments]
         answer = self.run({**self.right, **ways_of(changes)}, *wide, **{name: widen(x) for name, x in named.items()})
-        return answer.to(given[0].dtype)
+        dtype = given[0].dtype
+        return answer.to(dtype) if isinstance(answer, Tensor) else tuple(x.to(dtype) for x in answer)
 
     def answer(self, ways: Ways, call: str) -> Tensor | None:
         """Run the program with these ways; None where it fails."""

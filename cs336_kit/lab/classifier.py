@@ -95,10 +95,15 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
         BadInput: it cannot be written.
     """
     parts = {"sizes": classifier.sizes, "vocabulary": classifier.vocabulary, "labels": classifier.labels}
-    tensors = {name: x.contiguous() for name, x in classifier.module.state_dict().items()}
+    write_whole(path, classifier.module, {METADATA: json.dumps(parts)})
+
+
+def write_whole(path: Path, module: Any, metadata: dict[str, str]) -> None:
+    """Write the weights of a module and what else is needed to use them; BadInput if that is not possible."""
+    tensors = {name: x.contiguous() for name, x in module.state_dict().items()}
     part = path.with_name(f".{path.name}.part")
     with reject_unwritable(path):
-        part.write_bytes(save(tensors, {METADATA: json.dumps(parts)}))
+        part.write_bytes(save(tensors, metadata))
         part.replace(path)
 
 

@@ -1,5 +1,6 @@
 """The lab's commands. Each imports what it needs when it runs: a table no matplotlib, and help no torch."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -184,18 +185,37 @@ def show(
 @click.option("--text", default="text", show_default=True, help="The column to read.")
 @click.option("--label", default="label", show_default=True, help="The column to learn.")
 @click.option("--layers", default=1, show_default=True, type=click.IntRange(1, 12), help="Blocks of attention.")
-@click.option("--epochs", default=40, show_default=True, type=click.IntRange(1))
+@click.option("--epochs", type=click.IntRange(1), help="[default: 40; of a language model 24]")
 @click.option("--seed", default=0, show_default=True)
-@click.option("-o", "--output", default="classifier.safetensors", show_default=True, type=FILE)
+@click.option("-o", "--output", type=FILE, help="[default: classifier.safetensors, or language-model.safetensors]")
 @click.option("--animate", metavar="GIF", type=FILE, help="Show how attention changes meanwhile.")
+@click.pass_context
 def train(
-    data: Path | None, text: str, label: str, layers: int, epochs: int, seed: int, output: Path, animate: Path | None
+    ctx: click.Context,
+    data: Path | None,
+    text: str,
+    label: str,
+    layers: int,
+    epochs: int | None,
+    seed: int,
+    output: Path | None,
+    animate: Path | None,
 ) -> None:
-    """Train a classifier of texts on your own attention.
+    """Train a classifier, or a language model, on your own attention.
 
     FILE is a .csv or .tsv whose first line names the columns; without it, the kit's own sentences are taken. `cs336
     show --classifier` shows what the classifier looks at.
+
+    Of a .md or .txt, or a folder of them, a language model of characters learns to write, on what you wrote for
+    decoding. `cs336 generate` writes with it.
     """
+    if data and (data.is_dir() or data.suffix in (".md", ".txt")):
+        for name in ("text", "label", "layers", "animate"):
+            if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+                raise BadInput(f"--{name} is for a table: leave it out, or give a .csv or .tsv in place of {data}")
+        _train_language_model(data, epochs or 24, seed, output or Path("language-model.safetensors"))
+        return
+    epochs, output = epochs or 40, output or Path("classifier.safetensors")
     check_output(output, [".safetensors"])
     if animate:
         check_output(animate, [".gif"])
@@ -234,6 +254,55 @@ def _train(classifier: "Classifier", split: "Split", epochs: int, watched: str) 
     accuracies = train_classifier(classifier, split, epochs)
     with click.progressbar(accuracies, length=epochs + 1, item_show_func=lambda x: f"held-out {x or 0:.1%}") as bar:
         return [(accuracy, classifier.weights(watched)) for accuracy in bar]
+
+
+def _train_language_model(data: Path, epochs: int, seed: int, output: Path) -> None:
+    """Train with a progress bar, save the model, and say how well it foretells the next character."""
+    check_output(output, [".safetensors"])
+    from cs336_kit.examination.experiment import use_one_thread
+    from cs336_kit.lab.language_model import save_language_model
+    from cs336_kit.lab.student import Student
+    from cs336_kit.lab.text_training import make_language_model, read_sentences, train_language_model
+
+    text = read_sentences(data)
+    click.secho(f"{len(text):,} characters to learn from, {len(set(text))} of them different", dim=True)
+    student = Student()
+    with student.in_words(), use_one_thread():
+        model = make_language_model(student.adapters.run_decoding, text, seed)
+        losses = train_language_model(model, text, epochs)
+        with click.progressbar(losses, length=epochs, item_show_func=lambda x: f"loss {x or 0:.2f}") as bar:
+            *_, last = bar
+    save_language_model(output, model)
+    click.echo(f"Loss {last:.2f} in the last epoch: a probability of {math.exp(-last):.0%} for the next character")
+    click.echo(f"{output} is written; `uv run cs336 generate` writes with it")
+
+
+@click.command()
+@click.argument("prompt", default="Attention ")
+@click.option("--length", default=300, show_default=True, type=click.IntRange(1), help="How many characters.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--model", default="language-model.safetensors", show_default=True, type=FILE)
+def generate(prompt: str, length: int, seed: int, model: Path) -> None:
+    """Write on from PROMPT with your own attention and its cache.
+
+    The model is what `cs336 train FILE` makes of a text. It writes twice, with the cache and without, and says how much
+    quicker the cache is. The exit status is 0 if both give the same logits, 1 if not.
+    """
+    from cs336_kit.lab.generation import describe_cache, find_difference, write, write_again
+    from cs336_kit.lab.language_model import load_language_model
+    from cs336_kit.lab.picture import make_printable
+    from cs336_kit.lab.student import Student
+
+    student = Student()
+    with student.in_words():
+        language_model = load_language_model(model, student.adapters.run_decoding)
+        cached = write(language_model, prompt, length, seed)
+        whole = write_again(language_model, cached, length)
+    click.echo(make_printable(cached.text))
+    click.echo()
+    click.echo(describe_cache(cached, whole, length))
+    if find_difference(cached, whole) is not None:
+        raise SystemExit(1)
 
 
 def _print(parts: Iterable[RenderableType]) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.assignment import find_root, load_problems
 from cs336_staff.tools.browser import launched, opened
 from cs336_staff.tools.student import Student
 from cs336_staff.tools.terminal import ENDED, Terminal, watching
@@ -55,8 +55,10 @@ def wrong_answer(student: Student) -> tuple[str, str]:
 def board(student: Student) -> tuple[str, str]:
     """The same mistake, with multi-head attention and what comes after it still to be written."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    for name in ("attention", "attention_module", "multihead_attention", "blockwise"):
-        student.unwrite(f"cs336_basics/nn/{name}.py")
+    problems = load_problems(find_root(PICTURES))
+    for later in [*problems][[*problems].index("multihead_self_attention") :]:
+        for file in problems[later].files:
+            student.unwrite(file)
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 
 

@@ -130,6 +130,16 @@ WRONG = {
     "test_blockwise_attention_has_no_side_effects": changed(
         "run_blockwise_attention", lambda right: lambda Q, K, V, mask, block_size: right(Q.mul_(2), K, V, mask)
     ),
+    "test_decoding_of_any_shape": changed(
+        "run_decoding", lambda right: lambda theta, **rest: right(theta=2 * theta, **rest)
+    ),
+    "test_decoding_token_by_token": changed(
+        "run_decoding",
+        lambda right: lambda keys, **rest: right(keys=keys if keys is None else keys.roll(1, -2), **rest),
+    ),
+    "test_decoding_has_no_side_effects": changed(
+        "run_decoding", lambda right: lambda keys, **rest: right(keys=keys.mul_(2), **rest)
+    ),
 }
 
 

@@ -77,6 +77,10 @@ def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> 
             lambda output, weights: output,
             "the answer is a Tensor, expected a tuple: the answer and the matrix of weights",
         ),
+        (
+            lambda output, weights: (output, weights, None),
+            "the answer is a tuple of 3, expected a tuple: the answer and the matrix of weights",
+        ),
         (lambda output, weights: None, "the answer is None, expected a tuple: the answer and the matrix of weights"),
     ],
 )

@@ -24,14 +24,14 @@ def test_what_is_not_written_takes_one_line_for_each_problem(student: Student) -
     student.unwrite(FUNCTIONAL)
     process = student.run("pytest", "-k", "softmax or scaled_dot_product_attention or rope")
     assert process.returncode == 1
-    summary = process.stdout.partition("Not written yet")[2].splitlines()[1:]
+    summary = re.sub(r"\d+ deselected", "N deselected", process.stdout.partition("Not written yet")[2]).splitlines()[1:]
     assert [re.sub(r"line \d+", "line N", re.sub(r"=* (.*) in .* =*", r"\1", line)) for line in summary] == [
         f"softmax                        17 tests  {FUNCTIONAL}, line N",
         f"scaled_dot_product_attention   36 tests  {FUNCTIONAL}, line N",
         f"rope                           16 tests  {FUNCTIONAL}, line N",
         f"multihead_self_attention       13 tests  {FUNCTIONAL}, line N",
         "",
-        "72 deselected, 82 not written yet",
+        "N deselected, 82 not written yet",
         "To begin:  uv run cs336 check",
         f"Now open:  {FUNCTIONAL}, line N",
     ]

@@ -209,13 +209,17 @@ def test_another_mistake_on_a_wrong_attention_is_examined(public, change):
 
 def test_answers_without_numbers_are_explained(public):
     """All answers are alike that have no numbers."""
-    public.calls.adapters = SimpleNamespace(
-        **{name: lambda run=run, **arguments: run(**arguments)[..., :0] for name, run in RIGHT.items()}
-    )
-    tests = [test for test in public.tests if not test.bonus]
-    assert {each.problem for each in explain(public, [public.run(test) for test in tests])} == {
-        test.problem for test in tests
-    }
+
+    def without_numbers(run):
+        def answer(*arguments, **named):
+            came = run(*arguments, **named)
+            return came[..., :0] if isinstance(came, torch.Tensor) else came
+
+        return answer
+
+    public.calls.adapters = SimpleNamespace(**{name: without_numbers(run) for name, run in RIGHT.items()})
+    results = [public.run(test) for test in public.tests]
+    assert {each.problem for each in explain(public, results)} >= {each.problem for each in results if not each.bonus}
 
 
 def test_one_wrong_problem_is_examined_although_an_earlier_one_is_wrong(public):

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from cs336_kit.engine.assignment import load_problems
 from cs336_staff.cli import staff
 from cs336_staff.grading.batch import grade_by
 from cs336_staff.grading.graders import Graders
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tools.student import ROOT, write_submission
 
-BONUS = 7  # points of bonus problems, on top of the maximum
+BONUS = sum(each.points for each in load_problems(ROOT).values() if each.bonus)  # on top of the maximum
 
 pytestmark = pytest.mark.slow
 

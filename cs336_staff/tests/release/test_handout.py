@@ -186,7 +186,7 @@ def test_this_tree_can_be_handed_out(files: Mapping[str, bytes]) -> None:
 def test_the_folder_is_the_students(files: Mapping[str, bytes]) -> None:
     """Some files that uv writes come on top."""
     theirs = [name for name in files if not name.startswith("fixtures/")]
-    assert len([*theirs, ".python-version", "uv.lock"]) < 40
+    assert len([*theirs, ".python-version", "uv.lock"]) <= 40
     assert sum(files[name].count(b"\n") for name in theirs if name.endswith(".py")) < 1_500
 
 

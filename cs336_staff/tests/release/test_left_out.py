@@ -75,10 +75,11 @@ def test_what_two_problems_share_goes_with_the_second(tmp_path: Path) -> None:
     _, one = cut(write_tree(tmp_path / "one", "multihead_attention"))
     assert b"## B1 Attention as a module" in one[BONUS_TEXT]
     assert b"## B2" not in one[BONUS_TEXT]
-    _, all_three = cut(write_tree(tmp_path / "both", "multihead_attention", "attention_module", BONUS))
-    assert all_three[BONUS_TEXT] == b""
-    assert b"bonus.md" not in all_three[TEXT]
-    assert b"run_scaled_dot_product_attention_module" not in all_three["adapters.py"]
+    every = [problem.id for problem in load_problems(ROOT).values() if problem.bonus]
+    _, without = cut(write_tree(tmp_path / "every", *every))
+    assert without[BONUS_TEXT] == b""
+    assert b"bonus.md" not in without[TEXT]
+    assert b"run_scaled_dot_product_attention_module" not in without["adapters.py"]
 
 
 def test_without_such_a_problem_nothing_is_cut(tmp_path: Path) -> None:
@@ -124,8 +125,8 @@ def test_the_text_states_the_points_of_the_assignment(suite: Suite) -> None:
     assert with_points(text, whole) == text, "run: python -m cs336_staff.release.prices"
 
     wrong = text.replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |")
-    wrong = wrong.replace("0.52", "1").replace("2 + 2 + 3 points", "9 points")
+    wrong = wrong.replace("0.52", "1").replace("2 + 2 + 3 + 3 points", "9 points")
     assert with_points(wrong, whole) == text
     # The lines of the problem that is left out are cut afterwards.
-    assert with_points(text, suite) == text.replace("2 + 2 + 3 points", "2 + 2 points")
+    assert with_points(text, suite) == text.replace("2 + 2 + 3 + 3 points", "2 + 2 + 3 points")
     assert dict(handout_texts(ROOT, whole)) == {name: (ROOT / name).read_text() for name in TEXTS}

@@ -15,9 +15,10 @@ from cs336_staff.tests.attacks import made
 from cs336_staff.tests.attacks.attack import SUBMISSIONS as ATTACKS
 from cs336_staff.tests.grading.shadow_class import CLASS, write_tree
 
-EVERYTHING = ROOT / "cs336_staff/problems/right_programs/row_loops_gathered_keys.py"  # all problems are in it
+# All problems but decoding are in it.
+EVERYTHING = ROOT / "cs336_staff/problems/right_programs/row_loops_gathered_keys.py"
 COPIED = "01_flat_files"
-SOFTMAX, REQUIRED, ALL = 2, 15, 22  # points of softmax, of what is required, and with every bonus problem
+SOFTMAX, REQUIRED, ALL = 2, 15, 22  # points of softmax, of what is required, and of what is in EVERYTHING
 
 # Mistakes with a price in points.md, as edits of the solution.
 FUNCTIONAL, ATTENTION = "cs336_basics/nn/functional.py", "cs336_basics/nn/attention.py"
