@@ -27,11 +27,11 @@ def test_what_is_not_written_takes_one_line_for_each_problem(student: Student) -
     summary = re.sub(r"\d+ deselected", "N deselected", process.stdout.partition("Not written yet")[2]).splitlines()[1:]
     assert [re.sub(r"line \d+", "line N", re.sub(r"=* (.*) in .* =*", r"\1", line)) for line in summary] == [
         f"softmax                        17 tests  {FUNCTIONAL}, line N",
-        f"scaled_dot_product_attention   36 tests  {FUNCTIONAL}, line N",
+        f"scaled_dot_product_attention   37 tests  {FUNCTIONAL}, line N",
         f"rope                           16 tests  {FUNCTIONAL}, line N",
         f"multihead_self_attention       13 tests  {FUNCTIONAL}, line N",
         "",
-        "N deselected, 82 not written yet",
+        "N deselected, 83 not written yet",
         "To begin:  uv run cs336 check",
         f"Now open:  {FUNCTIONAL}, line N",
     ]
@@ -82,7 +82,7 @@ def test_the_smallest_failure_is_shown_in_full_and_the_others_in_a_line_for_each
     assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
     assert "\n19 more: the answer is wrong in … of … places\n  3d-no-mask, 3d-causal, " in short
     assert "FAILED" not in short
-    assert "= 20 failed, 3 passed, " in short.splitlines()[-1]
+    assert "= 20 failed, 4 passed, " in short.splitlines()[-1]
     assert len(short.splitlines()) <= 60
     assert any("Think:" in line for line in short.splitlines()[-12:])
     assert student.run(*arguments, "-rf").stdout.count("FAILED tests/test_2_attention.py::test_scaled") == 20

@@ -5,13 +5,15 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from cs336_kit.engine.assignment import load_problems
 from cs336_staff.tests import ROOT
 
 FOLDER = ROOT / "cs336_staff" / "tests" / "shadow_class"
 CORE = ("softmax", "scaled_dot_product_attention", "linear", "rope", "multihead_self_attention")
 MAXIMUM = 15
 # The solution of the bonus problems.
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "attention_module.py", "blockwise.py", "*multihead*.py")
+BONUS = [Path(file).name for problem in load_problems(ROOT).values() if problem.bonus for file in problem.files]
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "torch_multihead.py", *BONUS)
 BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.M | re.S)
 
 

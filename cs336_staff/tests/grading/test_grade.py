@@ -363,7 +363,7 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
 
 def test_grades_csv_has_a_row_for_each_submission(graded):
     rows = graded.grades()
-    assert (rows["right"]["points"], rows["right"]["maximum"]) == (str(15 + BONUS), "15")
+    assert (rows["right"]["points"], rows["right"]["maximum"]) == (f"{15 + BONUS:g}", "15")
     assert rows["forbidden"]["violations"] == "1"
     assert len(rows) == len(SUBMISSIONS) + 1
 
