@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from cs336_kit.engine.compare import WrongAnswer, article, compare, compare_form, is_float
+from cs336_kit.engine.compare import WrongAnswer, article, compare, compare_form, is_float, listed
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check
 
@@ -100,8 +100,8 @@ class Case:
             return {"answer": answer}
         if not isinstance(answer, tuple | list) or len(answer) != len(names):
             came = article(type(answer).__name__) + (f" of {len(answer)}" if isinstance(answer, tuple | list) else "")
-            *first, last = (f"the {name}" for name in names)
-            raise WrongAnswer(f"the answer is {came}, expected a tuple: {', '.join(first)} and {last}")
+            expected = listed(f"the {name}" for name in names)
+            raise WrongAnswer(f"the answer is {came}, expected a tuple: {expected}")
         return dict(zip(names, answer, strict=True))
 
     def check_gradients(self, answer: Any) -> None:

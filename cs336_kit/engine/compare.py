@@ -1,6 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 import torch
@@ -95,6 +95,12 @@ def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: 
 def article(name: str) -> str:
     """A type's name as it stands in a sentence: a list, an ndarray, None."""
     return "None" if name == "NoneType" else f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
+
+
+def listed(things: Iterable[Any]) -> str:
+    """0, 1 and 2."""
+    *others, last = map(str, things)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _places(wrong: Tensor) -> Iterator[str]:

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import dtype_name, is_float
+from cs336_kit.engine.compare import dtype_name, is_float, listed
 from cs336_kit.engine.failure import StudentRaised, with_type
-from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine, listed, near, random
+from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine, near, random
 
 WHAT_COMES_BACK = "What does your function return, and what does the handout say that it returns?"
 NOT_BROADCAST = r"IndexError: The shape of the mask .* does not match the shape of the indexed tensor"

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.compare import dtype_name, in_dtype, is_float
+from cs336_kit.engine.compare import dtype_name, in_dtype, is_float, listed
 from cs336_kit.examination.contract import DTYPES, Call, Calls, Contract, Variation, has_dtype, try_calls
-from cs336_kit.examination.experiment import Ask, Finding, Finds, examine, listed
+from cs336_kit.examination.experiment import Ask, Finding, Finds, examine
 from cs336_kit.examination.search import (
     Answers,
     Change,
@@ -103,7 +103,7 @@ def diagnose(
         broken = [each for each in broken if each.id not in same]
         found = [each for each in found if each.program or each.id not in same]
     if broken and changes is not None:
-        broken = [*_explain_breaks(calls, table, changes, answers, breaks)] or broken
+        broken = [*_explain_breaks(broken[0], calls, table, changes, answers, breaks)] or broken
     return [*broken, *found]
 
 
@@ -116,6 +116,7 @@ class _Again:
 
 
 def _explain_breaks(
+    found: Finding,
     calls: Calls[Any],
     table: Table,
     changes: Sequence[Change],
@@ -140,7 +141,7 @@ def _explain_breaks(
                 f"{each.says} A program that is right but for this mistake breaks in the same calls, in the same way."
             )
             program = partial(table.call, [each])
-            yield replace(calls.findings[0], id=each.id, means=means, question=each.asks, program=program)
+            yield replace(found, id=each.id, means=means, question=each.asks, program=program)
             return
 
 

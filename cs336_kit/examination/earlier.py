@@ -13,11 +13,11 @@ from torch import Tensor
 
 from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import listed
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.room import Functions, load_room
 from cs336_kit.engine.suite import Suite, Test
-from cs336_kit.examination.experiment import listed
 
 CLOSE = 1e-4  # of the largest number: what rounding makes of two ways to compute the same in float32
 

@@ -218,11 +218,5 @@ def numbers(row: Tensor | Sequence[float]) -> str:
     return "(" + ", ".join(map(number, values)) + ")"
 
 
-def listed(things: Iterable[Any]) -> str:
-    """0, 1 and 2."""
-    *others, last = map(str, things)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
 def _copies(arguments: Iterable[Any]) -> list[Any]:
     return [x.clone() if isinstance(x, Tensor) else x for x in arguments]

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cs336_kit.engine.case import CaseError
+from cs336_kit.engine.compare import listed
 from cs336_kit.engine.failure import Stopped, describe
 from cs336_kit.engine.result import AS_EARLIER, Check, Explanation, Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.earlier import right_programs, say_what_earlier_explains
-from cs336_kit.examination.experiment import Finding, listed, use_one_thread
+from cs336_kit.examination.experiment import Finding, use_one_thread
 
 MOST = 3  # findings that a student is shown of one problem
 

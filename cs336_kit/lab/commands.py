@@ -297,11 +297,12 @@ def generate(prompt: str, length: int, seed: int, model: Path) -> None:
     with student.in_words():
         language_model = load_language_model(model, student.adapters.run_decoding)
         cached = write(language_model, prompt, length, seed)
-        whole = write_again(language_model, cached, length)
+        whole = write_again(language_model, cached)
     click.echo(make_printable(cached.text))
     click.echo()
-    click.echo(describe_cache(cached, whole, length))
-    if find_difference(cached, whole) is not None:
+    place = find_difference(cached, whole)
+    click.echo(describe_cache(cached, whole, place))
+    if place is not None:
         raise SystemExit(1)
 
 

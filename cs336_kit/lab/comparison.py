@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from cs336_kit.engine.case import GRADIENT, Case
+from cs336_kit.engine.compare import listed
 from cs336_kit.engine.result import Check
-from cs336_kit.examination.experiment import listed
 from cs336_kit.lab.diagnosis import Diagnosis, diagnose, set_beside_pytorch
 from cs336_kit.lab.student import Student, find_gradients
 from cs336_kit.lab.view import make_table

@@ -51,9 +51,9 @@ def write(model: LanguageModel, prompt: str, length: int, seed: int) -> Written:
 
 
 @use_one_thread()
-def write_again(model: LanguageModel, written: Written, length: int) -> Written:
-    """Write the same without a cache: all of it is computed again for each of the last characters."""
-    tokens = model.encode(written.text)
+def write_again(model: LanguageModel, written: Written) -> Written:
+    """Write the same without a cache: all of it is computed again for each character behind the prompt."""
+    tokens, length = model.encode(written.text), len(written.logits)
     started = time.perf_counter()
     with torch.no_grad():
         logits = [model(tokens[:end])[0][-1] for end in range(len(tokens) - length, len(tokens))]
@@ -67,13 +67,12 @@ def find_difference(cached: Written, whole: Written) -> int | None:
     return int(wrong[0]) + len(whole.text) - len(whole.logits) if len(wrong) else None
 
 
-def describe_cache(cached: Written, whole: Written, length: int) -> str:
-    """Compare what was written with the cache and without, in a sentence."""
-    place = find_difference(cached, whole)
+def describe_cache(cached: Written, whole: Written, place: int | None) -> str:
+    """Compare what was written with the cache and without, which differ from a `place` on, in a sentence."""
     if place is None:
         return (
-            f"With your cache, {length} characters took {cached.seconds:.2f} s. Computing the whole sequence again for "
-            f"each of them took {whole.seconds:.2f} s, {whole.seconds / cached.seconds:.1f} times as long."
+            f"With your cache, {len(cached.logits)} characters took {cached.seconds:.2f} s. Computing the whole "
+            f"sequence again for each of them took {whole.seconds:.2f} s, {whole.seconds / cached.seconds:.1f} times as long."
         )
     return (
         f"Computed without the cache, the logits for character {place} are different. They should be the same: "

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cs336_kit.examination.experiment import listed
+from cs336_kit.engine.compare import listed
 from cs336_kit.lab.bad_input import BadInput
 
 # Of weights from 0 on, of scores from the lowest through 0 to the highest; by day, and on a page by night.

@@ -9,18 +9,19 @@ import re
 import sys
 import tempfile
 from io import StringIO
+from itertools import dropwhile
 from pathlib import Path
 
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from cs336_kit.engine.assignment import find_root, load_problems
+from cs336_kit.engine.assignment import load_problems
 from cs336_staff.tools.browser import launched, opened
-from cs336_staff.tools.student import Student
+from cs336_staff.tools.student import ROOT, Student
 from cs336_staff.tools.terminal import ENDED, Terminal, watching
 
-PICTURES = find_root(Path(__file__).parent) / "docs" / "pictures"
+PICTURES = ROOT / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
 PROBLEM = "scaled_dot_product_attention"
@@ -55,9 +56,8 @@ def wrong_answer(student: Student) -> tuple[str, str]:
 def board(student: Student) -> tuple[str, str]:
     """The same mistake, with multi-head attention and what comes after it still to be written."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    problems = load_problems(find_root(PICTURES))
-    for later in [*problems][[*problems].index("multihead_self_attention") :]:
-        for file in problems[later].files:
+    for problem in dropwhile(lambda each: each.id != "multihead_self_attention", load_problems(ROOT).values()):
+        for file in problem.files:
             student.unwrite(file)
     return "uv run cs336 check", student.run("cs336_kit", "check").stdout
 

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from cs336_kit.examination.experiment import random
 from cs336_kit.examination.search import Table, Way, Ways, ways_to
 from cs336_kit.problems.multihead_self_attention import program as heads
+from cs336_kit.problems.multihead_self_attention.examination import WEIGHTS
 
-WEIGHTS = ("q_proj_weight", "k_proj_weight", "v_proj_weight", "o_proj_weight")
 NAMES = (
     *("d_model", "num_heads", "num_kv_heads", "window", "max_seq_len", "theta", *WEIGHTS),
     *("in_features", "lengths", "part", "keys", "values"),

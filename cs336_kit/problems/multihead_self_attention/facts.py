@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.examination.experiment import Ask, Finding, Finds, listed, near, number, numbers
+from cs336_kit.engine.compare import listed
+from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, numbers
 from cs336_kit.examination.search import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
