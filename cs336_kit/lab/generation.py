@@ -70,9 +70,10 @@ def find_difference(cached: Written, whole: Written) -> int | None:
 def describe_cache(cached: Written, whole: Written, place: int | None) -> str:
     """Compare what was written with the cache and without, which differ from a `place` on, in a sentence."""
     if place is None:
+        characters, times = len(cached.logits), whole.seconds / cached.seconds
         return (
-            f"With your cache, {len(cached.logits)} characters took {cached.seconds:.2f} s. Computing the whole "
-            f"sequence again for each of them took {whole.seconds:.2f} s, {whole.seconds / cached.seconds:.1f} times as long."
+            f"With your cache, {characters} characters took {cached.seconds:.2f} s. Computing the whole sequence again "
+            f"for each of them took {whole.seconds:.2f} s, {times:.1f} times as long."
         )
     return (
         f"Computed without the cache, the logits for character {place} are different. They should be the same: "
