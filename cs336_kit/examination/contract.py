@@ -113,15 +113,21 @@ class Calls(Generic[C]):
         usual: a call that works: the usual one, or the first variation that does; the usual one where nothing works.
         works: whether anything does.
         findings: what does not work.
-        failed: by the ids of the variations that do not, the type of the error, or what is wrong with the answer.
+        failed: by the ids of the variations that do not, how they fail.
         broken: for the id of a finding, the calls that it is about.
     """
 
     usual: C
     works: bool
     findings: list[Finding]
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, NoAnswerError] = field(default_factory=dict)
     broken: dict[str, list[C]] = field(default_factory=dict)
+
+    def break_like(self, other: "Calls[Any]") -> bool:
+        """Tell whether the same calls fail, each in the same way."""
+        return self.failed.keys() == other.failed.keys() and all(
+            _fails_like(error, other.failed[id]) for id, error in self.failed.items()
+        )
 
 
 def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -> Calls[C]:
@@ -150,7 +156,7 @@ def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -
         findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))
         usual, words = replace(usual, **working.sizes), working.words
         failed = _failures(ask, usual, variations)
-    calls = Calls(usual, True, findings, {each.id: _way(e) for each, e in failed})
+    calls = Calls(usual, True, findings, {each.id: e for each, e in failed})
     same_place: dict[object, list[tuple[Variation, NoAnswerError]]] = {}
     for each, e in failed:
         if error and _place(e) == _place(error):
@@ -198,9 +204,17 @@ def _named(group: Sequence[tuple[Variation, NoAnswerError]]) -> str:
     )
 
 
-def _way(error: NoAnswerError) -> str:
-    """In which way a call broke: the type of what was raised, or what is wrong with the answer."""
-    return str(error).partition(":")[0] if error.__cause__ else str(error)
+def _fails_like(one: NoAnswerError, other: NoAnswerError) -> bool:
+    """Tell whether two calls fail in the same way: by an answer of the same shape, or an error of the same type.
+
+    Where both errors are about sizes that do not fit each other, these are the same, too.
+    """
+    if not (one.__cause__ and other.__cause__):
+        return str(one) == str(other)
+    (type, *sizes), (other_type, *other_sizes) = (
+        (str(error).partition(":")[0], *sorted(re.findall(r"\((\d+)\)", str(error)))) for error in (one, other)
+    )
+    return type == other_type and (sizes == other_sizes or not (sizes and other_sizes))
 
 
 def _text(error: NoAnswerError) -> str:

@@ -92,7 +92,7 @@ def diagnose(
     call = of_gradients if of_gradients and not calls.findings else calls.usual
     contract = Contract(ask, call, without, in_place=any(each.id == "in-place" for each in found))
     for each in examine(contract, (Contract.gradients,)):
-        found += _explain_gradients(each, contract, call, table, changes or [])
+        found += _explain_gradients(each, contract, call, table, changes)
 
     def breaks(changes: Sequence[Change], usual: Call = usual) -> Calls[Call]:
         return try_calls(Ask(partial(table.call, changes), *ask.names), usual, words, variations)
@@ -136,7 +136,7 @@ def _explain_breaks(
         if each.numbers or not all(is_as(table.answer(ways, call), call) for call in table.calls):
             continue
         same = breaks(both)
-        if (same.usual, same.failed) == (calls.usual, calls.failed):
+        if same.usual == calls.usual and calls.break_like(same):
             means = (
                 f"{each.says} A program that is right but for this mistake breaks in the same calls, in the same way."
             )
@@ -146,9 +146,14 @@ def _explain_breaks(
 
 
 def _explain_gradients(
-    found: Finding, contract: Contract, call: Call, table: Table, changes: Sequence[Change]
+    found: Finding, contract: Contract, call: Call, table: Table, changes: Sequence[Change] | None
 ) -> Iterator[Finding]:
-    """Say which mistake gives the gradients that were found, if it is in the table; nothing, if the answers' does."""
+    """Say which mistake gives the gradients that were found, if it is in the table; nothing, if the answers' does.
+
+    They may differ from the difference quotients of a wrong answer for a reason that is none in a right one: autograd
+    may treat a maximum as constant. So that is told of right answers alone.
+    """
+    right, changes = changes == [], changes or []
     if contract.has_slopes_of(partial(table.call, changes), call):
         return
     for cut in table.cuts:
@@ -156,7 +161,8 @@ def _explain_gradients(
             if cut.says:
                 yield replace(found, id=cut.id, means=cut.says, question=cut.asks, program=partial(table.call, [cut]))
             return
-    yield found
+    if right or found.id != "gradient-wrong":
+        yield found
 
 
 def _tell_wrong(table: Table, answers: Answers) -> Finding:

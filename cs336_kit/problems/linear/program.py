@@ -13,10 +13,10 @@ from cs336_kit.examination.search import Table, Ways, rounded, ways_to
 def run_linear(ways: Ways, d_in: int, d_out: int, weights: Tensor, in_features: Tensor) -> Tensor:
     """A linear layer whose steps are done in these ways."""
     W = ways["weights"](weights)
-    return ways["answer"](ways["product"](in_features, W), d_in)
+    return ways["answer"](ways["product"](in_features, W), in_features)
 
 
-RIGHT: Ways = {"weights": lambda W: W, "product": F.linear, "answer": lambda y, d_in: y}
+RIGHT: Ways = {"weights": lambda W: W, "product": F.linear, "answer": lambda y, x: y}
 HALF = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -79,17 +79,24 @@ PRODUCT = ways_to(
 ANSWER = ways_to(
     "answer",
     "What happens to x or to y besides the product with W?",
-    ("relu", "Negative answers are replaced by 0.", lambda y, d_in: y.relu()),
-    ("scaled", "You divide by √d_in.", lambda y, d_in: y * d_in**-0.5),
-    ("scaled", "You divide by √d_out.", lambda y, d_in: y * y.shape[-1] ** -0.5),
-    ("scaled", "The answer is {} times what it should be.", lambda y, d_in, c: y * c, (-1.0, 0.5, 2.0)),
+    ("relu", "Negative answers are replaced by 0.", lambda y, x: y.relu()),
+    ("scaled", "You divide by √d_in.", lambda y, x: y * x.shape[-1] ** -0.5),
+    ("scaled", "You divide by √d_out.", lambda y, x: y * y.shape[-1] ** -0.5),
+    ("scaled", "The answer is {} times what it should be.", lambda y, x, c: y * c, (-1.0, 0.5, 2.0)),
     (
         "flattened",
         "The leading axes are flattened into one and not brought back: the answer always has two axes.",
-        lambda y, d_in: y.reshape(-1, y.shape[-1]),
+        lambda y, x: y.reshape(-1, y.shape[-1]),
     ),
-    ("bias", "A bias is added, {} to every component.", lambda y, d_in, c: y + c, (-1.0, 0.01, 0.1, 1.0)),
-    asks_of={"flattened": "Which shape has x before you flatten it, and which shape should y have?"},
+    (
+        "three-axes",
+        "The answer is reshaped to (x.shape[0], -1, d_out), however many axes x has.",
+        lambda y, x: y.reshape(x.shape[0], -1, y.shape[-1]),
+    ),
+    ("bias", "A bias is added, {} to every component.", lambda y, x, c: y + c, (-1.0, 0.01, 0.1, 1.0)),
+    asks_of=dict.fromkeys(
+        ("flattened", "three-axes"), "Which shape has x before you flatten it, and which shape should y have?"
+    ),
 )
 
 

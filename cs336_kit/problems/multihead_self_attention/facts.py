@@ -13,7 +13,7 @@ from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, 
 from cs336_kit.examination.search import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
-D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN = 12, 3, 4, 5, 3
+D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN, LATER = 12, 3, 4, 5, 3, 3
 ANY = tuple(normal(4, D_MODEL, D_MODEL) / 2)
 
 Arguments = Callable[[Sequence[Tensor], Tensor], tuple[Any, ...]]  # of a call with weights and (batch, tokens, d_model)
@@ -38,7 +38,7 @@ def facts(arguments: Arguments, causal: bool, ask: Ask, unexplained: Answers) ->
 
 
 def facts_with_rope(ask: Ask, unexplained: Answers) -> Sequence[Callable[[Ask], Finds]]:
-    return *facts(at_zero, True, ask, unexplained), default_positions, other_theta
+    return *facts(at_zero, True, ask, unexplained), default_positions, other_theta, later_positions
 
 
 def batch(arguments: Arguments, ask: Ask) -> Finds:
@@ -113,6 +113,21 @@ def other_theta(ask: Ask) -> Finds:
     measured = f"Your answers for theta = {THETA:g} and theta = {OTHER_THETA:g} are the same."
     question = "Which theta are your angles made of, and when?"
     return Finding("theta-ignored", measured, "", question, lambda case: "theta" in case.inputs)
+
+
+def later_positions(ask: Ask) -> Finds:
+    """Check that only the differences of positions count."""
+    x, positions = normal(1, TOKENS, D_MODEL), torch.arange(TOKENS)
+    early, late = (ask.tensor(x.shape, *at(positions + later, ANY, x)) for later in (0, LATER))
+    if near(early, late):
+        return None
+    measured = (
+        f"When every position is {LATER} larger, your answers change by up to {number((late - early).abs().max())}; "
+        "they should stay as they are."
+    )
+    means = "Queries and keys are not rotated alike, or something else is rotated, too."
+    question = "Where do the angles of two positions meet, so that only their difference is left?"
+    return Finding("positions", measured, means, question, lambda case: "theta" in case.inputs)
 
 
 def tokens(which: Tensor) -> str:

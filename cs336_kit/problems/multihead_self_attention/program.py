@@ -38,11 +38,13 @@ def attend_in_heads(
         rotate: is done to queries and keys.
     """
     *of_heads, W_O = weights
-    pairs = zip(ways["sequences"](*sequences), ways["projections"](*of_heads, num_heads), strict=True)
+    query, *_ = sequences = tuple(sequences)
+    rotate_inputs, rotate = ways["rotated"](rotate)
+    pairs = zip(rotate_inputs(*ways["sequences"](*sequences)), ways["projections"](*of_heads, num_heads), strict=True)
     Q, K, V = (ways["split"](ways["linear"](x, W), num_heads) for x, W in pairs)
     attend = partial(ways["over"], partial(ways["attend"], ways), allowed)
     joined = ways["merge"](ways["turn"](Q, K, V, rotate, attend))
-    return ways["joined"](ways["linear"], joined, W_O, num_heads)
+    return ways["answer"](ways["joined"](ways["linear"], joined, W_O, num_heads), query)
 
 
 def multihead(
@@ -61,7 +63,9 @@ def multihead(
     """Causal self-attention, with RoPE where theta is given."""
 
     def rotate(x: Tensor) -> Tensor:
-        return x if theta is None else ways["rotate"](x, ways["positions"](token_positions, x), theta, max_seq_len)
+        if theta is None:
+            return x
+        return ways["rotate"](x, ways["positions"](token_positions, x, max_seq_len), theta, max_seq_len)
 
     weights = (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
     return attend_in_heads(
@@ -86,7 +90,7 @@ def causal(x: Tensor, diagonal: int = 0) -> Tensor:
     return torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril(diagonal)
 
 
-def place(given: Tensor | None, x: Tensor) -> Tensor:
+def place(given: Tensor | None, x: Tensor, max_seq_len: int = 0) -> Tensor:
     """The positions of (..., heads, sequence)."""
     return torch.arange(x.shape[-2]) if given is None else given.unsqueeze(-2)
 
@@ -107,6 +111,10 @@ def turned_by(exponents: Callable[[Tensor, int, Tensor], Tensor]) -> Way:
     return rotate
 
 
+def as_they_are(*x: Tensor) -> tuple[Tensor, ...]:
+    return x
+
+
 THETA, OTHER_THETA, MAX_SEQ_LEN = 4.0, 9.0, 50
 rope = turned_by(lambda i, d_head, head: -2 * i / d_head)
 RIGHT: Ways = {
@@ -117,6 +125,7 @@ RIGHT: Ways = {
     "split": by_head,
     "positions": place,
     "rotate": rope,
+    "rotated": lambda rotate: (as_they_are, rotate),
     "turn": lambda Q, K, V, rotate, attend: attend(rotate(Q), rotate(K), V),
     "allowed": lambda at, Q, K: causal(Q),
     "over": lambda attend, allowed, Q, K, V: attend(Q, K, V, allowed(Q, K)),
@@ -124,6 +133,7 @@ RIGHT: Ways = {
     "empty": lambda W, mask: W,  # there is no token that sees nothing
     "merge": side_by_side,
     "joined": lambda linear, x, W, heads: linear(x, W),
+    "answer": lambda y, query: y,
 }
 # What becomes of a token that sees nothing, where the mask is wrong.
 ALSO_RIGHT: tuple[Ways, ...] = (
@@ -140,6 +150,11 @@ def cut(weights: Sequence[Tensor], *sizes: int) -> tuple[Tensor, ...]:
 def within_slice(W: Tensor, heads: int) -> Tensor:
     """A weight whose heads see their own slice of the input alone."""
     return W * torch.block_diag(*[torch.ones(len(W) // heads, len(W) // heads)] * heads)
+
+
+def overlapping(W: Tensor, heads: int) -> Tensor:
+    """The rows of a weight as a loop over the heads cuts them that does not multiply by their length."""
+    return torch.cat([W[h : h + len(W) // heads] for h in range(heads)])
 
 
 def over_heads(attend: Way, allowed: Way, *QKV: Tensor) -> Tensor:
@@ -192,10 +207,19 @@ WEIGHTS = ways_to(
         "The input is cut into heads before it is projected, so each head sees only its part of it.",
         lambda q, k, v, h: tuple(within_slice(W, h) for W in (q, k, v)),
     ),
-    asks_of=dict.fromkeys(
-        ("qkv-by-head", "qkv-by-row"),
-        "In which order do the features of the joint product stand: first all queries, or first everything of head 0?",
+    (
+        "heads-overlap",
+        "Head h begins at row h of W_Q, W_K and W_V; it should begin at row h · d_head.",
+        lambda q, k, v, h: tuple(overlapping(W, h) for W in (q, k, v)),
     ),
+    asks_of={
+        **dict.fromkeys(
+            ("qkv-by-head", "qkv-by-row"),
+            "In which order do the features of the joint product stand: first all queries, or first everything of "
+            "head 0?",
+        ),
+        "heads-overlap": "Which rows of W_Q belong to head 0, and which to head 1?",
+    },
 )
 SEQUENCES = ways_to(
     "sequences",
@@ -305,10 +329,20 @@ JOINED = ways_to(
     ("output-transposed", "You multiply by W_O the wrong way round.", lambda linear, x, W, h: linear(x, W.mT)),
     ("output-averaged", "You divide by the number of heads.", lambda linear, x, W, h: linear(x, W) / h),
 )
-IN_HEADS = (*WEIGHTS, *SEQUENCES, *SPLIT, *OVER, *SCALE, *MERGE, *JOINED)
+ANSWER = ways_to(
+    "answer",
+    "What belongs to multi-head attention, and what to the block of the model that it is used in?",
+    ("residual", "The input is added to the answer.", lambda y, query: y + query),
+    (
+        "answer-normalised",
+        "The answer is normalised.",
+        lambda y, query: F.layer_norm(y, y.shape[-1:]),
+    ),
+)
+IN_HEADS = (*WEIGHTS, *SEQUENCES, *SPLIT, *OVER, *SCALE, *MERGE, *JOINED, *ANSWER)
 COMMON = {
     *("scale-missing", "scale-by-d_k", "scale-multiplied", "scale-base-2", "scale-constant", "scale-by-half-d_k"),
-    *("scale-by-root-keys", "scale-fourth-root", "scores-transposed", "scores-cosine-scaled", "weights-scaled"),
+    *("scale-by-root-keys", "scale-fourth-root", "scores-transposed", "scores-cosine-scaled", "scale-after-softmax"),
     *("mask-zero", "mask-after-softmax", "mask-added", "mask-on-values", "mask-between-softmaxes"),
     *("softmax-over-queries", "softmax-dim-1", "softmax-over-batch", "no-softmax", "softmax-no-maximum"),
     *("softmax-over-both", "softmax-twice", "softmax-keepdim", "softmax-sum-over-queries", "sigmoid"),
@@ -323,12 +357,38 @@ CUTS = tuple(
 )
 
 
-def without_positions(given: Tensor | None, x: Tensor) -> Tensor:
+def without_positions(given: Tensor | None, x: Tensor, max_seq_len: int) -> Tensor:
     return torch.zeros(x.shape[-2]) if given is None else place(given, x)
 
 
-def first_positions(given: Tensor | None, x: Tensor) -> Tensor:
+def whole_table(given: Tensor | None, x: Tensor, max_seq_len: int) -> Tensor:
+    return torch.arange(max_seq_len) if given is None else place(given, x)
+
+
+def first_positions(given: Tensor | None, x: Tensor, max_seq_len: int) -> Tensor:
     return place(given if given is None else given.reshape(-1, x.shape[-2])[0], x)
+
+
+def rotated_before_projection(*of_input: bool) -> Way:
+    """RoPE of these of the three inputs, in place of that of the queries and keys."""
+
+    def rotated(rotate: Way) -> tuple[Way, Way]:
+        def rotate_inputs(*sequences: Tensor) -> tuple[Tensor, ...]:
+            pairs = zip(sequences, of_input, strict=True)
+            return tuple(rotate(x.unsqueeze(-3)).squeeze(-3) if turn else x for x, turn in pairs)
+
+        return rotate_inputs, lambda x: x
+
+    return rotated
+
+
+def backwards(rotate: Way) -> Way:
+    """The opposite rotation: the same one of pairs whose components have changed places."""
+
+    def swap(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+
+    return lambda x: swap(rotate(swap(x)))
 
 
 def along_heads(x: Tensor, *others: Any) -> Tensor:
@@ -359,6 +419,29 @@ TURN = ways_to(
         "You rotate the output of attention, not the queries and keys that go into it.",
         lambda Q, K, V, turn, attend: turn(attend(Q, K, V)),
     ),
+    (
+        "rope-keys-backwards",
+        "Keys are rotated in the opposite direction of queries, so a score depends on the sum of two positions, not on "
+        "their difference.",
+        lambda Q, K, V, turn, attend: attend(turn(Q), backwards(turn)(K), V),
+    ),
+    asks_of={"rope-keys-backwards": "By which angle does a query at position 5 end up from a key at position 3?"},
+)
+ROTATED = ways_to(
+    "rotated",
+    "What does RoPE rotate: the input of the projections, or what comes out of them?",
+    (
+        "rope-on-input",
+        "You rotate the input before it is projected, by the angles of d_model. It is the queries and keys of each "
+        "head that should be rotated.",
+        rotated_before_projection(True, True, True),
+    ),
+    (
+        "rope-on-input",
+        "For queries and keys, you rotate the input before it is projected, by the angles of d_model. It is the queries "
+        "and keys of each head that should be rotated.",
+        rotated_before_projection(True, True, False),
+    ),
 )
 POSITIONS = ways_to(
     "positions",
@@ -366,7 +449,7 @@ POSITIONS = ways_to(
     (
         "rope-positions-ignored",
         "Tokens are counted from 0, whatever `token_positions` says.",
-        lambda given, x: place(None, x),
+        lambda given, x, max_seq_len: place(None, x),
     ),
     (
         "rope-default-positions",
@@ -376,13 +459,18 @@ POSITIONS = ways_to(
     (
         "rope-default-heads",
         "When no `token_positions` are given, yours count the heads, not the tokens.",
-        lambda given, x: torch.arange(x.shape[-3]) if given is None else place(given, x),
+        lambda given, x, max_seq_len: torch.arange(x.shape[-3]) if given is None else place(given, x),
+    ),
+    (
+        "rope-default-table",
+        "When no `token_positions` are given, yours are all from 0 to max_seq_len - 1, however many tokens there are.",
+        whole_table,
     ),
     ("rope-first-sequence", "You use the positions of the first sequence for all of them.", first_positions),
     (
         "rope-positions-by-head",
         "Head 0 gets the positions of sequence 0, head 1 those of sequence 1, and so on.",
-        lambda given, x: place(None, x) if given is None else given,
+        lambda given, x, max_seq_len: place(None, x) if given is None else given,
     ),
     asks_of={"rope-positions-ignored": "Where does your code read `token_positions`?"},
 )
@@ -504,5 +592,13 @@ def table(calls: dict[str, tuple[Any, ...]], basic: Sequence[str], basic_words: 
 ONE_SEQUENCE = [call for call, (*_, x) in CALLS.items() if x.ndim == 2 and call != HIGH]
 TABLE = table(CALLS, ONE_SEQUENCE, "for one sequence")
 WITH_ROPE = table(
-    CALLS_WITH_ROPE, list(AT_ZERO), "with all tokens at position 0", *BY_POSITION, *TURN, *POSITIONS, *ROTATE, *OF_ROPE
+    CALLS_WITH_ROPE,
+    list(AT_ZERO),
+    "with all tokens at position 0",
+    *BY_POSITION,
+    *TURN,
+    *ROTATED,
+    *POSITIONS,
+    *ROTATE,
+    *OF_ROPE,
 )

@@ -79,6 +79,11 @@ def of_other_angles(angles: Tensor, rows: Tensor) -> Tensor:
     return torch.stack([right[..., rows[:, row], row, :] for row in range(2)], -2)
 
 
+def in_table_of_rows(positions: Tensor, x: Tensor) -> Tensor:
+    """The positions, where a table with a row for each row of x has them."""
+    return torch.arange(x.shape[-2])[positions]
+
+
 def rows_at(x: Tensor, positions: Tensor) -> Tensor:
     return x.index_select(-2, positions.clamp(max=x.shape[-2] - 1))
 
@@ -111,6 +116,11 @@ POSITIONS = ways_to(
         "clipped",
         "Positions beyond the last row number are replaced by it.",
         lambda positions, x: positions.clamp(max=x.shape[-2] - 1),
+    ),
+    (
+        "table-too-short",
+        "Your tables of cosines and sines have as many rows as x; positions go up to max_seq_len - 1.",
+        in_table_of_rows,
     ),
     ("last-position", "Every row is rotated by the last position.", lambda positions, x: positions[..., -1:]),
     ("first-position", "Every row is rotated by the first position.", lambda positions, x: positions[..., :1]),

@@ -18,19 +18,21 @@ DECADES = tuple(10.0**k for k in range(-2, 13))
 def attend(ways: Ways, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
     """Attention whose steps are done in these ways."""
     q, k, v = ways["inputs"](Q, K, V)
-    scores = ways["limit"](ways["slope"](ways["score"](q, k) * ways["scale"](q, k, v), q, k))
+    before, after = ways["scaled"](ways["scale"](q, k, v))
+    scores = ways["limit"](ways["slope"](ways["score"](q, k) * before, q, k))
     allowed = ways["mask"](mask, scores)
     if allowed is None:
         weights = ways["guard"](ways["softmax"](scores))
     else:
         weights = ways["empty"](ways["guard"](ways["hide"](scores, allowed, ways["softmax"])), allowed)
-    return ways["output"](ways["weights"](weights, q), v, q, allowed)
+    return ways["output"](ways["weights"](weights, q) * after, v, q, allowed)
 
 
 RIGHT: Ways = {
     "inputs": lambda Q, K, V: (Q, K, V),
     "score": lambda Q, K: Q @ K.mT,
     "scale": lambda Q, K, V: Q.shape[-1] ** -0.5,
+    "scaled": lambda scale: (scale, 1.0),
     "slope": lambda S, Q, K: S,
     "limit": lambda S: S,
     "mask": lambda mask, S: mask,
@@ -174,6 +176,16 @@ SCALE = ways_to(
     ),
 )
 
+SCALED = ways_to(
+    "scaled",
+    "Which numbers does the softmax see, and what should its weights sum to?",
+    (
+        "scale-after-softmax",
+        "You divide by √d_k after the softmax, not before it.",
+        lambda scale: (1.0, scale),
+    ),
+)
+
 MASK = (
     *ways_to(
         "mask",
@@ -259,6 +271,11 @@ MASK = (
             "mask-axis-for-heads",
             "A mask with three axes gets one for heads, also where the scores have none.",
             where_given(lambda mask, S: mask.unsqueeze(1) if mask.ndim == 3 else mask),
+        ),
+        (
+            "mask-axis-at-1",
+            "Every mask gets one more axis at place 1, and then its axes no longer line up with those of the scores.",
+            where_given(lambda mask, S: mask.unsqueeze(1)),
         ),
         (
             "mask-four-axes",
@@ -467,6 +484,11 @@ SCORE = ways_to(
     "What shape do your scores have, and which of them belongs to query i and key j?",
     ("scores-transposed", "You multiply K by Qᵀ: rows should be queries, and columns keys.", lambda Q, K: K @ Q.mT),
     (
+        "scores-axes-1-and-2",
+        "You exchange axes 1 and 2 of K. These are its last two only where one axis comes before them.",
+        lambda Q, K: Q @ K.transpose(1, 2),
+    ),
+    (
         "scores-keys-reshaped",
         "You reshape K to (d_k, keys) where it should be transposed.",
         lambda Q, K: Q @ K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2]),
@@ -542,7 +564,7 @@ EMPTY = ways_to(
 WEIGHTS = ways_to(
     "weights",
     "What may still be done to the weights once they sum to 1?",
-    ("weights-scaled", "You divide by √d_k after the softmax.", lambda W, Q: W * Q.shape[-1] ** -0.5),
+    ("weights-scaled", "You divide by √d_k once more after the softmax.", lambda W, Q: W * Q.shape[-1] ** -0.5),
     ("weights-multiplied", "You multiply by √d_k after the softmax.", lambda W, Q: W * Q.shape[-1] ** 0.5),
     ("weights-factor", "The answer is {} times what it should be.", lambda W, Q, c: W * c, (0.5, 0.9, 1.1, 2.0, -1.0)),
     (
@@ -741,7 +763,7 @@ CALLS = calls()
 TABLE = Table(
     run=attend,
     right=RIGHT,
-    changes=(*SCALE, *MASK, *HIDE, *SOFTMAX, *INPUTS, *SCORE, *LIMIT, *EMPTY, *WEIGHTS, *OUTPUT),
+    changes=(*SCALE, *SCALED, *MASK, *HIDE, *SOFTMAX, *INPUTS, *SCORE, *LIMIT, *EMPTY, *WEIGHTS, *OUTPUT),
     calls=CALLS,
     basic=frozenset(call for call, (*_, mask) in CALLS.items() if mask is None),
     basic_words="without a mask",
