@@ -123,11 +123,12 @@ class Calls(Generic[C]):
     failed: dict[str, NoAnswerError] = field(default_factory=dict)
     broken: dict[str, list[C]] = field(default_factory=dict)
 
-    def break_like(self, other: "Calls[Any]") -> bool:
-        """Tell whether the same calls fail, each in the same way."""
-        return self.failed.keys() == other.failed.keys() and all(
-            _fails_like(error, other.failed[id]) for id, error in self.failed.items()
-        )
+    def count_same_words(self, other: "Calls[Any]") -> int | None:
+        """Count the calls that fail with the same words; None if not the same calls fail, each in the same way."""
+        if self.failed.keys() != other.failed.keys():
+            return None
+        pairs = [(error, other.failed[id]) for id, error in self.failed.items()]
+        return sum(_text(x) == _text(y) for x, y in pairs) if all(_fails_like(x, y) for x, y in pairs) else None
 
 
 def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -> Calls[C]:
@@ -212,7 +213,8 @@ def _fails_like(one: NoAnswerError, other: NoAnswerError) -> bool:
     if not (one.__cause__ and other.__cause__):
         return str(one) == str(other)
     (type, *sizes), (other_type, *other_sizes) = (
-        (str(error).partition(":")[0], *sorted(re.findall(r"\((\d+)\)", str(error)))) for error in (one, other)
+        (str(error).partition(":")[0], *sorted(re.findall(r"tensor [ab] \((\d+)\)", str(error))))
+        for error in (one, other)
     )
     return type == other_type and (sizes == other_sizes or not (sizes and other_sizes))
 

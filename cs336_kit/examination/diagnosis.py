@@ -103,7 +103,8 @@ def diagnose(
         broken = [each for each in broken if each.id not in same]
         found = [each for each in found if each.program or each.id not in same]
     if broken and changes is not None:
-        broken = [*_explain_breaks(broken[0], calls, table, changes, answers, breaks)] or broken
+        explained = _explain_breaks(broken[0], calls, table, changes, answers, breaks)
+        broken = [explained] if explained else broken
     return [*broken, *found]
 
 
@@ -122,8 +123,11 @@ def _explain_breaks(
     changes: Sequence[Change],
     answers: Answers,
     breaks: Callable[[Sequence[Change]], Calls[Any]],
-) -> Iterator[Finding]:
-    """Say which mistake breaks the calls that were found to break, and no others, if one in the table does."""
+) -> Finding | None:
+    """Say which mistake breaks the calls that were found to break, and no others, if one in the table does.
+
+    Of several, it is the one whose errors have the same words most often.
+    """
 
     def is_as(came: Tensor | None, call: str) -> bool:
         """Tell whether it is the student's answer, or none where the student's function gave none."""
@@ -131,18 +135,19 @@ def _explain_breaks(
             return alike(came, answers[call])
         return came is None or came.shape != table.expected[call].shape
 
+    matching: list[tuple[int, Change]] = []
     for each in table.changes:
         ways = ways_of(both := [*changes, each])
         if each.numbers or not all(is_as(table.answer(ways, call), call) for call in table.calls):
             continue
         same = breaks(both)
-        if same.usual == calls.usual and calls.break_like(same):
-            means = (
-                f"{each.says} A program that is right but for this mistake breaks in the same calls, in the same way."
-            )
-            program = partial(table.call, [each])
-            yield replace(found, id=each.id, means=means, question=each.asks, program=program)
-            return
+        if same.usual == calls.usual and (words := calls.count_same_words(same)) is not None:
+            matching.append((words, each))
+    if not matching:
+        return None
+    _, best = max(matching, key=lambda match: match[0])
+    means = f"{best.says} A program that is right but for this mistake breaks in the same calls, in the same way."
+    return replace(found, id=best.id, means=means, question=best.asks, program=partial(table.call, [best]))
 
 
 def _explain_gradients(

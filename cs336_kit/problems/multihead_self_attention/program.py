@@ -328,16 +328,16 @@ JOINED = ways_to(
     ("output-unused", "You leave out the output projection.", lambda linear, x, W, h: x),
     ("output-transposed", "You multiply by W_O the wrong way round.", lambda linear, x, W, h: linear(x, W.mT)),
     ("output-averaged", "You divide by the number of heads.", lambda linear, x, W, h: linear(x, W) / h),
+    (
+        "output-normalised",
+        "The answer is normalised.",
+        lambda linear, x, W, h: F.layer_norm(linear(x, W), x.shape[-1:]),
+    ),
 )
 ANSWER = ways_to(
     "answer",
     "What belongs to multi-head attention, and what to the block of the model that it is used in?",
     ("residual", "The input is added to the answer.", lambda y, query: y + query),
-    (
-        "answer-normalised",
-        "The answer is normalised.",
-        lambda y, query: F.layer_norm(y, y.shape[-1:]),
-    ),
 )
 IN_HEADS = (*WEIGHTS, *SEQUENCES, *SPLIT, *OVER, *SCALE, *MERGE, *JOINED, *ANSWER)
 COMMON = {
@@ -438,8 +438,8 @@ ROTATED = ways_to(
     ),
     (
         "rope-on-input",
-        "For queries and keys, you rotate the input before it is projected, by the angles of d_model. It is the queries "
-        "and keys of each head that should be rotated.",
+        "For queries and keys, you rotate the input before it is projected, by the angles of d_model. It is the "
+        "queries and keys of each head that should be rotated.",
         rotated_before_projection(True, True, False),
     ),
 )

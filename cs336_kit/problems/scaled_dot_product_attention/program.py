@@ -479,10 +479,13 @@ INPUTS = ways_to(
     ),
 )
 
+BMM = "Your product, torch.bmm, takes three axes, no more and no fewer, and broadcasts none of them."
 SCORE = ways_to(
     "score",
     "What shape do your scores have, and which of them belongs to query i and key j?",
     ("scores-transposed", "You multiply K by Qᵀ: rows should be queries, and columns keys.", lambda Q, K: K @ Q.mT),
+    ("scores-bmm", BMM, lambda Q, K: torch.bmm(Q, K.transpose(1, 2))),
+    ("scores-bmm", BMM, lambda Q, K: torch.bmm(Q, K.mT)),
     (
         "scores-axes-1-and-2",
         "You exchange axes 1 and 2 of K. These are its last two only where one axis comes before them.",
@@ -528,6 +531,10 @@ SCORE = ways_to(
     ),
     ("scores-keys-backwards", "You take the keys in reverse order.", lambda Q, K: Q @ K.flip(-2).mT),
     ("weights-uniform", "All keys get the same weight, whatever Q and K are.", lambda Q, K: (Q @ K.mT) * 0),
+    asks_of=dict.fromkeys(
+        ("scores-bmm", "scores-axes-1-and-2"),
+        "Which axes does attention work on? Should it matter how many come before?",
+    ),
 )
 
 LIMIT = ways_to(
