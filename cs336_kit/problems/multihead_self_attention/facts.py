@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import listed
-from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, numbers
+from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, numbers, require
 from cs336_kit.examination.search import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
@@ -108,6 +108,7 @@ def other_theta(ask: Ask) -> Finds:
     """Check that theta makes a difference."""
     x, positions = normal(1, TOKENS, D_MODEL), torch.arange(TOKENS)
     one, other = (ask.tensor(x.shape, *at(positions, ANY, x, theta)) for theta in (THETA, OTHER_THETA))
+    require(not near(one, ask.tensor(x.shape, *at_zero(ANY, x))))  # or no angle makes a difference
     if not near(one, other):
         return None
     measured = f"Your answers for theta = {THETA:g} and theta = {OTHER_THETA:g} are the same."

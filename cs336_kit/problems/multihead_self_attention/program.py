@@ -162,6 +162,13 @@ def over_heads(attend: Way, allowed: Way, *QKV: Tensor) -> Tensor:
     return attend(Q, K, V, allowed(Q, K)).transpose(-3, -2)
 
 
+def along_first_axis(attend: Way, allowed: Way, *QKV: Tensor) -> Tensor:
+    """Attention between the sequences of a batch; a sequence without a batch attends to itself."""
+    axis = 0 if QKV[0].ndim > 3 else -2
+    Q, K, V = (x.movedim(axis, -2) for x in QKV)
+    return attend(Q, K, V, allowed(Q, K)).movedim(-2, axis)
+
+
 def in_one_sequence(attend: Way, allowed: Way, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     """Attention to all sequences of the batch, one behind the other."""
     q, k, v = (x.movedim(-3, 0).flatten(1, -2) for x in (Q, K, V))
@@ -258,6 +265,11 @@ OVER = ways_to(
         "You attend over the heads of one token: each head sees itself and those before it.",
         over_heads,
     ),
+    (
+        "over-batch",
+        "You attend over the first axis, the sequences of a batch, not over the tokens of one sequence.",
+        along_first_axis,
+    ),
     ("batch", "All sequences of a batch are one: each sees those before it.", in_one_sequence),
     ("heads-averaged", "The heads share their weights: they are averaged over the heads.", averaged),
 )
@@ -301,6 +313,20 @@ HIDE = ways_to(
         "zero-scores",
         "A score of 0 is taken for one that is hidden.",
         lambda S, mask, softmax: softmax(S.masked_fill(~mask | (S == 0), -torch.inf)),
+    ),
+)
+INPUTS = ways_to(
+    "inputs",
+    "What are the scores made of: the projections, or something made of these?",
+    (
+        "queries-keys-normalised",
+        "Queries and keys are normalised in each head.",
+        lambda Q, K, V: (F.normalize(Q, dim=-1) * Q.shape[-1] ** 0.5, F.normalize(K, dim=-1) * K.shape[-1] ** 0.5, V),
+    ),
+    (
+        "queries-keys-normalised",
+        "Queries and keys are normalised in each head.",
+        lambda Q, K, V: (F.layer_norm(Q, Q.shape[-1:]), F.layer_norm(K, K.shape[-1:]), V),
     ),
 )
 MERGE = ways_to(
@@ -349,7 +375,7 @@ COMMON = {
     *("weights-transposed", "values-averaged", "queries-added"),
 }
 OF_ATTENTION = attention.TABLE.changes
-IN_ATTENTION = (*HIDE, *(row for row in OF_ATTENTION if row.id in COMMON))
+IN_ATTENTION = (*HIDE, *INPUTS, *(row for row in OF_ATTENTION if row.id in COMMON))
 
 CUTS = tuple(
     replace(cut, says=cut.says.replace("d_k", "d_head"), asks=cut.asks.replace("d_k", "d_head"))
@@ -386,7 +412,8 @@ def backwards(rotate: Way) -> Way:
     """The opposite rotation: the same one of pairs whose components have changed places."""
 
     def swap(x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        is_odd = x.shape[-1] % 2  # which it may be without RoPE
+        return x if is_odd else x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
 
     return lambda x: swap(rotate(swap(x)))
 
@@ -472,7 +499,21 @@ POSITIONS = ways_to(
         "Head 0 gets the positions of sequence 0, head 1 those of sequence 1, and so on.",
         lambda given, x, max_seq_len: place(None, x) if given is None else given,
     ),
-    asks_of={"rope-positions-ignored": "Where does your code read `token_positions`?"},
+    (
+        "rope-positions-truth",
+        "`token_positions or …` asks whether a tensor is true; compare it with None.",
+        lambda given, x, max_seq_len: place(given or None, x),
+    ),
+    (
+        "rope-table-too-short",
+        "Your tables of cosines and sines have as many rows as there are tokens; positions go up to max_seq_len - 1.",
+        lambda given, x, max_seq_len: torch.arange(x.shape[-2])[place(given, x)],
+    ),
+    asks_of={
+        "rope-positions-ignored": "Where does your code read `token_positions`?",
+        "rope-positions-truth": "What is the truth of a tensor of five numbers?",
+        "rope-table-too-short": "How many rows does your table have, and which positions may be asked for?",
+    },
 )
 ROTATE = ways_to(
     "rotate",

@@ -118,6 +118,11 @@ POSITIONS = ways_to(
         lambda positions, x: positions.clamp(max=x.shape[-2] - 1),
     ),
     (
+        "positions-reshaped",
+        "The positions, or their cosines and sines, are reshaped to the leading axes of x: they may have fewer.",
+        lambda positions, x: positions.reshape(x.shape[:-1]),
+    ),
+    (
         "table-too-short",
         "Your tables of cosines and sines have as many rows as x; positions go up to max_seq_len - 1.",
         in_table_of_rows,
@@ -139,7 +144,10 @@ POSITIONS = ways_to(
         "Positions of shape (batch, sequence) get an axis for heads, also where x has none.",
         lambda positions, x: positions.unsqueeze(1) if positions.ndim == 2 else positions,
     ),
-    asks_of={"axis-for-heads": "Which axes does x have here, and which axes have the cosines and sines?"},
+    asks_of=dict.fromkeys(
+        ("axis-for-heads", "positions-reshaped"),
+        "Which axes does x have here, and which axes have the cosines and sines?",
+    ),
 )
 
 COUNT = ways_to(

@@ -11,12 +11,12 @@ from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
 from cs336_staff.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_size
 
 
-def inputs(*batch: int, d_in: int, d_out: int) -> Callable[[Generator], Inputs]:
+def inputs(*batch: int, d_in: int, d_out: int, size: float = 1.0) -> Callable[[Generator], Inputs]:
     def draw(generator: Generator) -> Inputs:
         return {
             "d_in": d_in,
             "d_out": d_out,
-            "weights": torch.randn(d_out, d_in, generator=generator) / math.sqrt(d_in),
+            "weights": size * torch.randn(d_out, d_in, generator=generator) / math.sqrt(d_in),
             "in_features": torch.randn(*batch, d_in, generator=generator),
         }
 
@@ -28,7 +28,7 @@ PUBLIC: list[CaseSpec] = specs(
     {
         "linear": {
             "vector": inputs(d_in=5, d_out=7),
-            "2d": inputs(3, d_in=5, d_out=7),
+            "2d": inputs(3, d_in=5, d_out=7, size=4.0),  # far beyond what they are initialised to
             "3d": inputs(2, 3, d_in=7, d_out=5),
             "square": inputs(4, 4, d_in=4, d_out=4),
         },
