@@ -1,6 +1,7 @@
 """Scaled dot-product attention."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,8 +10,9 @@ from torch.nn import functional as F
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import index_of
 from cs336_kit.engine.on_paper import tell_numbers, tell_sum
-from cs336_kit.engine.room import Room
+from cs336_kit.engine.room import Functions, Room
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
+from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT, attend
 
 
 def tell_query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
@@ -43,11 +45,17 @@ def find_weights(answer: Tensor, V: Tensor) -> Tensor | None:
     return found if error <= 64 * torch.finfo(V.dtype).eps * values.abs().max() else None
 
 
+def attention_on(earlier: Functions) -> Callable[..., Tensor]:
+    """Attention with the softmax of whoever built that."""
+    return partial(attend, {**RIGHT, "softmax": lambda S: earlier["run_softmax"](S, -1)})
+
+
 ROOM = Room(
     examinations={"run_scaled_dot_product_attention": examine_attention},
     on_paper=tell_query,
     right={
         "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: F.scaled_dot_product_attention(Q, K, V, mask)
     },
+    on_earlier={"run_scaled_dot_product_attention": attention_on},
     look="uv run cs336 debug --case {case}",
 )

@@ -712,7 +712,7 @@ def calls() -> dict[str, tuple[Any, ...]]:
         "For three dimensions": (*normal((2,), 5, 4, 7, 6), None),
         "For four dimensions": (*normal((3, 2), 4, 5, 10, 9), None),
         "For two dimensions": (*normal((), 5, 4, 7, 6), None),
-        "Where queries, keys, d_k and d_v are the same number": (*normal((2,), 4, 4, 4, 4), None),
+        "Where queries, keys, d_k and d_v are the same number": (*normal((2,), 5, 5, 5, 5), None),
         "Where the heads share one K and V": (*shared(normal((2, 3), 4, 5, 7, 6)), None),
         "For large queries and keys": (6 * Q, 6 * K, V, None),
         "For scores around 1,000": with_scores(FEW + 1e3),
