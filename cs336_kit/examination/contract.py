@@ -25,7 +25,7 @@ NOT_BROADCAST = r"IndexError: The shape of the mask .* does not match the shape 
 # What to ask about an error, whatever call raises it.
 ASKED_OF = (
     (
-        r"(ValueError|AssertionError)(?!.*(unpack|broadcast))",
+        r"(ValueError|AssertionError)(?!.*(unpack|broadcast|not in (list|tuple)))",
         "Is this a check of your own? Does the handout demand it of this call?",
     ),
     (
@@ -151,7 +151,8 @@ def try_calls(ask: Ask, usual: C, words: str, variations: Sequence[Variation]) -
                     f"Your function fails {words}: {quoted(error)}. Every other call that was tried fails, too, but "
                     f"differently {other[0].words}: {quoted(other[1])}."
                 )
-            return Calls(usual, False, [_crash("fails", measured, error, _question(error))])
+            all_failed = {each.id: e for each, e in failed}
+            return Calls(usual, False, [_crash("fails", measured, error, _question(error))], all_failed)
         measured = f"Your function fails {words}: {quoted(error)}. The same call {working.words} works."
         question = "Which line raises, and what in it is different in these two calls?"
         findings.append(_crash(f"fails-unless-{working.id}", measured, error, question))

@@ -62,12 +62,19 @@ def diagnose(
         without: the names of arguments that need no gradient.
         of_gradients: the call whose gradients are examined where everything works, if not the usual one.
     """
+
+    def breaks(changes: Sequence[Change], usual: Call = usual) -> Calls[Call]:
+        return try_calls(Ask(partial(table.call, changes), *ask.names), usual, words, variations)
+
     calls = try_calls(ask, usual, words, variations)
-    if not calls.works:
-        return calls.findings
-    contract = Contract(ask, calls.usual, without)
+    if not calls.findings and not calls.works:
+        return []
     works = next(x.dtype for x in calls.usual.arguments if is_float(x))
     answers = {call: came.float() for call, came in ask_in(works, ask, table, table.calls).items()}
+    if not calls.works:
+        explained = _explain_breaks(calls, table, [], answers, breaks)
+        return [explained] if explained else calls.findings
+    contract = Contract(ask, calls.usual, without)
     again = [_Again(tuple(in_dtype(x, works) for x in table.calls[call]), came.shape) for call, came in answers.items()]
     if unsteady := examine(Contract(ask, again[0] if again else calls.usual), (Contract.repeatable,)):
         return [*calls.findings, *unsteady, *examine(contract, (Contract.inputs_left_alone,))]
@@ -93,17 +100,13 @@ def diagnose(
     contract = Contract(ask, call, without, in_place=any(each.id == "in-place" for each in found))
     for each in examine(contract, (Contract.gradients,)):
         found += _explain_gradients(each, contract, call, table, changes)
-
-    def breaks(changes: Sequence[Change], usual: Call = usual) -> Calls[Call]:
-        return try_calls(Ask(partial(table.call, changes), *ask.names), usual, words, variations)
-
     broken = calls.findings
     if not all(each.program for each in [*broken, *found]):
         same = {each.id for call in {usual, calls.usual} for each in breaks(changes or [], call).findings}
         broken = [each for each in broken if each.id not in same]
         found = [each for each in found if each.program or each.id not in same]
     if broken and changes is not None:
-        explained = _explain_breaks(broken[0], calls, table, changes, answers, breaks)
+        explained = _explain_breaks(replace(calls, findings=broken), table, changes, answers, breaks)
         broken = [explained] if explained else broken
     return [*broken, *found]
 
@@ -117,7 +120,6 @@ class _Again:
 
 
 def _explain_breaks(
-    found: Finding,
     calls: Calls[Any],
     table: Table,
     changes: Sequence[Change],
@@ -147,7 +149,7 @@ def _explain_breaks(
         return None
     _, best = max(matching, key=lambda match: match[0])
     means = f"{best.says} A program that is right but for this mistake breaks in the same calls, in the same way."
-    return replace(found, id=best.id, means=means, question=best.asks, program=partial(table.call, [best]))
+    return replace(calls.findings[0], id=best.id, means=means, question=best.asks, program=partial(table.call, [best]))
 
 
 def _explain_gradients(
@@ -155,8 +157,8 @@ def _explain_gradients(
 ) -> Iterator[Finding]:
     """Say which mistake gives the gradients that were found, if it is in the table; nothing, if the answers' does.
 
-    They may differ from the difference quotients of a wrong answer for a reason that is none in a right one: autograd
-    may treat a maximum as constant. So that is told of right answers alone.
+    Those of a wrong answer may differ from its difference quotients where those of a right one would not: autograd may
+    treat a maximum as constant. So that is told of right answers alone.
     """
     right, changes = changes == [], changes or []
     if contract.has_slopes_of(partial(table.call, changes), call):

@@ -35,7 +35,7 @@ def say_what_earlier_explains(suite: Suite, problem: str, failing: Iterable[Test
         results: from them follows which of the earlier problems may be wrong.
     """
     room, tests = load_room(problem), [test for test in failing if not test.hidden]
-    if not room.on_earlier:
+    if not room.on_earlier or problem not in suite.problems:  # one call alone is looked into
         return ""
     needs = find_needs(suite.problems, problem)
     ran, wrong = {each.problem for each in results}, {each.problem for each in results if each.is_wrong}
@@ -60,12 +60,14 @@ def say_what_earlier_explains(suite: Suite, problem: str, failing: Iterable[Test
 
 def right_programs(problems: Mapping[str, Problem], problem: str) -> Functions:
     """Right programs for a problem's adapters: its room's own, or those that it builds on the right earlier ones."""
-    room = load_room(problem)
-    if room.right or not room.on_earlier:
-        return room.right
+    return load_room(problem).right or build_on_right(problems, problem)
+
+
+def build_on_right(problems: Mapping[str, Problem], problem: str) -> Functions:
+    """A problem's programs that are built on earlier ones, on right ones; none, if it has no such programs."""
     needs = find_needs(problems, problem)
     earlier = {adapter: run for need in needs for adapter, run in right_programs(problems, need).items()}
-    return {adapter: build(earlier) for adapter, build in room.on_earlier.items()}
+    return {adapter: build(earlier) for adapter, build in load_room(problem).on_earlier.items()}
 
 
 def _students(suite: Suite, problem: str) -> Functions:

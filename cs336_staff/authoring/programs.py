@@ -5,7 +5,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from cs336_kit.engine.assignment import FILE_NAME, SuiteError, find_needs
 from cs336_kit.engine.room import load_room
@@ -76,6 +76,7 @@ def combine(first: Misconception, second: Misconception) -> Misconception | None
     return replace(both, adapters=_adapters_of(builds, first.problem, alone=False))
 
 
+@cache
 def expected_findings() -> dict[str, dict[str, list[str]]]:
     """For each adapter that is examined, the ids of the findings of each misconception in it, in their order.
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case, case_names, load_case
 from cs336_kit.engine.room import load_room
-from cs336_staff.authoring.programs import CATALOGUE, combine
+from cs336_staff.authoring.programs import CATALOGUE, combine, expected_findings
 from cs336_staff.authoring.room import Misconception, load_rooms
 from cs336_staff.release.stages import Stage
 
@@ -77,7 +77,10 @@ def find_both(first: Misconception, second: Misconception, cases: list[Case]) ->
 
 @cache
 def _facts_alone(id: str, problem: str) -> set[str]:
-    return _facts(CATALOGUE[id], CATALOGUE[id].problem) | _facts(CATALOGUE[id], problem)
+    """List what is found in a mistake alone: in its own problem what is expected there, which another stage checks."""
+    own, expected = CATALOGUE[id].problem, expected_findings()
+    found = {each for adapter in load_room(own).examinations for each in expected[adapter].get(id, [])}
+    return _as_alike(found) | (set() if problem == own else _facts(CATALOGUE[id], problem))
 
 
 def _are_both(one: set[str], other: set[str], facts: set[str]) -> bool:
@@ -92,12 +95,16 @@ def _facts(program: Misconception, problem: str) -> set[str]:
 def _facts_so_far(program: Misconception, problem: str) -> Iterator[set[str]]:
     """The same after each examination."""
     facts = set[str]()
-    alike = {id: f"alike in {other}" for other, room in load_rooms().items() for id in room.alike}
     for call, examine in load_room(problem).examinations.items():
         if call in program.adapters:
-            found: list[str] = [finding.id for finding in examine(program.adapters[call])]
-            facts |= {alike.get(id, id) for id in found}
+            facts |= _as_alike(finding.id for finding in examine(program.adapters[call]))
             yield facts
+
+
+def _as_alike(found: Iterable[str]) -> set[str]:
+    """Give findings that a room calls alike the same name."""
+    alike = {id: f"alike in {other}" for other, room in load_rooms().items() for id in room.alike}
+    return {alike.get(id, id) for id in found}
 
 
 def _answers(program: Misconception, problem: str, cases: list[Case]) -> list[Any]:

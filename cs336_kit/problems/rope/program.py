@@ -22,8 +22,8 @@ def run_rope(
         d_k = x.shape[-1]
         frequencies = ways["frequencies"](ways["theta"](theta), torch.arange(d_k // 2), d_k)
         angles = ways["angle"](positions.unsqueeze(-1) * frequencies)
-        matrices = ways["entries"](ways["matrix"](angles)).to(x.dtype)
-        ins, outs = ways["pairs"](d_k)
+        ins, outs, rows = ways["pairs"](d_k)
+        matrices = ways["entries"](of_angles(ways["matrix"](angles), rows)).to(x.dtype)
         turned = (matrices @ x[..., ins].unsqueeze(-1)).squeeze(-1)
         answer = turned.new_empty(*turned.shape[:-2], d_k)
         answer[..., outs] = turned
@@ -42,6 +42,13 @@ def halves(d_k: int) -> Tensor:
     return torch.arange(d_k).view(2, -1).mT
 
 
+def of_angles(matrices: Tensor, rows: Tensor | None) -> Tensor:
+    """Matrices whose rows, (pair, 2), have the angles of these pairs; None for their own."""
+    if rows is None:
+        return matrices
+    return torch.stack([matrices[..., rows[:, row], row, :] for row in range(2)], -2)
+
+
 def of_cosines(quarters: Tensor) -> Way:
     """A matrix for each angle: cosines of the angle and so many quarter turns."""
     return lambda angles: (angles[..., None, None] + quarters * math.pi / 2).cos()
@@ -56,7 +63,7 @@ RIGHT: Ways = {
     "angle": lambda angles: angles,
     "matrix": of_cosines(TURN),
     "entries": lambda matrices: matrices,
-    "pairs": lambda d_k: (neighbours(d_k), neighbours(d_k)),
+    "pairs": lambda d_k: (neighbours(d_k), neighbours(d_k), None),
     "vector": lambda x, positions, turn: turn(x),
 }
 
@@ -71,12 +78,6 @@ def first_overwritten(angles: Tensor) -> Tensor:
 def second_overwritten(angles: Tensor) -> Tensor:
     """The same the other way round: the matrix of the angle reversed, with both axes flipped."""
     return first_overwritten(-angles).flip(-1, -2)
-
-
-def of_other_angles(angles: Tensor, rows: Tensor) -> Tensor:
-    """Matrices whose rows, (pair, 2), have the angles of these pairs."""
-    right = RIGHT["matrix"](angles)
-    return torch.stack([right[..., rows[:, row], row, :] for row in range(2)], -2)
 
 
 def in_table_of_rows(positions: Tensor, x: Tensor) -> Tensor:
@@ -118,6 +119,11 @@ POSITIONS = ways_to(
         lambda positions, x: positions.clamp(max=x.shape[-2] - 1),
     ),
     (
+        "axis-at-1",
+        "The positions, or their cosines and sines, get one more axis at place 1, whatever axes x has.",
+        lambda positions, x: positions.unsqueeze(1),
+    ),
+    (
         "positions-reshaped",
         "The positions, or their cosines and sines, are reshaped to the leading axes of x: they may have fewer.",
         lambda positions, x: positions.reshape(x.shape[:-1]),
@@ -145,7 +151,7 @@ POSITIONS = ways_to(
         lambda positions, x: positions.unsqueeze(1) if positions.ndim == 2 else positions,
     ),
     asks_of=dict.fromkeys(
-        ("axis-for-heads", "positions-reshaped"),
+        ("axis-for-heads", "axis-at-1", "positions-reshaped"),
         "Which axes does x have here, and which axes have the cosines and sines?",
     ),
 )
@@ -315,19 +321,8 @@ MATRIX = (
             second_overwritten,
         ),
         *(("signs", tell_rows(quarters), of_cosines(quarters)) for quarters in one_entry_wrong()),
-        (
-            "two-angles",
-            "The two components of a pair rotate by different angles: yours are laid out for pairs (i, i + d_k/2).",
-            lambda angles: of_other_angles(angles, neighbours(2 * angles.shape[-1]) % angles.shape[-1]),
-        ),
-        (
-            "two-angles",
-            "The two components of a pair rotate by different angles: yours are laid out for neighbours.",
-            lambda angles: of_other_angles(angles, halves(2 * angles.shape[-1]) // 2),
-        ),
         asks_of={
             "overwritten": "Which numbers does each row of the rotation need, and what do your variables hold by then?",
-            "two-angles": "Which column of your table does component 0 use, and which component 1?",
         },
     ),
 )
@@ -338,23 +333,35 @@ PAIRS = ways_to(
     (
         "pairs-halves",
         "You pair the first half of the vector with the second half, as rotate_half in Hugging Face's LLaMA does.",
-        lambda d_k: (halves(d_k), halves(d_k)),
+        lambda d_k: (halves(d_k), halves(d_k), None),
     ),
     (
         "concatenated",
         "You put the first components of all pairs before the second ones: concatenated, not interleaved.",
-        lambda d_k: (neighbours(d_k), halves(d_k)),
+        lambda d_k: (neighbours(d_k), halves(d_k), None),
     ),
     (
         "order",
         "You pair the first half of the vector with the second half, and put the pairs back as neighbours.",
-        lambda d_k: (halves(d_k), neighbours(d_k)),
+        lambda d_k: (halves(d_k), neighbours(d_k), None),
     ),
     (
         "swapped",
         "You swap the two components of every pair.",
-        lambda d_k: (neighbours(d_k), neighbours(d_k).flip(-1)),
+        lambda d_k: (neighbours(d_k), neighbours(d_k).flip(-1), None),
     ),
+    (
+        "two-angles",
+        "The two components of a pair rotate by different angles: yours are laid out for pairs (i, i + d_k/2).",
+        lambda d_k: (neighbours(d_k), neighbours(d_k), neighbours(d_k) % (d_k // 2)),
+    ),
+    (
+        "pairs-and-angles",
+        "You pair the first half of the vector with the second half, as rotate_half in Hugging Face's LLaMA does, and "
+        "your angles are laid out for neighbours.",
+        lambda d_k: (halves(d_k), halves(d_k), halves(d_k) // 2),
+    ),
+    asks_of={"two-angles": "Which column of your table does component 0 use, and which component 1?"},
 )
 
 VECTOR = ways_to(

@@ -11,6 +11,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import index_of
 from cs336_kit.engine.on_paper import tell_numbers, tell_sum
 from cs336_kit.engine.room import Functions, Room
+from cs336_kit.examination.search import widen
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT, attend
 
@@ -46,8 +47,13 @@ def find_weights(answer: Tensor, V: Tensor) -> Tensor | None:
 
 
 def attention_on(earlier: Functions) -> Callable[..., Tensor]:
-    """Attention with the softmax of whoever built that."""
-    return partial(attend, {**RIGHT, "softmax": lambda S: earlier["run_softmax"](S, -1)})
+    """Attention with the softmax of whoever built that, which is given float32 at least."""
+
+    def run(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
+        softmax = partial(earlier["run_softmax"], dim=-1)
+        return attend({**RIGHT, "softmax": softmax}, widen(Q), widen(K), widen(V), mask).to(Q.dtype)
+
+    return run
 
 
 ROOM = Room(

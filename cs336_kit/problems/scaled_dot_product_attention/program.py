@@ -191,6 +191,12 @@ MASK = (
         "mask",
         "Does your answer change when the mask changes?",
         ("mask-ignored", "The mask is not used.", lambda mask, S: None),
+        (
+            "mask-truth",
+            "`if mask:` asks whether a tensor is true; compare it with None.",
+            lambda mask, S: mask or None,
+        ),
+        asks_of={"mask-truth": "What is the truth of a tensor of twelve numbers?"},
     ),
     *ways_to(
         "mask",
@@ -324,6 +330,11 @@ HIDE = ways_to(
         lambda S, mask, w: w(S + (~mask).to(S.dtype) * -INF),
     ),
     (
+        "mask-batch-lost",
+        "You write the mask into a tensor of shape (queries, keys): one with more axes does not fit in.",
+        lambda S, mask, w: w(S + S.new_zeros(S.shape[-2:]).masked_fill_(~mask, -INF)),
+    ),
+    (
         "mask-zeros-hidden",
         "Every score of 0 is hidden after the scores are multiplied by the mask, also one that the mask allows.",
         lambda S, mask, w: w((S * mask).masked_fill(S * mask == 0, -INF)),
@@ -353,6 +364,7 @@ HIDE = ways_to(
         (*(-x for x in DECADES), *DECADES),
     ),
     asks_of={
+        "mask-batch-lost": "Which shapes may a mask have?",
         "mask-renormalised": "Which score is the maximum that you subtract? What is left if it is hidden?",
         "mask-zeros-hidden": "What is the score of a query that is all zeros?",
         **dict.fromkeys(("mask-fill-lowest", "mask-fill", "mask-bias"), AS_LOW),
@@ -758,11 +770,14 @@ ROUNDINGS = (
     Rounding("half-scores", "The scores are rounded to {} before the softmax.", HALF, scores_rounded),
     Rounding("half-scores", "The scores are rounded to {} before the softmax.", HALF, scaled_scores_rounded),
     Rounding("half-weights", "The weights are rounded to {} before they meet V.", HALF, weights_rounded),
-    Rounding(
-        "half-scores-and-weights",
-        "The scores are rounded to {} before the softmax, and the weights before they meet V.",
-        HALF,
-        lambda dtype: {**scores_rounded(dtype), **weights_rounded(dtype)},
+    *(
+        Rounding(
+            "half-scores-and-weights",
+            "The scores are rounded to {} before the softmax, and the weights before they meet V.",
+            HALF,
+            lambda dtype, scores=scores: {**scores(dtype), **weights_rounded(dtype)},
+        )
+        for scores in (scores_rounded, scaled_scores_rounded)
     ),
 )
 

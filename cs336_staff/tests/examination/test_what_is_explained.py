@@ -9,7 +9,7 @@ from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.room import Room
 from cs336_kit.engine.suite import load_suite
 from cs336_kit.examination import explain as explaining
-from cs336_kit.examination.earlier import right_programs
+from cs336_kit.examination.earlier import build_on_right, right_programs
 from cs336_kit.examination.experiment import Finding
 from cs336_kit.examination.explain import explain
 from cs336_staff.authoring.programs import RIGHT, build_submission, wrong_submission
@@ -235,9 +235,10 @@ def test_a_page_for_the_class_counts_what_was_found_and_not_the_tests(tell):
     assert parts.tests == tuple(after_read(told))
 
 
+@pytest.mark.parametrize("programs", [right_programs, build_on_right])
 @pytest.mark.parametrize("problem", load_problems(ROOT))
-def test_programs_that_are_said_to_be_right_pass_the_tests(public, problem):
-    right = right_programs(public.problems, problem)
+def test_programs_that_are_said_to_be_right_pass_the_tests(public, problem, programs):
+    right = programs(public.problems, problem) or right_programs(public.problems, problem)
     tests = [test for test in public.tests if test.problem == problem and not test.memory]
     dropout = ("test_attention_module_dropout", "test_attention_module_follows_the_seed")  # they draw nothing
     assert right
