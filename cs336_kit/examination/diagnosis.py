@@ -106,8 +106,11 @@ def diagnose(
         broken = [each for each in broken if each.id not in same]
         found = [each for each in found if each.program or each.id not in same]
     if broken and changes is not None:
-        explained = _explain_breaks(replace(calls, findings=broken), table, changes, answers, breaks)
-        broken = [explained] if explained else broken
+        for others in ([], changes) if changes else ([],):  # one mistake may do both: break calls and spoil others
+            if explained := _explain_breaks(replace(calls, findings=broken), table, others, answers, breaks):
+                broken = [explained]
+                found = [each for each in found if others or not each.program]
+                break
     return [*broken, *found]
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from cs336_kit.engine.compare import in_dtype, index_of, is_float
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, number
 
-MOST_RUNS = 5_000  # of the program, in one search
+MOST_RUNS = 8_000  # of the program, in one search
 MORE_RUNS = 1_500  # where that did not explain everything, for the basic calls
 MOST_FITTED = 2  # calls to which a number is fitted, the last ones
 STEPS = 96  # in which a free number is fitted, at most

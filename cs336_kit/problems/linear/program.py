@@ -62,8 +62,13 @@ PRODUCT = ways_to(
     "In which dtype is your product computed?",
     (
         "wrong-axis",
-        "Where x has more than two dimensions, W meets its last axis but one, or it raises where the sizes differ.",
+        "Where x has more than two dimensions, W meets its second axis, or it raises where the sizes differ.",
         lambda x, W: reversed_axes(W @ reversed_axes(x)) if x.ndim > 2 else F.linear(x, W),
+    ),
+    (
+        "last-axis-but-one",
+        "Where x has more than one dimension, W meets its last axis but one, or it raises where the sizes differ.",
+        lambda x, W: W @ x,
     ),
     *(
         (
@@ -73,7 +78,10 @@ PRODUCT = ways_to(
         )
         for name, dtype in HALF.items()
     ),
-    asks_of={"wrong-axis": "Which axes of three does `.T` exchange? Over which axis of its right factor does @ sum?"},
+    asks_of={
+        "wrong-axis": "Which axes of three does `.T` exchange? Over which axis of its right factor does @ sum?",
+        "last-axis-but-one": "Over which axis of its right factor does @ sum?",
+    },
 )
 
 ANSWER = ways_to(

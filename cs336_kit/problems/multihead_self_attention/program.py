@@ -6,7 +6,7 @@ The heads are slices; attention in each is that of its own room, with the mistak
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -95,18 +95,19 @@ def place(given: Tensor | None, x: Tensor, max_seq_len: int = 0) -> Tensor:
     return torch.arange(x.shape[-2]) if given is None else given.unsqueeze(-2)
 
 
-def rotated(x: Tensor, angles: Tensor) -> Tensor:
-    """Each pair of neighbours times a matrix of cosines."""
-    matrices = (angles[..., None, None] + rope_in_steps.TURN * math.pi / 2).cos().to(x.dtype)
-    return (matrices @ x.unflatten(-1, (-1, 2)).unsqueeze(-1)).flatten(-3)
-
-
 def turned_by(exponents: Callable[[Tensor, int, Tensor], Tensor]) -> Way:
-    """RoPE whose frequencies are theta to the power of `exponents(i, d_head, head)`."""
+    """RoPE whose frequencies are theta to the power of `exponents(i, d_head, head)`: matrices of cosines."""
+
+    @lru_cache(maxsize=256)  # the calls of a table have few positions, and every run needs them twice
+    def matrices(positions: tuple[float, ...], shape: torch.Size, d_head: int, heads: int, theta: float) -> Tensor:
+        i, head = torch.arange(d_head // 2).double(), torch.arange(heads).view(-1, 1, 1)
+        angles = torch.tensor(positions).view(*shape, 1) * theta ** exponents(i, d_head, head)
+        return (angles[..., None, None] + rope_in_steps.TURN * math.pi / 2).cos()
 
     def rotate(x: Tensor, positions: Tensor, theta: float, max_seq_len: int) -> Tensor:
-        i, head = torch.arange(x.shape[-1] // 2).double(), torch.arange(x.shape[-3]).view(-1, 1, 1)
-        return rotated(x, positions[..., None] * theta ** exponents(i, x.shape[-1], head))
+        at = tuple(positions.flatten().tolist()), positions.shape
+        turns = matrices(*at, x.shape[-1], x.shape[-3], theta).to(x.dtype)
+        return (turns @ x.unflatten(-1, (-1, 2)).unsqueeze(-1)).flatten(-3)
 
     return rotate
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.search import Rounding, Table, Way, Ways, rounded, sloped, ways_to
+from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, sloped, ways_to
+from cs336_kit.problems.softmax import program as softmax_in_steps
 
 INF = math.inf
 DECADES = tuple(10.0**k for k in range(-2, 13))
@@ -268,6 +269,11 @@ MASK = (
         "mask",
         "How does broadcasting line up two tensors of which one has fewer axes?",
         (
+            "mask-batch-lost",
+            "You write the mask into a tensor of shape (queries, keys): one with more axes does not fit in.",
+            where_given(lambda mask, S: torch.ones(S.shape[-2:], dtype=torch.bool).logical_and_(mask)),
+        ),
+        (
             "mask-axes-inside",
             "A mask with fewer axes than the scores gets those that are missing after its first one; they belong in "
             "front.",
@@ -330,11 +336,6 @@ HIDE = ways_to(
         lambda S, mask, w: w(S + (~mask).to(S.dtype) * -INF),
     ),
     (
-        "mask-batch-lost",
-        "You write the mask into a tensor of shape (queries, keys): one with more axes does not fit in.",
-        lambda S, mask, w: w(S + S.new_zeros(S.shape[-2:]).masked_fill_(~mask, -INF)),
-    ),
-    (
         "mask-zeros-hidden",
         "Every score of 0 is hidden after the scores are multiplied by the mask, also one that the mask allows.",
         lambda S, mask, w: w((S * mask).masked_fill(S * mask == 0, -INF)),
@@ -364,7 +365,6 @@ HIDE = ways_to(
         (*(-x for x in DECADES), *DECADES),
     ),
     asks_of={
-        "mask-batch-lost": "Which shapes may a mask have?",
         "mask-renormalised": "Which score is the maximum that you subtract? What is left if it is hidden?",
         "mask-zeros-hidden": "What is the score of a query that is all zeros?",
         **dict.fromkeys(("mask-fill-lowest", "mask-fill", "mask-bias"), AS_LOW),
@@ -458,6 +458,25 @@ SOFTMAX = ways_to(
     ),
 )
 
+# Mistakes in a softmax that are not among those above.
+LENT = {
+    *("shift-index", "shift-magnitude", "shift-divided", "keepdim-maximum", "sum-of-all", "root-of-squares"),
+    *("mean-for-sum", "order", "sum-not-shifted", "power-not-shifted", "no-exponential"),
+}
+
+
+def inside(change: Change) -> Change:
+    """A mistake of softmax, made in that over the keys."""
+
+    def softmax(S: Tensor) -> Tensor:
+        return softmax_in_steps.normalise({**softmax_in_steps.RIGHT, change.step: change}, S, -1)
+
+    says = f"In your softmax: {change.says[0].lower()}{change.says[1:]}"
+    return Change("softmax", f"softmax-{change.id}", softmax, says, change.asks)
+
+
+OF_SOFTMAX = tuple(inside(change) for change in softmax_in_steps.TABLE.changes if change.id in LENT)
+
 INPUTS = ways_to(
     "inputs",
     "Which of Q, K and V is compared, and which one is averaged?",
@@ -471,7 +490,7 @@ INPUTS = ways_to(
     ),
     (
         "shared-keys-tiled",
-        "Where heads share keys and values, they get those of the wrong sequence.",
+        "K and V are repeated as a whole until there are enough: heads that share them get those of another sequence.",
         lambda Q, K, V: (Q, tiled(K, Q), tiled(V, Q)),
     ),
     ("first-values", "All sequences use the values of the first.", lambda Q, K, V: (Q, K, of_first(V))),
@@ -785,7 +804,7 @@ CALLS = calls()
 TABLE = Table(
     run=attend,
     right=RIGHT,
-    changes=(*SCALE, *SCALED, *MASK, *HIDE, *SOFTMAX, *INPUTS, *SCORE, *LIMIT, *EMPTY, *WEIGHTS, *OUTPUT),
+    changes=(*SCALE, *SCALED, *MASK, *HIDE, *SOFTMAX, *OF_SOFTMAX, *INPUTS, *SCORE, *LIMIT, *EMPTY, *WEIGHTS, *OUTPUT),
     calls=CALLS,
     basic=frozenset(call for call, (*_, mask) in CALLS.items() if mask is None),
     basic_words="without a mask",
