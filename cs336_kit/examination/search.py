@@ -19,8 +19,7 @@ from torch import Tensor
 from cs336_kit.engine.compare import in_dtype, index_of, is_float
 from cs336_kit.examination.experiment import Ask, Finding, NoAnswerError, number
 
-MOST_RUNS = 8_000  # of the program, in one search
-MORE_RUNS = 1_500  # where that did not explain everything, for the basic calls
+MORE_RUNS = 1_500  # of the program, for the basic calls, where a search did not explain everything
 MOST_FITTED = 2  # calls to which a number is fitted, the last ones
 STEPS = 96  # in which a free number is fitted, at most
 FINEST = 1 + 1e-7  # of them; answers in float32 tell no more
@@ -119,6 +118,7 @@ class Table:
         roundings: steps that lose digits.
         cuts: mistakes in the gradients alone; one of them says nothing if nothing is left to correct once the answers
             are right.
+        most_runs: of the program, in one search: a student waits for them.
     """
 
     run: Callable[..., Any]
@@ -131,6 +131,7 @@ class Table:
     digits: tuple[str, ...] = ()
     roundings: tuple[Rounding, ...] = ()
     cuts: tuple[Change, ...] = ()
+    most_runs: int = 5_000
 
     def call(self, changes: Sequence[Change], *arguments: Any, **named: Any) -> Any:
         """Call the program with these changes as the tests call the student's function.
@@ -201,8 +202,10 @@ class Search:
     table: Table
     answers: Answers
     runs: int = 0
-    most: int = MOST_RUNS
     _known: dict[Any, Tensor | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.most = self.table.most_runs
 
     def explain(self) -> list[Change] | None:
         """The fewest changes with which the right program gives these answers, or None if they are not in the table.

@@ -816,4 +816,5 @@ TABLE = Table(
     also_right=ALSO_RIGHT,
     roundings=ROUNDINGS,
     cuts=CUTS,
+    most_runs=8_000,  # they are quick
 )

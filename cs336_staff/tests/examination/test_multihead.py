@@ -13,7 +13,7 @@ from cs336_staff.authoring.programs import CATALOGUE, build_submission, expected
 
 ADAPTER = "run_multihead_self_attention"
 EXPECTED = expected_findings()[f"{ADAPTER}_with_rope"]
-multihead = build_submission()[ADAPTER]
+multihead, multihead_with_rope = build_submission()[ADAPTER], build_submission()[f"{ADAPTER}_with_rope"]
 
 
 def found(run) -> list[str]:
@@ -127,6 +127,20 @@ def test_a_wrong_attention_is_not_taken_for_other_heads_or_another_mask(examine,
     findings = examine(CATALOGUE[id].adapters[adapter])
     assert findings
     assert not [finding.id for finding in findings if finding.means]
+
+
+def test_theta_is_not_called_unused_where_no_angle_makes_a_difference():
+    findings = examine_multihead_with_rope(lambda in_features, **inputs: 2 * in_features)
+    assert [finding.id for finding in findings] == ["multihead-single-token", "multihead-rope-mask"]
+
+
+def test_only_differences_of_positions_count():
+    def turned(x, positions, theta, max_seq_len):
+        return x * (1 + positions).sqrt().unsqueeze(-1)
+
+    [found] = examine_multihead_with_rope(partial(multihead_with_rope, rotate=turned))
+    assert found.id == "multihead-rope-positions"
+    assert found.measured.startswith("When every position is 3 larger, your answers change by up to ")
 
 
 def test_sizes_that_are_equal_do_not_make_a_cause():
