@@ -130,13 +130,13 @@ def test_a_wrong_attention_is_not_taken_for_other_heads_or_another_mask(examine,
 
 
 def test_theta_is_not_called_unused_where_no_angle_makes_a_difference():
-    findings = examine_multihead_with_rope(lambda in_features, **inputs: 2 * in_features)
-    assert [finding.id for finding in findings] == ["multihead-single-token", "multihead-rope-mask"]
+    findings = found_with_rope(lambda in_features, **inputs: 2 * in_features)
+    assert findings == ["multihead-rope-single-token", "multihead-rope-mask", "multihead-rope-gradient-cut"]
 
 
 def test_only_differences_of_positions_count():
     def turned(x, positions, theta, max_seq_len):
-        return x * (1 + positions).sqrt().unsqueeze(-1)
+        return x * ((1 + positions) ** (1 / theta)).unsqueeze(-1)
 
     [found] = examine_multihead_with_rope(partial(multihead_with_rope, rotate=turned))
     assert found.id == "multihead-rope-positions"
