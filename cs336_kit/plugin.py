@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
 
@@ -87,6 +88,8 @@ class EngineRuns:
         """Watch before the first module of tests imports the student's files."""
         if self.watch is None and _is_in_suite(module_path, parent.config):
             self.watch = watch_students_code(parent.config.rootpath)
+            # The cases are small: threads cost more than they give, above all where others are busy.
+            torch.set_num_threads(1)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if not _is_ours(metafunc.definition):

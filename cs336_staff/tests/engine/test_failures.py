@@ -63,6 +63,13 @@ def test_a_test_that_takes_long(student: Student) -> None:
     )
 
 
+def test_one_thread_computes_whatever_there_are(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    one = "assert torch.get_num_threads() == 1\n    logits = at_least_float32(x)"
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", one)
+    assert student.run("pytest", "-q", "-k", "test_softmax and 1d").returncode == 0
+
+
 def test_a_wrong_answer_is_explained_also_beside_a_failing_test_of_the_students_own(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     (student.folder / "tests/test_own.py").write_text("def test_own():\n    assert 1 == 2\n")
