@@ -1,7 +1,7 @@
 """Findings of the problems' examinations on the tests that failed, and how many of these each one explains."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,10 +56,9 @@ def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[E
         results: what became of the tests that were run, among them those of earlier problems.
         most: how many for each problem.
     """
-    if not any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results):
-        with without_type_checks():
-            return _explain(suite, results, most)
-    return _explain(suite, results, most)
+    failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
+    with nullcontext() if failed_a_check else without_type_checks():
+        return _explain(suite, results, most)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ The heads are slices; attention in each is that of its own room, with the mistak
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -23,7 +23,7 @@ def attend_in_heads(
     ways: Ways,
     num_heads: int,
     weights: Sequence[Tensor],
-    sequences: Iterable[Tensor],
+    sequences: Sequence[Tensor],
     allowed: Callable[[Tensor, Tensor], Tensor | None],
     rotate: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Tensor:
@@ -38,13 +38,12 @@ def attend_in_heads(
         rotate: is done to queries and keys.
     """
     *of_heads, W_O = weights
-    query, *_ = sequences = tuple(sequences)
     rotate_inputs, rotate = ways["rotated"](rotate)
     pairs = zip(rotate_inputs(*ways["sequences"](*sequences)), ways["projections"](*of_heads, num_heads), strict=True)
     Q, K, V = (ways["split"](ways["linear"](x, W), num_heads) for x, W in pairs)
     attend = partial(ways["over"], partial(ways["attend"], ways), allowed)
     joined = ways["merge"](ways["turn"](Q, K, V, rotate, attend))
-    return ways["answer"](ways["joined"](ways["linear"], joined, W_O, num_heads), query)
+    return ways["answer"](ways["joined"](ways["linear"], joined, W_O, num_heads), sequences[0])
 
 
 def multihead(

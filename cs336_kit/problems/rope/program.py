@@ -80,11 +80,6 @@ def second_overwritten(angles: Tensor) -> Tensor:
     return first_overwritten(-angles).flip(-1, -2)
 
 
-def in_table_of_rows(positions: Tensor, x: Tensor) -> Tensor:
-    """The positions, where a table with a row for each row of x has them."""
-    return torch.arange(x.shape[-2])[positions]
-
-
 def rows_at(x: Tensor, positions: Tensor) -> Tensor:
     return x.index_select(-2, positions.clamp(max=x.shape[-2] - 1))
 
@@ -131,7 +126,7 @@ POSITIONS = ways_to(
     (
         "table-too-short",
         "Your tables of cosines and sines have as many rows as x; positions go up to max_seq_len - 1.",
-        in_table_of_rows,
+        lambda positions, x: torch.arange(x.shape[-2])[positions],
     ),
     ("last-position", "Every row is rotated by the last position.", lambda positions, x: positions[..., -1:]),
     ("first-position", "Every row is rotated by the first position.", lambda positions, x: positions[..., :1]),
