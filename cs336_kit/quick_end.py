@@ -1,10 +1,13 @@
 """The end of a process that has imported torch."""
 
 import gc
+import os
 import sys
 
 
 def end_quickly() -> None:
     """Keep Python from looking through all of torch for garbage before it ends, which takes half a second."""
-    if "triton" not in sys.modules:  # which takes what is left for a leak, and prints a page about it
-        gc.freeze()
+    gc.freeze()
+    if "triton" in sys.modules:  # which takes what is left for a leak, and prints a page about it
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -52,6 +52,12 @@ def test_an_unwritten_method_has_its_class(student: Student) -> None:
     assert "not implemented yet: write Linear.__init__ in cs336_basics/nn/linear.py, line" in process.stdout
 
 
+def test_the_compiler_of_torch_says_nothing_of_its_own_at_the_end(student: Student) -> None:
+    student.replace(FUNCTIONAL, "import math\n", "import gc\nimport math\nimport torch._dynamo\ngc.freeze()\n")
+    process = student.run("pytest", "-q", "-k", "test_softmax")
+    assert (process.returncode, process.stderr) == (0, "")
+
+
 def test_a_test_that_takes_long(student: Student) -> None:
     (student.folder / "conftest.py").write_text("import cs336_kit.plugin\ncs336_kit.plugin.LONG = 1.0\n")
     slow = "import time; time.sleep(2)\n    logits = at_least_float32(x)"
