@@ -125,7 +125,7 @@ def without_left_out(root: Path, contents: Mapping[str, bytes]) -> dict[str, byt
     files = (
         set().union(*(belongs[id] for id in gone)).difference(*(belongs[id] for id in problems.keys() - gone.keys()))
     )
-    listed = {part.encode() for file in files for part in (file, Path(file).name)}
+    listed = {file.encode() for file in files}
 
     def unlisted(line: bytes) -> bool:
         return listed.isdisjoint(line.split()[:1])

@@ -66,9 +66,9 @@ def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> No
     for name in ("adapters.py", "assignment.toml", BONUS_TEXT):
         assert b"blockwise" not in after[name].lower()
         assert before[name].count(b"\n") > after[name].count(b"\n") + 10
-    assert b"blockwise.py" not in after["README.md"]
     changed = {name for name in after if after[name] != before[name]}
-    assert changed == {"adapters.py", "assignment.toml", "README.md", TEXT, BONUS_TEXT}
+    assert changed == {"adapters.py", "assignment.toml", TEXT, BONUS_TEXT}
+    assert b"blockwise.py" not in after[TEXT]
 
 
 def test_what_two_problems_share_goes_with_the_second(tmp_path: Path) -> None:
@@ -118,6 +118,12 @@ def test_it_is_neither_graded_nor_proved(suite: Suite, monkeypatch: pytest.Monke
     stage = Stage()
     verify_misconceptions(suite, stage)
     assert str(stage) == "1 of 1, no errors"
+
+
+def test_the_text_lists_the_files_of_the_assignment() -> None:
+    listed = re.findall(r"^(cs336_basics/nn/\S+) ", (ROOT / TEXT).read_text(), re.MULTILINE)
+    written = {file for problem in load_problems(ROOT).values() for file in problem.files}
+    assert written <= {*listed} <= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("cs336_basics/nn/*.py")}
 
 
 def test_the_text_states_the_points_of_the_assignment(suite: Suite) -> None:

@@ -10,15 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.room import load_room
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks import made
 from cs336_staff.tests.attacks.attack import SUBMISSIONS as ATTACKS
 from cs336_staff.tests.grading.shadow_class import CLASS, write_tree
 
-# All problems but decoding are in it.
+# Problems beyond what is required are in it.
 EVERYTHING = ROOT / "cs336_staff/problems/right_programs/row_loops_gathered_keys.py"
 COPIED = "01_flat_files"
-SOFTMAX, REQUIRED, ALL = 2, 15, 22  # points of softmax, of what is required, and of what is in EVERYTHING
+
+# Points of softmax, of what is required, and of what is in EVERYTHING.
+PROBLEMS = load_problems(ROOT)
+SOFTMAX = PROBLEMS["softmax"].points
+REQUIRED = sum(problem.points for problem in PROBLEMS.values() if not problem.bonus)
+ALL = sum(
+    problem.points
+    for id, problem in PROBLEMS.items()
+    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in load_room(id).examinations)
+)
 
 # Mistakes with a price in points.md, as edits of the solution.
 FUNCTIONAL, ATTENTION = "cs336_basics/nn/functional.py", "cs336_basics/nn/attention.py"
