@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
-from cs336_staff.grading.class_page import READ, THINK, Entry, Finding
-from cs336_staff.grading.feedback import RAISED, sentence
-from cs336_staff.grading.gradebook import NEW, Grading, Notes
+from cs336_staff.grading.class_page import Entry
+from cs336_staff.grading.finding import READ, THINK, Finding
+from cs336_staff.grading.gradebook import NEW
+from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.hidden_results import RAISED, sentence
 from cs336_staff.grading.identity import HandedIn, Student
 
 REFUSED = "what was handed in could not be taken in"

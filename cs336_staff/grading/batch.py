@@ -18,11 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cs336_staff.grading.exports import write_grades
-from cs336_staff.grading.feedback import safe_name, write_reports
-from cs336_staff.grading.gradebook import Gradebook, GradebookError, Grading, Notes
+from cs336_staff.grading.feedback import write_reports
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.graders import Graders, HostError, Record, grade_here
 from cs336_staff.grading.grades import grades, grades_of
-from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, together
+from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, safe_name, together
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox
 from cs336_staff.sandbox.reader import Reader

@@ -1,83 +1,21 @@
-"""Count for a class report: grades, tests that pass, findings and what they cost; and sum it up in words."""
+"""Count for a class report: grades, tests that pass, findings and what they cost."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import floor, fsum
+from math import floor
 from statistics import fmean, median
-from typing import Self
 
 from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.result import Check, Explanation, Outcome
-from cs336_staff.grading.feedback import by_function, error_of
-from cs336_staff.grading.gradebook import Grading
+from cs336_staff.grading.finding import Finding
 from cs336_staff.grading.grades import Grade
+from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.sections import by_function, error_of
 
-THINK, READ = "  Think: ", "  Read:  "
 STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100)
 MOST_BARS = 24
 ABLE = 0.9  # of the points of a problem, for a submission to be able to do it
-MOST = 0.75  # of the submissions, for the class to be able to
-LONGEST = 240  # of a quotation
-POINTING = re.compile("(That|This|It|They|These|Those) ")  # the subject is in the sentence before
-LITTLE = 0.005  # points: less is rounding
-ASIDE = "A program that is right but for this mistake "
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An explanation of an examination in its parts.
-
-    Args:
-        problem: the id of the problem.
-        id: which fact it is.
-        said: what was measured, and what that says about the code.
-        code: the student's own lines, where something raised.
-        question: what a tutor would ask.
-        read: where it is explained: "docs/assignment.md, section 3 Attention".
-        tests: which of those that fail it explains.
-    """
-
-    problem: str
-    id: str
-    said: tuple[str, ...]
-    code: tuple[str, ...]
-    question: str
-    read: str
-    tests: tuple[str, ...]
-
-    @classmethod
-    def of(cls, explanation: Explanation) -> Self:
-        """Take the lines apart; the reference is the last one that looks like it, whatever the student's look like."""
-        end = max((i + 1 for i, line in enumerate(explanation.lines) if line.startswith(READ)), default=None)
-        lines, tests = list(explanation.lines[:end]), explanation.lines[end:] if end else ()
-        read = lines.pop().removeprefix(READ) if lines and lines[-1].startswith(READ) else ""
-        question = lines.pop().removeprefix(THINK) if lines and lines[-1].startswith(THINK) else ""
-        said = tuple(line for line in lines if not line.startswith("  "))
-        code = tuple(line.removeprefix("  ") for line in lines if line.startswith("  "))
-        return cls(explanation.problem, explanation.id, said, code, question, read, tests)
-
-    @property
-    def short(self) -> str:
-        """Say what it means for the code in a sentence, with the one before it where that has the subject."""
-        said = [each for line in self.said for each in re.split(r"(?<=[.?!]) (?=[A-Z])", line)]
-        said = [each for each in said if not each.startswith(ASIDE)]
-        means = next((i for i, each in enumerate(said) if self.said[-1].startswith(each)), 0)
-        first = means
-        while first and POINTING.match(said[first]):
-            first -= 1
-        return " ".join(said[first : means + 1]) or self.id
-
-    @property
-    def runs(self) -> bool:
-        """Tell whether any call works: if none does, nothing was measured that could be taught."""
-        return not self.id.endswith("-fails")
-
-    @property
-    def section(self) -> str:
-        """Number and title: "3 Attention"."""
-        return self.read.partition(", section ")[2]
 
 
 @dataclass(frozen=True)
@@ -275,89 +213,3 @@ def _is_root(root: Explanation, told: Explanation, problems: Mapping[str, Proble
 
 
 # The three sentences that the page opens with: what the class can do, what costs it most, and what to teach next.
-
-
-def sum_up(entries: Sequence[Entry], problems: Mapping[str, Problem]) -> tuple[str, str, str]:
-    """Say it of the submissions that were run, in the problems that are not bonus."""
-    ran = [entry for entry in entries if not entry.refused]
-    core = [problem for problem in problems.values() if not problem.bonus]
-    if not ran:
-        nothing = "None of the submissions was run" if len(entries) > 1 else "The only submission was not run"
-        return (
-            f"{nothing}, so nothing is known yet about what the class can do.",
-            "Nor is it known what it cannot do.",
-            "Find out why before you teach anything: the reasons are below.",
-        )
-    lost = {problem.id: fsum(problem.points - each.grading.points_of(problem.id) for each in ran) for problem in core}
-    return _can(ran, core), _cannot(ran, core, lost), _next(ran, core, lost, problems)
-
-
-def _can(ran: Sequence[Entry], core: Sequence[Problem]) -> str:
-    able = {problem.id: sum(entry.can(problem) for entry in ran) for problem in core}
-    written = [problem for problem in core if able[problem.id] >= MOST * len(ran)]
-    share = f"{100 * ABLE:g} % of the points or more in"
-    if not written:
-        best = max(core, key=lambda problem: able[problem.id])
-        nearest = f"{_title(best, True)} comes closest: {share} {_of(able[best.id], ran)}."
-        return f"The class cannot write any problem yet. {nearest if able[best.id] else ''}".rstrip()
-    least = min(able[problem.id] for problem in written)
-    at_least = "at least " * (len({able[problem.id] for problem in written}) > 1)
-    return f"The class can write {_and(written)}: {share} {at_least}{_of(least, ran)}."
-
-
-def _cannot(ran: Sequence[Entry], core: Sequence[Problem], lost: Mapping[str, float]) -> str:
-    worst = max(core, key=lambda problem: lost[problem.id])
-    if lost[worst.id] < LITTLE:
-        return "Nobody loses a point."
-    losing = sum(entry.grading.points_of(worst.id) < worst.points - LITTLE for entry in ran)
-    unwritten = sum(not entry.wrote(worst) for entry in ran)
-    which = f", of which {unwritten} did not write it" if unwritten else ""
-    points = f"{lost[worst.id]:.1f} of the {fsum(lost.values()):.1f} points that are lost in all"
-    return f"{_title(worst, True)} costs the class most: {points}, by {_of(losing, ran)}{which}."
-
-
-def _next(
-    ran: Sequence[Entry], core: Sequence[Problem], lost: Mapping[str, float], problems: Mapping[str, Problem]
-) -> str:
-    if max(lost.values()) < LITTLE:
-        return "Nothing needs teaching again: go on to what comes next."
-    sections: dict[str, list[FindingOfClass]] = {}
-    for each in count_findings(ran, problems):
-        if each.finding.section and each.finding.runs and each.lost:
-            sections.setdefault(each.finding.section, []).append(each)
-    unwritten = {problem.id: fsum(problem.points for entry in ran if not entry.wrote(problem)) for problem in core}
-    least = max(core, key=lambda problem: unwritten[problem.id])
-    section = max(sections, key=lambda section: fsum(each.lost for each in sections[section]), default="")
-    mistakes = sections.get(section, [])
-    cost = fsum(each.lost for each in mistakes)
-    if unwritten[least.id] > cost:
-        return f"Teach {_title(least)} next: {_of(sum(not entry.wrote(least) for entry in ran), ran)} did not write it."
-    if not mistakes:
-        worst = max(core, key=lambda problem: lost[problem.id])
-        return f"Teach {_title(worst)} next; the examinations found no mistake that explains why its tests fail."
-    first, (number, _, title) = mistakes[0], section.partition(" ")
-    short = first.finding.short
-    quoted = short if len(short) <= LONGEST else short[:LONGEST] + "…"
-    have = len({entry.id for each in mistakes for entry in each.entries})
-    most = f", {first.lost:.1f} of them this" if len(mistakes) > 1 else ""
-    return (
-        f"Teach section {number} of the handout next, “{title}”: mistakes in it cost {_of(have, ran)} "
-        f"{cost:.1f} points{most}: “{quoted}”"
-    )
-
-
-def _of(k: int, ran: Sequence[Entry]) -> str:
-    if len(ran) == 1:
-        return "the only submission" if k else "no submission"
-    return f"all {k} submissions" if k == len(ran) else f"{k} of {len(ran)} submissions"
-
-
-def _and(problems: Sequence[Problem]) -> str:
-    *others, last = map(_title, problems)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _title(problem: Problem, first: bool = False) -> str:
-    """Its title inside a sentence, or as its `first` words: "softmax", but "RoPE"."""
-    word = problem.title.partition(" ")[0]
-    return problem.title if first or not word[1:].islower() else problem.title[0].lower() + problem.title[1:]

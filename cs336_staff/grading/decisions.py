@@ -16,8 +16,9 @@ from rich.text import Text
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import MOST, write_course, write_table
-from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.grades import find_grade, grades
+from cs336_staff.grading.grading import Adjustment, Grading
 from cs336_staff.hidden.release import load_graded_problems
 from cs336_staff.sandbox.printable import printable
 

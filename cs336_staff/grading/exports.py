@@ -12,8 +12,9 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Outcome
+from cs336_staff.grading.atomic import write_atomically
 from cs336_staff.grading.course import Course
-from cs336_staff.grading.feedback import write_atomically, write_reports
+from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import Grade, grades, grades_of, match_extensions
 from cs336_staff.grading.identity import name_for_return

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result, result_from_json
-from cs336_staff.grading.gradebook import Notes, notes_from_json
+from cs336_staff.grading.grading import Notes, notes_from_json
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
 from cs336_staff.sandbox.submission import Submission
 

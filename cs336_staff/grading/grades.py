@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from cs336_kit.engine.errors import CourseworkError
 from cs336_staff.grading.course import Course
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.identity import HandedIn, Student, with_groups
 
 SHOWN = 5  # students who fit what was said

@@ -1,6 +1,7 @@
 """Finding out who handed in, and when, from the names that Canvas, Moodle, Blackboard and Gradescope give."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -216,3 +217,14 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
 def _line(text: str) -> str:
     """`text` in one line that can be printed anywhere."""
     return " ".join(printable(text).split())
+
+
+def safe_name(name: str) -> str:
+    """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss."""
+    name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
+    letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
+    safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")[:100].encode()[:200].decode(errors="ignore")
+    # Files and a folder that are written beside it.
+    if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe == "students":
+        safe += "_"
+    return safe or "submission"

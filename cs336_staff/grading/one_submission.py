@@ -18,7 +18,7 @@ from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
 from cs336_staff.authoring.room import load_rooms, reference_of
 from cs336_staff.grading.carried_forward import CarriedForward
-from cs336_staff.grading.gradebook import Notes
+from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox
 from cs336_staff.sandbox.proxy import Adapters

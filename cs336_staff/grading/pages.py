@@ -16,12 +16,18 @@ from cs336_kit.engine.assignment import Problem
 from cs336_staff.authoring.room import Figure, load_rooms
 from cs336_staff.grading import class_page
 from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
-from cs336_staff.grading.class_page import Entry, Finding
+from cs336_staff.grading.atomic import write_atomically
+from cs336_staff.grading.blocks import make_printable
+from cs336_staff.grading.class_page import Entry
+from cs336_staff.grading.class_summary import sum_up
 from cs336_staff.grading.course import Course, results_folder
 from cs336_staff.grading.decisions import RESULTS, open_results
-from cs336_staff.grading.feedback import Section, feedback, make_printable, printed, remarks, sections, write_atomically
-from cs336_staff.grading.gradebook import Gradebook, Matrix
+from cs336_staff.grading.feedback import feedback
+from cs336_staff.grading.finding import Finding
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import account_for, grades, say_points
+from cs336_staff.grading.grading import Matrix
+from cs336_staff.grading.sections import Section, printed, remarks, sections
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -116,7 +122,7 @@ def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapp
     found = class_page.count_findings(ran, problems)
     by_memory = sorted(ran, key=lambda entry: -entry.grading.notes.peak_memory)
     return pages.get_template("class.html").render(
-        opening=class_page.sum_up(entries, problems),
+        opening=sum_up(entries, problems),
         entries=entries,
         ran=ran,
         problems=problems,

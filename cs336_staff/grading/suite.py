@@ -21,8 +21,8 @@ from cs336_staff.authoring.room import FOLDER as ROOMS
 from cs336_staff.authoring.room import hidden_tests, load_rooms
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.course import Course, load_course
-from cs336_staff.grading.feedback import for_student
 from cs336_staff.grading.foreseen import Requests, foresee
+from cs336_staff.grading.hidden_results import for_student
 from cs336_staff.hidden.release import Release, left_out_tests, load_graded_problems, load_release
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters

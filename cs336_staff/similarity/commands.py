@@ -19,8 +19,7 @@ from rich.text import Text
 
 from cs336_kit.engine.assignment import is_students
 from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.feedback import safe_name
-from cs336_staff.grading.identity import handed_in, platforms_of, together, with_groups
+from cs336_staff.grading.identity import handed_in, platforms_of, safe_name, together, with_groups
 from cs336_staff.release.handout import cut_solution
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.reader import Reader

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from cs336_staff.grading.batch import grade
 from cs336_staff.grading.feedback import feedback
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox
 

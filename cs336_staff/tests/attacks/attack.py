@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_staff.grading.feedback import safe_name
+from cs336_staff.grading.identity import safe_name
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks import made
 

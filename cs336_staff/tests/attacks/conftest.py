@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.grading import Grading
 from cs336_staff.tests.attacks.attack import ROOT
 from cs336_staff.tests.attacks.grade import NOT_HERE
 from cs336_staff.tests.attacks.plain import Outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.grading.gradebook import Grading
+from cs336_staff.grading.grading import Grading
 from cs336_staff.tests.attacks.attack import Attack, find_attacks
 from cs336_staff.tests.attacks.grade import TESTS
 from cs336_staff.tests.attacks.plain import Outcome

@@ -19,8 +19,10 @@ import torch
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading import feedback as reports
-from cs336_staff.grading.feedback import _fence, feedback, safe_name, write_reports
+from cs336_staff.grading.blocks import fence_lines
+from cs336_staff.grading.feedback import feedback, write_reports
 from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.identity import safe_name
 from cs336_staff.sandbox import channel, replies, submission
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.sandbox import worker as client
@@ -138,7 +140,7 @@ def test_strange_text() -> None:
         text.encode()
     naive = ["```text", text, "```"]
     assert "<script>" in re.sub(r"```.*?```", "", "\n".join(naive), flags=re.DOTALL)
-    fence, *_, end = _fence([text])
+    fence, *_, end = fence_lines([text])
     assert end == fence.removesuffix("text") == "````"
 
 

@@ -13,7 +13,7 @@ from cs336_kit.examination.earlier import build_on_right, right_programs
 from cs336_kit.examination.experiment import Finding
 from cs336_kit.examination.explain import explain
 from cs336_staff.authoring.programs import RIGHT, build_submission, wrong_submission
-from cs336_staff.grading.class_page import Finding as ClassFinding
+from cs336_staff.grading.finding import Finding as ClassFinding
 from cs336_staff.tools.student import ROOT
 
 SOFTMAX, ATTENTION = "run_softmax", "scaled_dot_product_attention"

@@ -25,8 +25,9 @@ from distributed import Client, Scheduler
 from cs336_staff.cli import staff
 from cs336_staff.grading import batch
 from cs336_staff.grading.cluster import SILENT_SECONDS, Cluster, Needs, connect
-from cs336_staff.grading.gradebook import Gradebook, Grading
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.graders import Host, HostError, identity, layer_of
+from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import start
 from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade

@@ -14,7 +14,7 @@ from cs336_staff.grading.batch import Fault, Progress
 from cs336_staff.grading.commands import draw_board, list_remarks, show_progress
 from cs336_staff.grading.exports import cut_list
 from cs336_staff.grading.feedback import feedback
-from cs336_staff.grading.gradebook import Notes
+from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook
 

@@ -16,7 +16,8 @@ from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Explanation
 from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import write_course
-from cs336_staff.grading.gradebook import Gradebook, Notes
+from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.grading import Notes
 from cs336_staff.hidden import release
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.test_gradebook import GRADING

@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 from cs336_staff.cli import staff
 from cs336_staff.grading import decisions
 from cs336_staff.grading.course import Course
-from cs336_staff.grading.gradebook import Gradebook, Notes
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import find_grade, grades
+from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.test_grade import ROOT

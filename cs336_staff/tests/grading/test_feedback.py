@@ -10,8 +10,10 @@ from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_kit.engine.suite import Test, run
-from cs336_staff.grading.feedback import feedback, for_student, results
-from cs336_staff.grading.gradebook import Grading, Notes
+from cs336_staff.grading.feedback import feedback
+from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.hidden_results import for_student
+from cs336_staff.grading.results_json import results
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.tests.grading.test_gradebook import GRADING
 from cs336_staff.tests.sandbox.conftest import ROOT

@@ -10,7 +10,8 @@ import pytest
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Grading, Notes
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
+from cs336_staff.grading.grading import Adjustment, Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 
 ROWS = (

@@ -17,10 +17,10 @@ from cs336_kit.engine.suite import Calls, Suite, Test
 from cs336_staff.grading import batch
 from cs336_staff.grading.course import Course, Late
 from cs336_staff.grading.exports import write_canvas, write_course, write_grades
-from cs336_staff.grading.feedback import safe_name
-from cs336_staff.grading.gradebook import Gradebook, Grading, Notes
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.graders import Graders, Record
 from cs336_staff.grading.grades import Grade, grades
+from cs336_staff.grading.grading import Grading, Notes
 from cs336_staff.grading.identity import (
     METADATA,
     HandedIn,
@@ -30,6 +30,7 @@ from cs336_staff.grading.identity import (
     handed_in,
     name_for_return,
     platforms_of,
+    safe_name,
     together,
 )
 from cs336_staff.grading.lists import read_groups, read_roster, read_times

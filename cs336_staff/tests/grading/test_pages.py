@@ -16,17 +16,13 @@ from click.testing import CliRunner
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
 from cs336_staff.cli import staff
-from cs336_staff.grading.class_page import (
-    Entry,
-    Finding,
-    count_findings,
-    distribute_grades,
-    measure_passing,
-    sum_up,
-)
+from cs336_staff.grading.class_page import Entry, count_findings, distribute_grades, measure_passing
+from cs336_staff.grading.class_summary import sum_up
 from cs336_staff.grading.course import Course, Late
-from cs336_staff.grading.gradebook import Adjustment, Gradebook, Grading, Notes
+from cs336_staff.grading.finding import Finding
+from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import Grade
+from cs336_staff.grading.grading import Adjustment, Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.grading.pages import write_site
 from cs336_staff.tests.grading.test_gradebook import GRADING

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from cs336_staff.grading.gradebook import Notes, notes_from_json
+from cs336_staff.grading.grading import Notes, notes_from_json
 from cs336_staff.problems.scaled_dot_product_attention.figure import (
     allowed_keys,
     compare_weights,

@@ -32,7 +32,7 @@ from cs336_kit.engine.python_errors import RULES, in_plain_words
 from cs336_kit.engine.type_errors import expected_and_got
 from cs336_kit.handing_in.archive import ArchiveError, check_names
 from cs336_kit.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
-from cs336_staff.grading.feedback import sentence
+from cs336_staff.grading.hidden_results import sentence
 from cs336_staff.sandbox.channel import Channel, TooLongError
 from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.replies import MAX_TEXT, check

@@ -1,0 +1,90 @@
+"""`results.json`, the report in Gradescope's format."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.result import Result
+from cs336_staff.grading.blocks import make_printable
+from cs336_staff.grading.grades import Grade, account_for
+from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.sections import lose, printed, remarks, sort_kinds
+
+
+def results(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> dict[str, Any]:
+    """The report as Gradescope reads it: a box for each problem, and a hidden one once grades are published.
+
+    Points have two digits; all digits are in `extra_data`.
+    """
+    boxes = [
+        box for number, problem in enumerate(problems.values(), 1) for box in _fill_boxes(number, problem, grading)
+    ]
+    explained = ("\n".join((f"{each.problem}:", *each.lines)) for each in grading.notes.explanations)
+    account = "\n".join(f"{what}: {points}" for what, points in account_for(grades))
+    return {
+        "score": round(min((each.points for each in grades), default=grading.points), 2),
+        "output": "\n\n".join((*filter(None, [account]), *remarks(grading), *explained, *printed(grading))),
+        "output_format": "text",
+        "tests": boxes,
+        "extra_data": {
+            "submission": grading.submission,
+            "points": grading.points,
+            "maximum": grading.maximum,
+            "grades": [
+                {
+                    "student": each.student.key,
+                    "days_late": each.days_late,
+                    "penalty": each.penalty,
+                    "grade": each.points,
+                }
+                for each in grades
+            ],
+            "content": grading.content,
+            "suite": grading.suite,
+            "sandbox": grading.layer,
+            "started": grading.started.isoformat(),
+        },
+    }
+
+
+def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dict[str, Any]]:
+    """The boxes of the public and of the hidden tests of a problem; what it pays is taken from the first ones first."""
+    paid = grading.charges.get(problem.id, {})
+    owed = math.fsum(paid.values())
+    for stage, hidden in enumerate((False, True), start=1):
+        if results := [each for each in grading.results_of(problem.id) if each.hidden is hidden]:
+            pays = min(owed, math.fsum(result.points for result in results))
+            owed -= pays
+            why = [f"{pays:.2f} points lost for {' and '.join(paid)}: not your own work"] if pays else []
+            yield _fill_box(f"{number}.{stage}", problem, results, pays, why)
+
+
+def _fill_box(
+    number: str, problem: Problem, results: Sequence[Result], pays: float, why: Sequence[str]
+) -> dict[str, Any]:
+    hidden, passed, lost = results[0].hidden, sum(result.passed for result in results), lose(results)
+    earned = math.fsum(result.points for result in results) - pays
+    text = [f"{passed} of {len(results)} tests pass.", *why] if lost or why else []
+    text += [f"{points:.2f} points lost in {function}" for function, points in lost.items()]
+    for first, *others in sort_kinds(results):
+        text += ["", f"{first.test}:", make_printable(first.text)]
+        text += [f"The same in {', '.join(other.test for other in others)}."] if others else []
+    return {
+        "name": f"{problem.title}: {'hidden' if hidden else 'public'} tests",
+        "number": number,
+        "score": round(earned, 2),
+        "max_score": round(math.fsum(result.maximum for result in results), 2),
+        "status": "failed" if lost or why else "passed",
+        "output": make_printable("\n".join(text).strip()),
+        "output_format": "text",
+        "visibility": "after_published" if hidden else "visible",
+        "tags": [problem.id],
+        "extra_data": {
+            "hidden": hidden,
+            "bonus": problem.bonus,
+            "points": earned,
+            "lost": lost,
+            "outcomes": {result.test: result.outcome for result in results},
+        },
+    }
