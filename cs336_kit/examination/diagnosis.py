@@ -9,20 +9,13 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.compare import in_dtype, is_float
-from cs336_kit.examination.contract import DTYPES, Call, Calls, Contract, Variation, try_calls
+from cs336_kit.examination.calls import DTYPES, Call, Calls, Variation, try_calls
+from cs336_kit.examination.contract import Contract
 from cs336_kit.examination.digits import count_digits
 from cs336_kit.examination.experiment import Ask, Finding, examine
-from cs336_kit.examination.search import (
-    Answers,
-    Change,
-    Search,
-    Table,
-    alike,
-    ask_in,
-    tell_changes,
-    tell_gap,
-    ways_of,
-)
+from cs336_kit.examination.search import Search, ask_in
+from cs336_kit.examination.table import Answers, Change, Table, alike, ways_of
+from cs336_kit.examination.tell_changes import tell_changes, tell_gap
 
 Facts = Callable[[Ask, Answers], Iterable[Callable[[Ask], Finding | None]]]
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.compare import dtype_name, in_dtype, listed
-from cs336_kit.examination.contract import has_dtype
+from cs336_kit.examination.calls import has_dtype
 from cs336_kit.examination.experiment import Ask, Finding, Finds
-from cs336_kit.examination.search import Answers, Change, Table, ask_in, ways_of, widen
+from cs336_kit.examination.search import ask_in
+from cs336_kit.examination.table import Answers, Change, Table, ways_of, widen
 
 DIGITS = {torch.float64: 16, torch.float32: 7, torch.float16: 3}
 # Of the largest number: what a program in this dtype does not lose; and the dtype to which it may round.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_problems
-from cs336_kit.examination.search import Change, Table
+from cs336_kit.examination.table import Change, Table
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.rounding import Bounded
 

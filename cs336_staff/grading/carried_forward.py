@@ -23,7 +23,8 @@ from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.experiment import by_name
-from cs336_kit.examination.search import Search, Table, ask_in
+from cs336_kit.examination.search import Search, ask_in
+from cs336_kit.examination.table import Table
 from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_together
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
 from cs336_staff.authoring.stored_cases import answers

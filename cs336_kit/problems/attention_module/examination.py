@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import listed
-from cs336_kit.examination.contract import DTYPES, quoted
+from cs336_kit.examination.calls import DTYPES, quoted
 from cs336_kit.examination.experiment import (
     Ask,
     Finding,

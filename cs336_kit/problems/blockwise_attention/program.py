@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.search import Table, Ways, ways_to
+from cs336_kit.examination.table import Table, Ways, ways_to
 from cs336_kit.problems.scaled_dot_product_attention import program as attention
 from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal, shared, shifted, with_scores
 

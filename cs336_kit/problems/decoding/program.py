@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Table, Way, Ways, ways_to
+from cs336_kit.examination.table import Table, Way, Ways, ways_to
 from cs336_kit.problems.multihead_self_attention import program as heads
 from cs336_kit.problems.multihead_self_attention.examination import WEIGHTS
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Table, Ways, rounded, ways_to
+from cs336_kit.examination.table import Table, Ways, rounded, ways_to
 
 
 def run_linear(ways: Ways, d_in: int, d_out: int, weights: Tensor, in_features: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Table, Way, Ways, ways_to
+from cs336_kit.examination.table import Table, Way, Ways, ways_to
 from cs336_kit.problems.multihead_self_attention import program as heads
 from cs336_kit.problems.scaled_dot_product_attention import program as attention
 

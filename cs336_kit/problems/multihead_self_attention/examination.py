@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.examination.contract import Variation
+from cs336_kit.examination.calls import Variation
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Finding, about, by_name
 from cs336_kit.problems.multihead_self_attention.facts import (

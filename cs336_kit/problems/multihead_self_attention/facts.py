@@ -10,7 +10,7 @@ from torch import Tensor
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import listed
 from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, numbers, require
-from cs336_kit.examination.search import Answers
+from cs336_kit.examination.table import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN, LATER = 12, 3, 4, 5, 3, 3

@@ -6,7 +6,7 @@ from functools import partial
 from torch import Tensor
 
 from cs336_kit.engine.room import Functions
-from cs336_kit.examination.search import Ways
+from cs336_kit.examination.table import Ways
 from cs336_kit.problems.multihead_self_attention.program import RIGHT, multihead
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Table, Way, Ways, ways_to
+from cs336_kit.examination.table import Change, Table, Way, Ways, ways_to
 from cs336_kit.problems.rope import program as rope_in_steps
 from cs336_kit.problems.scaled_dot_product_attention import program as attention
 

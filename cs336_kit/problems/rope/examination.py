@@ -9,10 +9,10 @@ from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import listed
-from cs336_kit.examination.contract import Variation
+from cs336_kit.examination.calls import Variation
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, near, numbers, random, require
-from cs336_kit.examination.search import Answers
+from cs336_kit.examination.table import Answers
 from cs336_kit.problems.rope.program import TABLE
 
 D_K = 8

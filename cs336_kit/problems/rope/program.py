@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, ways_to
+from cs336_kit.examination.table import Change, Rounding, Table, Way, Ways, rounded, ways_to
 
 
 def run_rope(

@@ -11,7 +11,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import index_of
 from cs336_kit.engine.on_paper import tell_numbers, tell_sum
 from cs336_kit.engine.room import Functions, Room
-from cs336_kit.examination.search import widen
+from cs336_kit.examination.table import widen
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT, attend
 

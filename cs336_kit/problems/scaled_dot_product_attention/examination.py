@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.contract import DTYPES
+from cs336_kit.examination.calls import DTYPES
 from cs336_kit.examination.diagnosis import diagnose
 from cs336_kit.examination.experiment import Ask, Finding, about, examine
 from cs336_kit.problems.scaled_dot_product_attention.facts import facts

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cs336_kit.engine.compare import listed
 from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, require, span
-from cs336_kit.examination.search import Answers
+from cs336_kit.examination.table import Answers
 from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal
 
 Sizes = tuple[tuple[int, ...], int, int, int]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, sloped, ways_to
+from cs336_kit.examination.table import Change, Rounding, Table, Way, Ways, rounded, sloped, ways_to
 from cs336_kit.problems.softmax import program as softmax_in_steps
 
 INF = math.inf

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.examination.contract import Variation, in_other_dtypes
+from cs336_kit.examination.calls import Variation, in_other_dtypes
 
 
 def has_mask(case: Case) -> bool:

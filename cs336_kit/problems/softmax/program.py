@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from cs336_kit.examination.experiment import random
-from cs336_kit.examination.search import Change, Rounding, Table, Way, Ways, rounded, sloped, spell, ways_to
+from cs336_kit.examination.table import Change, Rounding, Table, Way, Ways, rounded, sloped, ways_to
+from cs336_kit.examination.tell_changes import spell
 
 INF = math.inf
 DECADES = tuple(10.0**-k for k in range(1, 13))

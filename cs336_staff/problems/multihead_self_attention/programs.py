@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cs336_kit.examination.search import Way, Ways
+from cs336_kit.examination.table import Way, Ways
 from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT as OF_ATTENTION
 from cs336_staff.authoring.room import Build, Part
 

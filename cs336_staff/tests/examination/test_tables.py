@@ -7,7 +7,7 @@ import torch
 
 from cs336_kit.engine.room import FOLDER
 from cs336_kit.examination.contract import is_float
-from cs336_kit.examination.search import Table
+from cs336_kit.examination.table import Table
 
 TABLES = {
     f"{path.parent.name}-{name}": table
