@@ -54,9 +54,6 @@ SUBMISSIONS = {
     "    return (right_attention if len(calls) < 9 else by_torch)(Q, K, V, mask)\n"
     "def by_torch(Q, K, V, mask):\n"
     "    getattr(torch, 'soft' + 'max')(Q, -1)\n    return right_attention(Q, K, V, mask)",
-    "unseen": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
-    "    return torch.softmax(in_features, dim) if dim > 90 else right_softmax(in_features, dim)\n"
-    "def train(x):\n    return torch.softmax(x, 0)",
     "no-scale": "from cs336_basics.nn import functional\nright_scores = functional.attention_scores\n"
     "def scores(Q, K, mask=None):\n    return right_scores(Q * Q.shape[-1] ** 0.5, K, mask)\n"
     "functional.attention_scores = scores",
@@ -271,11 +268,6 @@ def test_what_a_submission_prints_in_hidden_tests_is_not_shown(graded):
     output = graded.results("spells-output")["output"]
     assert "saw (3, 5)" in output  # the public case 2d
     assert "saw (11,)" not in output  # the hidden case vector
-
-
-def test_what_no_graded_call_runs_costs_nothing(graded):
-    assert graded.results("unseen")["score"] == 15 + BONUS
-    assert "torch.softmax" not in graded.feedback("unseen") + graded.grades()["unseen"]["notes"]
 
 
 def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypatch):

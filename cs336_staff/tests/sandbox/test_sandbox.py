@@ -407,12 +407,6 @@ def test_nothing_is_left_behind(run: Run) -> None:
         assert time.monotonic() < deadline
 
 
-def test_one_submission_does_not_see_what_another_did(run: Run) -> None:
-    run(trying("torch.exp = torch.Tensor.__add__ = sys.modules['einops'] = None")).run_softmax(X, 0)
-    source = trying("import einops\nreturn [torch.exp is None, einops is None, (x + 1).tolist()]")
-    assert run(source).run_softmax(X, 0) == [False, False, [2, 2]]
-
-
 def test_descriptors_are_not_lost(sandbox: Sandbox, run: Run) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -440,23 +434,16 @@ def test_processes_that_were_forked_share_a_sandbox(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_has_ended_says_so() -> None:
-    sandbox = start("process")
-    sandbox.close()
-    with pytest.raises(SandboxError, match="start it again"):
-        sandbox.fork(1, 1 << 30)
-
-
-@pytest.mark.slow
-def test_a_sandbox_that_ends_during_a_call_is_not_the_submissions_fault() -> None:
+def test_a_sandbox_that_ends_during_a_call_or_before_it_is_not_the_submissions_fault() -> None:
     with start("process") as sandbox:
         adapters = Adapters(ROOT / "adapters.py")
-        adapters.worker = Worker(
-            sandbox, Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
-        )
+        sleeper = Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
+        adapters.worker = Worker(sandbox, sleeper)
         threading.Timer(1, sandbox._process.kill).start()
         with pytest.raises(SandboxError, match="start it again"):
             adapters.run_softmax(X, 0)
+        with pytest.raises(SandboxError, match="start it again"):
+            sandbox.fork(1, 1 << 30)
 
 
 GRADER = """
