@@ -434,7 +434,7 @@ def test_processes_that_were_forked_share_a_sandbox(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_ends_during_a_call_or_before_it_is_not_the_submissions_fault() -> None:
+def test_a_sandbox_that_ends_during_a_call_or_before_one_is_not_the_submissions_fault() -> None:
     with start("process") as sandbox:
         adapters = Adapters(ROOT / "adapters.py")
         sleeper = Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
@@ -442,8 +442,8 @@ def test_a_sandbox_that_ends_during_a_call_or_before_it_is_not_the_submissions_f
         threading.Timer(1, sandbox._process.kill).start()
         with pytest.raises(SandboxError, match="start it again"):
             adapters.run_softmax(X, 0)
-        with pytest.raises(SandboxError, match="start it again"):
-            sandbox.fork(1, 1 << 30)
+    with pytest.raises(SandboxError, match="start it again"):
+        sandbox.fork(1, 1 << 30)
 
 
 GRADER = """
