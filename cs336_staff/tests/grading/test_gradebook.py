@@ -40,11 +40,12 @@ def new_gradebook(folder: Path) -> Gradebook:
 
 
 def test_a_grading_comes_back_as_it_was(tmp_path):
+    grading = replace(GRADING, notes=Notes(stdout="hello", weights=((0.5, None),)))
     with new_gradebook(tmp_path) as gradebook:
-        gradebook.add(GRADING)
+        gradebook.add(grading)
     with new_gradebook(tmp_path) as gradebook:
-        assert list(gradebook.latest()) == [GRADING]
-        assert gradebook.find("ada", "c" * 64, "d" * 64) == GRADING
+        assert list(gradebook.latest()) == [grading]
+        assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
         assert gradebook.find("ada", "c" * 64, "e" * 64) is None
     assert GRADING.points == 2
     assert GRADING.maximum == 3
