@@ -85,10 +85,6 @@ class Class:
     paths: list[Path]
     recorded: dict[str, Grading]
 
-    @property
-    def slow(self) -> Path:
-        return self.paths[-1]
-
 
 @pytest.fixture(scope="module")
 def graded_here(tmp_path_factory: pytest.TempPathFactory, graded_suite: GradedSuite) -> Class:
@@ -256,7 +252,7 @@ async def give_up_silent_workers(dask_scheduler: Scheduler) -> None:
 def slow_ones(graded: Class, folder: Path, count: int) -> list[Path]:
     paths = [folder / f"slow-{i}.py" for i in range(count)]
     for i, path in enumerate(paths):
-        path.write_text(f"{graded.slow.read_text()}\n# {folder.name} {i}\n")
+        path.write_text(f"{graded.paths[-1].read_text()}\n# {folder.name} {i}\n")
     return paths
 
 

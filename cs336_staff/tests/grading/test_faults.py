@@ -1,6 +1,5 @@
 """Faults that no submission has caused: a sandbox or a batch that is killed, a full disk, an unreadable file."""
 
-import json
 import os
 import shutil
 import sqlite3
@@ -18,7 +17,7 @@ from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox
 from cs336_staff.tests.attacks.grade import TESTS, only
 from cs336_staff.tests.grading.test_grade import ROOT, Graded
-from cs336_staff.tests.grading.test_interruptions import read_gradings
+from cs336_staff.tests.grading.test_interruptions import read_gradings, reported
 from cs336_staff.tests.sandbox.conftest import start
 
 HONEST = ROOT / "cs336_staff" / "tests" / "attacks" / "honest.py"
@@ -111,9 +110,7 @@ def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path
         after = read_gradings(disk)
         assert before.items() <= after.items()
         assert len(after) == len(paths)
-        for name in after:
-            report = json.loads((disk / name / "results.json").read_text())
-            assert sum(len(test["extra_data"]["outcomes"]) for test in report["tests"]) == len(TESTS)
+        assert {len(outcomes) for outcomes in reported(disk, paths).values()} == {len(TESTS)}
         return ended, len(before)
     finally:
         subprocess.run(["umount", disk], check=True)
