@@ -228,8 +228,7 @@ def test_what_a_killed_and_a_frozen_worker_had_is_graded_once(graded_here, machi
         if any("which does not answer" in line for line in seen.waits) and not given_up:
             given_up.append(client.run_on_scheduler(give_up_silent_workers))
 
-    paths = slow_ones(graded_here, tmp_path, 4)  # of which every worker has one
-    done = grade(graded_here, client, paths, tmp_path / "results", seen, strike, 3)
+    done = grade(graded_here, client, slow_ones(graded_here, tmp_path), tmp_path / "results", seen, strike, 3)
     assert begun.keys() == blows.keys(), "one was not struck while it graded"
     assert (done.done, done.faults) == (done.total, [])
     assert len(recorded(tmp_path / "results")) == done.total
@@ -249,8 +248,9 @@ async def give_up_silent_workers(dask_scheduler: Scheduler) -> None:
     dask_scheduler.worker_ttl = ttl
 
 
-def slow_ones(graded: Class, folder: Path, count: int) -> list[Path]:
-    paths = [folder / f"slow-{i}.py" for i in range(count)]
+def slow_ones(graded: Class, folder: Path) -> list[Path]:
+    """Enough of them that every worker has one."""
+    paths = [folder / f"slow-{i}.py" for i in range(5)]
     for i, path in enumerate(paths):
         path.write_text(f"{graded.paths[-1].read_text()}\n# {folder.name} {i}\n")
     return paths
@@ -260,7 +260,7 @@ def slow_ones(graded: Class, folder: Path, count: int) -> list[Path]:
 def test_a_killed_command_goes_on_where_it_was(graded_here, machines, client, tmp_path):
     machines.have_worker()
     out = tmp_path / "results"
-    paths = [graded_here.paths[1], *slow_ones(graded_here, tmp_path, 2)]
+    paths = [graded_here.paths[1], *slow_ones(graded_here, tmp_path)]
     with start_grade(*paths, "--out", out, "--cluster", machines.scheduler_file) as command:
         wait_until(lambda: (out / "half.py" / "results.json").exists() or command.poll() is not None)
         command.kill()
@@ -283,7 +283,7 @@ def test_a_lost_scheduler_ends_the_batch_and_loses_nothing(graded_here, machines
         if (tmp_path / "results" / "half.py").exists():
             machines.started[0].kill()
 
-    paths = [graded_here.paths[1], *slow_ones(graded_here, tmp_path, 2)]
+    paths = [graded_here.paths[1], *slow_ones(graded_here, tmp_path)]
     with pytest.raises(HostError, match=r"the scheduler tcp://127.0.0.1:\d+ is lost; run the same command to go on"):
         grade(graded_here, client, paths, tmp_path / "results", seen, kill)
     assert any(line.startswith("waiting for the scheduler: tcp://127.0.0.1:") for line in seen.waits)
