@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cs336_staff.tests import ROOT
 from cs336_staff.tools.student import Student
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+    from cs336_staff.grading.suite import GradedSuite
 
 # In a shell's background job Ctrl-C is ignored, and would be in every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,6 +23,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def student(tmp_path: Path) -> Student:
     """A student's folder of its own for each test, with the solution in it."""
     return Student(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def graded_suite() -> "GradedSuite":
+    """The suite that a class is graded with, loaded once: that takes seconds."""
+    from cs336_staff.grading.suite import load_graded_suite
+
+    return load_graded_suite(ROOT)
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,9 @@ check lineal
 check softmax lineal
 check --al
 check --spare=yes
-hint lineal
 hint softmax --step x
 submit --check
-submit --check FOLDER/none.zip
 submit --check FOLDER
-submit --check FOLDER/text.zip
 submit --check FOLDER/empty.zip
 submit more
 update
@@ -36,30 +33,19 @@ update FOLDER/none.zip
 update FOLDER
 update FOLDER/text.zip
 update FOLDER/empty.zip
-debug FOLDER/none.safetensors
-debug FOLDER/text.zip
-debug --case attention/none
 debug --case
-debug FOLDER
 flow --length 1
 flow --length 65
 flow --d-k 0
 flow --mask lower
 flow --seed x
-flow -o FOLDER/figure.txt
 bench --length 0
-bench -o FOLDER/table.txt
-train FOLDER/none.csv
-train FOLDER/text.zip
 train FOLDER
 train --epochs 0
 train FOLDER/class.csv --text nobody
 show --file river
 show one two --mask upper
 show one two --layer x
-show one two -o FOLDER/figure.gif
-show one two --classifier FOLDER/none
-show one two --model FOLDER/none
 staff nothing
 staff grade
 staff grade FOLDER/none.zip
@@ -84,16 +70,11 @@ staff report FOLDER
 staff report FOLDER/damaged
 staff report FOLDER/damaged-later
 staff overrule
-staff overrule ada
 staff overrule ada --because x --undo --out FOLDER
 staff overrule ada --because x --out FOLDER
-staff overrule ada --because x --out FOLDER/graded
 staff overrule ada --undo --out FOLDER/damaged
 staff adjust ada softmax
-staff adjust ada softmax x --because x --out FOLDER/graded
 staff adjust ada softmax 1 --because x --out FOLDER/none
-staff adjust ada softmacs 1 --because x --out FOLDER/graded
-staff adjust nobody softmax -1 --because x --out FOLDER/graded
 staff adjust ada softmax --undo --out FOLDER/damaged
 staff rescore --out FOLDER/none
 staff rescore --out FOLDER
@@ -103,7 +84,6 @@ staff diff FOLDER/graded
 staff diff FOLDER FOLDER/graded
 staff diff FOLDER/graded FOLDER/graded
 staff reproduce FOLDER
-staff reproduce FOLDER/none test_softmax
 staff reproduce FOLDER test_softmax --sandbox docker
 staff fixtures --new-secret
 staff fixtures softmax/1e

@@ -26,10 +26,6 @@ def test_a_grading_starts_its_sandbox_before_it_imports_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_command_that_does_not_exist() -> None:
-    assert cs336.get_command(click.Context(cs336), "lineal") is None
-
-
 def test_help_begins_with_what_students_need_daily() -> None:
     lines = CliRunner().invoke(cs336, ["--help"]).output.partition("Every day:\n")[2].splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["check", "hint", "debug", "submit"]

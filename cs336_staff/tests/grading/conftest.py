@@ -1,12 +1,12 @@
-"""What several test modules grade with."""
+"""Commands of staff, in this process."""
 
-import pytest
+from click.testing import CliRunner
 
-from cs336_staff.grading.suite import GradedSuite, load_graded_suite
-from cs336_staff.tests import ROOT
+from cs336_staff.cli import staff
 
 
-@pytest.fixture(scope="session")
-def graded_suite() -> GradedSuite:
-    """The whole suite, loaded once: that takes seconds."""
-    return load_graded_suite(ROOT)
+def succeed(*arguments: object) -> str:
+    """Run a command of `cs336 staff` that succeeds, and return what it prints."""
+    finished = CliRunner().invoke(staff, [*map(str, arguments)])
+    assert finished.exit_code == 0, finished.output
+    return finished.output

@@ -1,13 +1,13 @@
 """Errors carried forward: who pays once, and who may not pass for that."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from cs336_kit.engine.failure import Stopped
-from cs336_kit.engine.result import Outcome
+from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_together, wrong_submission
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms
@@ -31,12 +31,17 @@ def suite(whole: Suite) -> Suite:
     return replace(whole, tests=[test for test in whole.tests if not test.bonus])
 
 
+def judge(suite: Suite, results: Iterable[Result]) -> list[tuple[Result, Result]]:
+    """Each result, and what becomes of it when errors are carried forward."""
+    carried = CarriedForward(suite)
+    return [(result, carried.judge(test, result)) for test, result in zip(suite.tests, results, strict=True)]
+
+
 def lost(suite: Suite, program: Mapping[str, Adapter]) -> dict[str, float]:
     """The points that a program loses in each problem in which it loses any, errors carried forward."""
-    carried, points = CarriedForward(suite), dict.fromkeys(suite.problems, 0.0)
-    for test, result in zip(suite.tests, run_suite(suite, program), strict=True):
-        charged = carried.judge(test, result)
-        points[test.problem] += charged.maximum - charged.points
+    points = dict.fromkeys(suite.problems, 0.0)
+    for _, charged in judge(suite, run_suite(suite, program)):
+        points[charged.problem] += charged.maximum - charged.points
     return {problem: round(x, 2) for problem, x in points.items() if x}
 
 
@@ -111,21 +116,14 @@ def test_an_attention_that_cannot_tell_carries_nothing(suite: Suite) -> None:
     assert lost(suite, wrong_submission("attention-mask-ignored"))[PROBLEM] > 4
 
 
-@pytest.mark.parametrize("program", ["zeros", "NaN", "the mean of V"])
-def test_nothing_is_carried_for_who_computes_nothing(suite: Suite, program: str) -> None:
-    results = run_suite(suite, TRIVIAL[program])
-    carried = CarriedForward(suite)
-    judged = [(result, carried.judge(test, result)) for test, result in zip(suite.tests, results, strict=True)]
-    assert not any(after.passed for before, after in judged if not before.passed)
-
-
 @pytest.mark.parametrize("program", TRIVIAL)
-def test_what_can_be_carried_is_no_fault_of_the_grader(whole: Suite, program: str) -> None:
+def test_what_computes_nothing_is_no_fault_of_the_grader_and_nothing_is_carried_for_it(
+    whole: Suite, program: str
+) -> None:
     """Also in bonus problems: where dropout is judged, weights that are all 0 would be right."""
-    results = run_suite(whole, TRIVIAL[program])
-    carried = CarriedForward(whole)
-    for test, result in zip(whole.tests, results, strict=True):
-        assert carried.judge(test, result).outcome is not Outcome.ERROR
+    judged = judge(whole, run_suite(whole, TRIVIAL[program]))
+    assert not any(after.outcome is Outcome.ERROR for _, after in judged)
+    assert not any(after.passed for before, after in judged if not before.passed)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +145,13 @@ def test_a_fault_on_which_a_wrong_multihead_attention_does_not_show_is_not_carri
 
 def test_a_fault_counts_only_where_a_public_test_has_failed_for_it(suite: Suite) -> None:
     """A submission that is right in public cannot say afterwards that its softmax was wrong all along."""
-    program = wrong_submission("softmax-sign")
-    carried = CarriedForward(suite)
-    for test, result in zip(suite.tests, run_suite(suite, program), strict=True):
-        if test.problem == "softmax" and not test.hidden:
-            result = replace(result, outcome=Outcome.PASSED, check=None)
-        assert carried.judge(test, result).passed == result.passed
+    results = [
+        replace(result, outcome=Outcome.PASSED, check=None)
+        if result.problem == "softmax" and not result.hidden
+        else result
+        for result in run_suite(suite, wrong_submission("softmax-sign"))
+    ]
+    assert all(after.passed == before.passed for before, after in judge(suite, results))
 
 
 def test_a_fault_that_does_not_show_in_a_test_is_no_second_chance(suite: Suite) -> None:
@@ -163,14 +162,13 @@ def test_a_fault_that_does_not_show_in_a_test_is_no_second_chance(suite: Suite) 
 def test_a_program_that_ends_its_process_when_it_is_searched_carries_nothing(suite: Suite) -> None:
     """As one does that never ends: its process is stopped."""
     wrong = wrong_submission("attention-scale-missing")
-    carried, results = CarriedForward(suite), run_suite(suite, wrong)
+    results = run_suite(suite, wrong)
 
     def stopping(**arguments: object) -> None:
         raise Stopped("it took too long")
 
     suite.calls.adapters = SimpleNamespace(**{**wrong, "run_scaled_dot_product_attention": stopping})
-    judged = [carried.judge(test, result) for test, result in zip(suite.tests, results, strict=True)]
-    assert [each.passed for each in judged] == [each.passed for each in results]
+    assert all(after.passed == before.passed for before, after in judge(suite, results))
 
 
 def starving(**arguments: object) -> None:

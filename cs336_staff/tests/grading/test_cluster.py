@@ -86,10 +86,6 @@ class Class:
     paths: list[Path]
     recorded: dict[str, Grading]
 
-    @property
-    def slow(self) -> Path:
-        return self.paths[-1]
-
 
 @pytest.fixture(scope="module")
 def graded_here(tmp_path_factory: pytest.TempPathFactory, graded_suite: GradedSuite) -> Class:
@@ -257,7 +253,7 @@ def slow_ones(graded: Class, folder: Path) -> list[Path]:
     """Enough of them that every worker has one."""
     paths = [folder / f"slow-{i}.py" for i in range(5)]
     for i, path in enumerate(paths):
-        path.write_text(f"{graded.slow.read_text()}\n# {folder.name} {i}\n")
+        path.write_text(f"{graded.paths[-1].read_text()}\n# {folder.name} {i}\n")
     return paths
 
 

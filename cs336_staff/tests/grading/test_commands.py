@@ -16,6 +16,7 @@ from cs336_staff.grading.exports import cut_list
 from cs336_staff.grading.feedback import feedback
 from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook
 
 
@@ -97,14 +98,13 @@ def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_pa
             handed = HandedIn((Student(name, name),))
             notes = Notes(explanations=tuple(told))
             gradebook.add(replace(GRADING, submission=name, handed_in=handed, notes=notes, results=rows))
-    result = CliRunner().invoke(staff, ["findings", str(tmp_path)])
-    assert result.exit_code == 0, result.output
+    printed = succeed("findings", tmp_path)
     assert (tmp_path / "findings.csv").read_text().splitlines() == [
         "points,bonus,submissions,problem,finding,says",
         "4.5,0,2,softmax,halves,halves of ada It says so.",
         "1.5,0,1,softmax,degrees,degrees of alan It says so.",
     ]
-    assert result.output.index("halves of ada") < result.output.index("degrees of alan")
+    assert printed.index("halves of ada") < printed.index("degrees of alan")
 
 
 def test_other_systems_are_told(monkeypatch, tmp_path):

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from cs336_kit.cli import cs336
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.result import Explanation
 from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import write_course
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grading import Notes
 from cs336_staff.hidden import release
 from cs336_staff.tests import ROOT
+from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tests.grading.test_gradebook import GRADING
-from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
+from cs336_staff.tests.grading.test_grades import grade_in_batch, gradebook_with, graded, rows, write_all
 
 ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
 HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
@@ -191,16 +190,13 @@ def test_a_course_that_is_missing_is_named(tree: Path) -> None:
 
 def run(*arguments: str) -> str:
     """What a command of staff prints, with single spaces."""
-    result = CliRunner().invoke(cs336, ["staff", *arguments])
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split())
+    return " ".join(succeed(*arguments).split())
 
 
 def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None:
     old, new = tree / "old", tree / "results"
     new.mkdir()
-    with gradebook_with(new, ada=2.0, alan=3.0) as gradebook:
-        write_course(Console(), gradebook, {"softmax": SOFTMAX}, new, Course())
+    write_all(new, Course(), ada=2.0, alan=3.0)
     run("rescore")
     shutil.copytree(new, old)
     assert "No grade changed" in run("diff", "old", "results")
@@ -231,8 +227,7 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
     untrue, true = (Explanation("softmax", f"softmax-{kind}", (f"It is {kind}.",)) for kind in ("untrue", "true"))
     out = tree / "results"
     out.mkdir()
-    with gradebook_with(out, replace(graded("ada", 1.0), notes=Notes(explanations=(untrue, true)))) as gradebook:
-        write_course(Console(), gradebook, {"softmax": SOFTMAX}, out, Course())
+    write_all(out, Course(), replace(graded("ada", 1.0), notes=Notes(explanations=(untrue, true))))
 
     def told() -> set[str]:
         """The files that tell the finding, once all of them are written again."""
@@ -248,6 +243,7 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
     assert told() == everywhere
     (tree / FILE).write_text('muted = ["softmax-untrue"]\n')
     assert told() == set()
+    assert "reports on 1 submission: its page is in" in run("report")
     assert '<td class="number">1</td>' in (out / "index.html").read_text()  # findings of ada
     (tree / FILE).write_text("")
     assert told() == everywhere

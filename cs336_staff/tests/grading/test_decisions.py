@@ -16,8 +16,9 @@ from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.files import rows_of
-from cs336_staff.tests.grading.test_grade import ROOT
+from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded, rows
 
 WHY = "test_softmax[2d] was wrong"
@@ -45,16 +46,15 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(ROOT)
     gradebook_with(tmp_path, ada=1.5, alan=3.0).close()
     (tmp_path / "grades.csv").write_text("student,grade\n")
-    assert command("rescore", "--out", tmp_path).exit_code == 0
+    succeed("rescore", "--out", tmp_path)
     return tmp_path
 
 
 def test_points_are_added_and_taken_back(out):
     before, alan = row(out), row(out, "alan")
     points = float(before["points"])
-    finished = command("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
-    assert finished.exit_code == 0, finished.output
-    assert f"ada: {points + 0.5:.2f} of 15 points, {points:.2f} before" in finished.output
+    said = succeed("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
+    assert f"ada: {points + 0.5:.2f} of 15 points, {points:.2f} before" in said
     now = row(out)
     assert float(now["softmax"]) == pytest.approx(float(before["softmax"]) + 0.5, abs=1e-3)
     assert float(now["grade"]) == pytest.approx(points + 0.5, abs=1e-3)
@@ -67,18 +67,15 @@ def test_points_are_added_and_taken_back(out):
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
-    finished = command("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
-    assert finished.exit_code == 0, finished.output
+    succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
     assert score(out) == pytest.approx(points - 0.05, abs=0.006)
-    assert command("adjust", "ada", "softmax", "--undo", "--out", out).exit_code == 0
+    succeed("adjust", "ada", "softmax", "--undo", "--out", out)
     assert row(out) == before
 
 
 def test_what_a_killed_batch_has_graded_gets_its_grades(out):
     (out / "grades.csv").unlink()
-    finished = command("rescore", "--out", out)
-    assert finished.exit_code == 0, finished.output
-    assert "Whose grade changed" not in finished.output
+    assert "Whose grade changed" not in succeed("rescore", "--out", out)
     assert float(row(out, "alan")["softmax"]) > float(row(out)["softmax"])
 
 
@@ -88,11 +85,11 @@ def test_what_a_killed_batch_has_graded_gets_its_grades(out):
 def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, arguments):
     (out / "gradebook.sqlite").unlink()
     before = (out / "grades.csv").read_text()
-    finished = command(*arguments.replace("OUT", str(out)).split())
-    assert finished.output == f"Error: no gradebook in {out}; name the folder that `cs336 staff grade` wrote\n"
+    words = arguments.replace("OUT", str(out)).split()
+    missing = f"Error: no gradebook in {out}; name the folder that `cs336 staff grade` wrote\n"
+    assert command(*words).output == missing
     Gradebook(out / "gradebook.sqlite").close()
-    finished = command(*arguments.replace("OUT", str(out)).split())
-    assert finished.output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
+    assert command(*words).output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
     assert (out / "grades.csv").read_text() == before
     assert not (out / "index.html").exists()
 
@@ -116,9 +113,7 @@ def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_f
 def test_a_student_is_found_by_what_is_known_of_the_student(out, said):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
-    finished = command("adjust", said, "softmax", "+0.2", "--because", "x", "--out", out)
-    assert finished.exit_code == 0, finished.output
-    assert "lovelaceada_1234_1_hw: " in finished.output
+    assert "lovelaceada_1234_1_hw: " in succeed("adjust", said, "softmax", "+0.2", "--because", "x", "--out", out)
     assert row(out, "1234")["notes"].startswith("softmax: +0.2 points by staff: x; ")
 
 
@@ -132,13 +127,13 @@ def test_names_are_those_of_the_roster(out):
 
 def test_a_comment_is_read_and_changes_no_points(out):
     before = row(out)
-    assert command("comment", "ada", "Nice einsum.", "--out", out).exit_code == 0
+    succeed("comment", "ada", "Nice einsum.", "--out", out)
     assert row(out) == before | {"notes": f"From staff: Nice einsum.; {before['notes']}"}
     assert "From staff: Nice einsum." in (out / "ada" / "feedback.md").read_text()
     assert "From staff: Nice einsum." in json.loads((out / "ada" / "results.json").read_text())["output"]
-    assert command("rescore", "--out", out).exit_code == 0
+    succeed("rescore", "--out", out)
     assert "From staff: Nice einsum." in row(out)["notes"]
-    assert command("comment", "ada", "--undo", "--out", out).exit_code == 0
+    succeed("comment", "ada", "--undo", "--out", out)
     assert row(out) == before
 
 
@@ -177,14 +172,14 @@ def test_a_name_in_a_table_of_changes_is_no_formula(out):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         handed = HandedIn((Student("=7", "=HYPERLINK(1)"),))
         gradebook.add(replace(graded("eve", 1.0), handed_in=handed))
-    assert command("rescore", "--out", out).exit_code == 0
+    succeed("rescore", "--out", out)
     assert changes(out)[0]["student"] == "'=HYPERLINK(1) '=7"
 
 
 def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("ada", 3.0, "b" * 64))
-    assert command("adjust", "ada", "softmax", "-0.1", "--because", "x", "--out", out).exit_code == 0
+    succeed("adjust", "ada", "softmax", "-0.1", "--because", "x", "--out", out)
     with sqlite3.connect(out / "gradebook.sqlite") as connection:
         assert connection.execute("SELECT content, points FROM adjusted").fetchall() == [("b" * 64, -0.1)]
 
@@ -201,7 +196,7 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         assert finished.exit_code == 1
         assert f"{expected} {float(points):+g}" in finished.output
     most = f"{maximum - earned:+.2f}"  # as it was printed
-    assert command("adjust", "ada", "softmax", most, "--because", "x", "--out", out).exit_code == 0
+    succeed("adjust", "ada", "softmax", most, "--because", "x", "--out", out)
     assert float(row(out)["softmax"]) == pytest.approx(maximum, abs=0.01)
     # Then a test turns out to be wrong, and all cases pass.
     with Gradebook(out / "gradebook.sqlite") as gradebook, sqlite3.connect(out / "gradebook.sqlite") as connection:

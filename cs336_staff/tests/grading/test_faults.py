@@ -6,11 +6,19 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
+from cs336_staff.grading.batch import grade
+from cs336_staff.grading.gradebook import GradebookError
+from cs336_staff.grading.suite import GradedSuite
+from cs336_staff.sandbox.confinement import Sandbox
+from cs336_staff.tests.attacks.grade import TESTS, only
 from cs336_staff.tests.grading.test_grade import ROOT, Graded
+from cs336_staff.tests.grading.test_interruptions import read_gradings, reported
+from cs336_staff.tests.sandbox.conftest import start
 
 HONEST = ROOT / "cs336_staff" / "tests" / "attacks" / "honest.py"
 SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(2)\n"
@@ -81,12 +89,41 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
         assert gradebook.execute("SELECT count(*) FROM grading").fetchone() == (3,)
 
 
+def mount(disk: Path, *options: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", disk], check=True)
+
+
+def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path, size: int) -> tuple[str, int]:
+    """Grade onto a disk of this size, in KiB, then onto the same when it has grown: how and when the first ended."""
+    disk.mkdir()
+    mount(disk, f"size={size}k")
+    try:
+        ended = "complete"
+        try:
+            grade(suite, sandbox, paths, disk, jobs=2)
+        except (OSError, GradebookError) as error:
+            ended = type(error).__name__
+        before = read_gradings(disk)
+        mount(disk, "remount", "size=64m")
+        done = grade(suite, sandbox, paths, disk, jobs=2)
+        assert (done.done, done.already, done.faults) == (len(paths), len(before), [])
+        after = read_gradings(disk)
+        assert before.items() <= after.items()
+        assert len(after) == len(paths)
+        assert {len(outcomes) for outcomes in reported(disk, paths).values()} == {len(TESTS)}
+        return ended, len(before)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-def test_a_full_disk_loses_nothing(tmp_path):
-    command = ["unshare", "--mount", sys.executable, "-m", "cs336_staff.tests.grading.full_disk", tmp_path]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600)
-    assert finished.returncode == 0, finished.stderr
-    disks = [line.split() for line in finished.stdout.splitlines()]
-    assert {ended for _, ended, _ in disks} >= {"GradebookError", "complete"}
-    assert {0, 6} < {int(graded) for *_, graded in disks}, "some disk must become full between two submissions"
+def test_a_full_disk_loses_nothing(tmp_path, graded_suite):
+    paths = [tmp_path / f"submission-{i}.py" for i in range(6)]
+    for path in paths:
+        shutil.copyfile(HONEST, path)
+    sizes = range(80, 201, 40)  # from no room for the gradebook to room for everything
+    with start("bubblewrap") as sandbox:
+        disks = [try_disk(only(graded_suite, TESTS), sandbox, paths, tmp_path / str(size), size) for size in sizes]
+    assert {ended for ended, _ in disks} >= {"GradebookError", "complete"}
+    assert {0, 6} < {graded for _, graded in disks}, "some disk must become full between two submissions"

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_staff.cli import staff
 from cs336_staff.grading.batch import grade_by
 from cs336_staff.grading.graders import Graders
 from cs336_staff.tests.files import rows_of
+from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tools.student import ROOT, write_submission
 
 BONUS = sum(each.points for each in load_problems(ROOT).values() if each.bonus)  # on top of the maximum
@@ -55,9 +54,6 @@ SUBMISSIONS = {
     "    return (right_attention if len(calls) < 9 else by_torch)(Q, K, V, mask)\n"
     "def by_torch(Q, K, V, mask):\n"
     "    getattr(torch, 'soft' + 'max')(Q, -1)\n    return right_attention(Q, K, V, mask)",
-    "unseen": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
-    "    return torch.softmax(in_features, dim) if dim > 90 else right_softmax(in_features, dim)\n"
-    "def train(x):\n    return torch.softmax(x, 0)",
     "no-scale": "from cs336_basics.nn import functional\nright_scores = functional.attention_scores\n"
     "def scores(Q, K, mask=None):\n    return right_scores(Q * Q.shape[-1] ** 0.5, K, mask)\n"
     "functional.attention_scores = scores",
@@ -248,8 +244,6 @@ def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, probl
 def test_hidden_tests_carry_most_of_the_points(graded):
     tests = graded.results("right")["tests"]
     assert sum(test["max_score"] for test in tests if test["extra_data"]["hidden"]) > 15 / 2
-    assert {test["visibility"] for test in tests if test["extra_data"]["hidden"]} == {"after_published"}
-    assert {test["visibility"] for test in tests if not test["extra_data"]["hidden"]} == {"visible"}
 
 
 @pytest.mark.parametrize(
@@ -276,24 +270,14 @@ def test_what_a_submission_prints_in_hidden_tests_is_not_shown(graded):
     assert "saw (11,)" not in output  # the hidden case vector
 
 
-def test_what_no_graded_call_runs_costs_nothing(graded):
-    assert graded.results("unseen")["score"] == 15 + BONUS
-    assert "torch.softmax" not in graded.feedback("unseen") + graded.grades()["unseen"]["notes"]
-
-
-def overrule(*arguments: object) -> Result:
-    return CliRunner().invoke(staff, ["overrule", *map(str, arguments)])
-
-
 def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     out = tmp_path / "results"
     shutil.copytree(graded.out, out)
     copy = Graded(out, "")
     for arguments in (("linear", "--because", "agreed in week 2"), ("--because", "agreed in week 2")):
-        finished = overrule("forbidden", *arguments, "--out", out)
-        assert finished.exit_code == 0, finished.output
-        assert f"forbidden: {15 + BONUS:.2f} of 15 points, " in finished.output
+        said = succeed("overrule", "forbidden", *arguments, "--out", out)
+        assert f"forbidden: {15 + BONUS:.2f} of 15 points, " in said
     assert copy.results("forbidden")["score"] == 15 + BONUS
     assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
     assert (
@@ -305,8 +289,8 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
     assert finished.returncode == 0, finished.stderr
     assert copy.results("forbidden")["score"] == 15 + BONUS
-    finished = overrule("forbidden", "--undo", "--out", out)
-    assert f"forbidden: {14 + BONUS:.2f} of 15 points, {15 + BONUS:.2f} before" in finished.output
+    said = succeed("overrule", "forbidden", "--undo", "--out", out)
+    assert f"forbidden: {14 + BONUS:.2f} of 15 points, {15 + BONUS:.2f} before" in said
     assert copy.results("forbidden")["score"] == 14 + BONUS
 
 
@@ -341,8 +325,7 @@ def test_what_the_examination_found_is_counted(graded):
 
 def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden_input(graded, tmp_path):
     shutil.copy(graded.out / "gradebook.sqlite", tmp_path)
-    finished = CliRunner().invoke(staff, ["report", str(tmp_path)])
-    assert finished.exit_code == 0, finished.output
+    assert f"reports on {len(SUBMISSIONS) + 1} submissions: their pages are in" in succeed("report", tmp_path)
     pages = {path.name: path.read_text() for path in (tmp_path / "students").iterdir()}
     assert "weights of your attention" not in pages["right.html"]
     assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py

@@ -33,19 +33,20 @@ WEIGHTS = {"test_softmax": 2.0, "test_hidden_softmax": 1.0}
 PROBLEMS = {"softmax": Problem("softmax", "Softmax", 3.0, (), WEIGHTS, ())}
 
 
-def new_gradebook(folder: Path, **more: Problem) -> Gradebook:
+def new_gradebook(folder: Path) -> Gradebook:
     """A gradebook that knows what the tests of GRADING are worth."""
     gradebook = Gradebook(folder / "gradebook.sqlite")
-    gradebook.score_with(PROBLEMS | more)
+    gradebook.score_with(PROBLEMS)
     return gradebook
 
 
 def test_a_grading_comes_back_as_it_was(tmp_path):
+    grading = replace(GRADING, notes=Notes(stdout="hello", weights=((0.5, None),)))
     with new_gradebook(tmp_path) as gradebook:
-        gradebook.add(GRADING)
+        gradebook.add(grading)
     with new_gradebook(tmp_path) as gradebook:
-        assert list(gradebook.latest()) == [GRADING]
-        assert gradebook.find("ada", "c" * 64, "d" * 64) == GRADING
+        assert list(gradebook.latest()) == [grading]
+        assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
         assert gradebook.find("ada", "c" * 64, "e" * 64) is None
     assert GRADING.points == 2
     assert GRADING.maximum == 3
@@ -70,16 +71,6 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
         assert grading.points_of("softmax") == pytest.approx(earned - charged)
         assert grading.points == pytest.approx(4.0 + earned - charged)
         assert grading.violations == {"softmax": list(lines["softmax"])}
-
-
-def test_bonus_points_come_on_top_of_the_maximum(tmp_path):
-    extra = Result("test_blocks", "blocks", True, True, 2.0, Outcome.PASSED)
-    blocks = Problem("blocks", "Blocks", 2.0, (), {"test_blocks": 1.0}, (), bonus=True)
-    with new_gradebook(tmp_path, blocks=blocks) as gradebook:
-        gradebook.add(replace(GRADING, results=[*ROWS, extra]))
-        (grading,) = gradebook.latest()
-    assert grading.results[-1] == extra
-    assert (grading.points, grading.maximum) == (4, 3)
 
 
 def test_the_same_content_and_suite_has_one_grading(tmp_path):

@@ -93,6 +93,12 @@ def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebo
     return gradebook
 
 
+def write_all(folder: Path, course: Course, *gradings: Grading, **points: float) -> list[Grade]:
+    """Write all that staff and students get of these."""
+    with gradebook_with(folder, *gradings, **points) as gradebook:
+        return write_course(Console(), gradebook, {"softmax": SOFTMAX}, folder, course)
+
+
 def rows(path: Path) -> dict[str, dict[str, str]]:
     return {row["student"]: row for row in rows_of(path)}
 
@@ -158,9 +164,8 @@ def test_of_several_attempts_one_counts(tmp_path, take, attempt):
 
 @pytest.mark.parametrize(("take", "points"), [("last", 1.0), ("best", 3.0)])
 def test_a_better_attempt_is_remembered_once_worse_work_lies_in_its_place(tmp_path, take, points):
-    with gradebook_with(tmp_path, graded("ada", 3.0, "a" * 64), graded("ada", 1.0, "b" * 64)) as gradebook:
-        (grade,) = grades(gradebook, Course(attempt=take))
-        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(attempt=take))
+    both = graded("ada", 3.0, "a" * 64), graded("ada", 1.0, "b" * 64)
+    (grade,) = write_all(tmp_path, Course(attempt=take), *both)
     assert (grade.points, grade.attempts) == (points, 2)
     assert (tmp_path / "ada" / "feedback.md").read_text().startswith(f"# `ada`: {points:.2f} of 3 points")
 
@@ -169,9 +174,7 @@ def test_a_better_attempt_is_remembered_once_worse_work_lies_in_its_place(tmp_pa
 def test_the_best_attempt_is_the_best_after_what_lateness_costs(tmp_path, percent, points):
     late = graded("ada", 3.0, "b" * 64, DUE + timedelta(hours=1))
     course = Course(attempt="best", due=DUE, late=Late(percent=percent))
-    with gradebook_with(tmp_path, graded("ada", 2.0, "a" * 64, DUE), late) as gradebook:
-        (grade,) = grades(gradebook, course)
-        write_grades(tmp_path / "grades.csv", [grade], ["softmax"])
+    (grade,) = write_all(tmp_path, course, graded("ada", 2.0, "a" * 64, DUE), late)
     assert grade.points == pytest.approx(points)
     row = rows(tmp_path / "grades.csv")["ada"]
     assert float(row["grade"]) == pytest.approx(points)
@@ -196,8 +199,7 @@ def test_recorded_results_are_scored_with_the_present_weights(tmp_path):
 
 def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
     later = replace(graded("alan", 3.0), suite="e" * 64, started=GRADING.started + timedelta(days=1))
-    with gradebook_with(tmp_path, graded("ada", 3.0), later) as gradebook:
-        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, Course(due=DUE, extensions={"nobody": DUE}))
+    write_all(tmp_path, Course(due=DUE, extensions={"nobody": DUE}), graded("ada", 3.0), later)
     assert [row["notes"] for row in rows(tmp_path / "grades.csv").values()] == ["graded by an earlier suite", ""]
     assert capsys.readouterr().out.splitlines() == [
         "Has an extension, and no grade: nobody",
@@ -290,20 +292,15 @@ def test_everybody_in_a_group_gets_the_grade(tmp_path):
 
 def test_grades_csv_has_late_days_where_the_time_is_known(tmp_path):
     (tmp_path / METADATA).write_text(GRADESCOPE)
-    grading = replace(
-        graded("submission_11", 2.0), handed_in=handed_in(tmp_path / "submission_11", "submission_11", "gradescope")
-    )
-    with gradebook_with(tmp_path, grading) as gradebook:
-        write_grades(tmp_path / "grades.csv", grades(gradebook, Course(due=DUE)), ["softmax"])
+    handed = handed_in(tmp_path / "submission_11", "submission_11", "gradescope")
+    write_all(tmp_path, Course(due=DUE), replace(graded("submission_11", 2.0), handed_in=handed))
     ada, alan = rows(tmp_path / "grades.csv").values()
     assert (ada["student"], ada["late"], ada["days_late"], ada["group"]) == ("007", "yes", "2", "007;008")
     assert (alan["student"], alan["softmax"], alan["points"], alan["maximum"]) == ("008", "2", "2", "3")
 
 
 def test_a_late_mark_of_canvas_without_a_time_costs_nothing_and_is_noted(tmp_path):
-    with gradebook_with(tmp_path, lovelaceada_LATE_1234_1_hw=2.0) as gradebook:
-        found = grades(gradebook, Course(due=DUE, late=Late(percent=50)))
-        write_grades(tmp_path / "grades.csv", found, ["softmax"])
+    write_all(tmp_path, Course(due=DUE, late=Late(percent=50)), lovelaceada_LATE_1234_1_hw=2.0)
     row = rows(tmp_path / "grades.csv")["1234"]
     assert (row["late"], row["days_late"], row["grade"]) == ("yes", "", "2")
     assert row["notes"] == "late, by how much is not known: no penalty"
@@ -315,8 +312,7 @@ TIMES = "user_id,submitted_at\n1234,2026-10-02T09:00:00Z\n1234,2026-10-04T09:00:
 def test_a_student_reads_the_grade_that_is_left_after_lateness(tmp_path):
     (tmp_path / "times.csv").write_text(TIMES)
     course = Course(due=DUE, late=Late(free_days=1, percent=10), times=str(tmp_path / "times.csv"))
-    with gradebook_with(tmp_path, lovelaceada_LATE_1234_1_hw=2.0, turingalan_LATE_1235_1_hw=2.0) as gradebook:
-        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, course)
+    write_all(tmp_path, course, lovelaceada_LATE_1234_1_hw=2.0, turingalan_LATE_1235_1_hw=2.0)
     row = rows(tmp_path / "grades.csv")["1234"]
     assert (row["days_late"], row["points"], row["penalty"], row["grade"]) == ("3", "2", "0.4", "1.6")
     ada, alan = tmp_path / "lovelaceada_LATE_1234_1_hw", tmp_path / "turingalan_LATE_1235_1_hw"
@@ -345,8 +341,7 @@ def test_members_of_a_group_read_their_own_grades(tmp_path):
     ada, alan = Student("007", "Ada <b>"), Student("0008", "Alan")
     handed = HandedIn((ada, alan), at=DUE + timedelta(hours=1))
     course = Course(due=DUE, extensions={"8": DUE + timedelta(days=1)}, late=Late(percent=50))
-    with gradebook_with(tmp_path, replace(graded("both", 2.0), handed_in=handed)) as gradebook:
-        write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, course)
+    write_all(tmp_path, course, replace(graded("both", 2.0), handed_in=handed))
     text = (tmp_path / "both" / "feedback.md").read_text()
     assert text.startswith("# `both`: 1.00 / 2.00 of 3 points\n")
     assert [line for line in text.splitlines() if "**" in line][1:] == [
@@ -359,8 +354,8 @@ def test_members_of_a_group_read_their_own_grades(tmp_path):
 def test_the_time_of_the_last_attempt_says_nothing_of_the_one_before(tmp_path):
     (tmp_path / "times.csv").write_text(TIMES)
     course = Course(attempt="best", due=DUE, late=Late(percent=50), times=str(tmp_path / "times.csv"))
-    with gradebook_with(tmp_path, **{"lovelaceada_1234_1_hw": 2.0, "lovelaceada_LATE_1234_2_hw-1": 3.0}) as gradebook:
-        (grade,) = write_course(Console(), gradebook, {"softmax": SOFTMAX}, tmp_path, course)
+    attempts = {"lovelaceada_1234_1_hw": 2.0, "lovelaceada_LATE_1234_2_hw-1": 3.0}
+    (grade,) = write_all(tmp_path, course, **attempts)
     assert (grade.grading.submission, grade.points, grade.attempts) == ("lovelaceada_1234_1_hw", 2, 2)
     assert (tmp_path / "lovelaceada_1234_1_hw" / "feedback.md").read_text().count("did not count") == 0
     other = (tmp_path / "lovelaceada_LATE_1234_2_hw-1" / "feedback.md").read_text()
@@ -374,9 +369,7 @@ def test_an_extension_of_2_is_that_of_0002_if_there_is_no_other(tmp_path, capsys
         folder = tmp_path / f"class{len(others)}{''.join(others)}"
         folder.mkdir()
         made = [replace(graded(key, 3.0), handed_in=HandedIn((Student(key, key),), at=at)) for key in ("0002", *others)]
-        with gradebook_with(folder, *made) as gradebook:
-            found = write_course(Console(), gradebook, {"softmax": SOFTMAX}, folder, course)
-        assert found[0].days_late == late
+        assert write_all(folder, course, *made)[0].days_late == late
     assert capsys.readouterr().out == "Has an extension, and no grade: 2\n"
 
 
@@ -398,8 +391,7 @@ def test_feedback_goes_back_under_the_name_that_canvas_or_moodle_gave(name, back
 @pytest.mark.parametrize("start", ["=", " =", "\t=", "\r=", "\n=", "\u00a0@", "＝", "＋", "－", "＠", "+", "-", "@"])
 def test_a_name_is_no_formula_for_a_spreadsheet(tmp_path, start):
     grading = replace(graded(f"{start}HYPERLINK(1)", 1.0), notes=Notes(taken_in=(f"{start}HYPERLINK(1)",)))
-    with gradebook_with(tmp_path, grading) as gradebook:
-        write_grades(tmp_path / "grades.csv", grades(gradebook, Course()), ["softmax"])
+    write_all(tmp_path, Course(), grading)
     (row,) = rows(tmp_path / "grades.csv").values()
     for cell in (row["name"], row["notes"]):
         assert cell.endswith("HYPERLINK(1)")
@@ -480,15 +472,21 @@ def test_the_name_of_a_submission_in_any_script(name, safe):
     assert len(safe.encode()) <= 200
 
 
+def for_canvas(folder: Path, roster: str, column: str, **points: float) -> tuple[list[str], list[str], list[str]]:
+    """Those of the roster without a grade, strangers with one, and the lines of what Canvas imports."""
+    (folder / "roster.csv").write_text(roster)
+    with gradebook_with(folder, **points) as gradebook:
+        found = grades(gradebook, Course())
+        without, strangers = write_canvas(folder / "canvas.csv", folder / "roster.csv", found, column)
+    return without, strangers, (folder / "canvas.csv").read_text().splitlines()
+
+
 def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
-    (tmp_path / "roster.csv").write_text(ROSTER)
-    with gradebook_with(tmp_path, lovelaceada_1234_1_hw=2.5, godelkurt_1236_2_hw=1.0) as gradebook:
-        without, strangers = write_canvas(
-            tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook, Course()), "Attention (55)"
-        )
+    points = {"lovelaceada_1234_1_hw": 2.5, "godelkurt_1236_2_hw": 1.0}
+    without, strangers, lines = for_canvas(tmp_path, ROSTER, "Attention (55)", **points)
     assert without == ["Turing, Alan"]
     assert strangers == ["godelkurt (godelkurt_1236_2_hw)"]
-    assert (tmp_path / "canvas.csv").read_text().splitlines() == [
+    assert lines == [
         "Student,ID,SIS User ID,SIS Login ID,Section,Attention (55)",
         "    Points Possible,,,,,3",
         '"Lovelace, Ada",1234,s1,ada,01,2.5',
@@ -497,19 +495,13 @@ def test_canvas_gets_its_own_rows_back_and_nobody_is_dropped(tmp_path):
 
 
 def test_a_number_of_one_column_is_not_looked_for_in_another(tmp_path):
-    (tmp_path / "roster.csv").write_text(
+    roster = (
         "Student,ID,SIS User ID\n    Points Possible,,\nAda,111111,222222\nAlan,222222,333333\nKurt,444444,555555\n"
     )
-    with gradebook_with(tmp_path, turingalan_222222_1_hw=2.0, godelkurt_444444_2_hw=1.0) as gradebook:
-        without, strangers = write_canvas(
-            tmp_path / "canvas.csv", tmp_path / "roster.csv", grades(gradebook, Course()), "A"
-        )
+    points = {"turingalan_222222_1_hw": 2.0, "godelkurt_444444_2_hw": 1.0}
+    without, strangers, lines = for_canvas(tmp_path, roster, "A", **points)
     assert (without, strangers) == (["Ada"], [])
-    assert (tmp_path / "canvas.csv").read_text().splitlines()[2:] == [
-        "Ada,111111,222222,",
-        "Alan,222222,333333,2",
-        "Kurt,444444,555555,1",
-    ]
+    assert lines[2:] == ["Ada,111111,222222,", "Alan,222222,333333,2", "Kurt,444444,555555,1"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ def graded(folder: Path, *paths: Path, **stated: Any) -> dict[str, Grading]:
         return {Path(grading.path).name: grading for grading in gradebook.latest()}
 
 
+def keys(found: Mapping[str, Grading]) -> list[str]:
+    """Whose they are."""
+    return [student.key for grading in found.values() for student in grading.handed_in.students]
+
+
 def handed_in(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     (folder / "in").mkdir()
     for name, content in files.items():
@@ -126,16 +131,14 @@ def test_a_name_is_no_claim_to_the_work_of_another(names: tuple[str, str], suffi
     found = graded(tmp_path, *handed_in(tmp_path, {honest: HONEST, mallory: LARGE}))
     assert found.keys() == {honest, mallory}
     assert (found[honest].points, found[mallory].points) == (3, 0)
-    keys = [student.key for name in (honest, mallory) for student in found[name].handed_in.students]
-    assert keys == ["77", "55"]
+    assert keys({name: found[name] for name in (honest, mallory)}) == ["77", "55"]
 
 
 def test_a_name_in_two_forms_alone_is_decided_by_staff(tmp_path: Path) -> None:
     (path,) = handed_in(tmp_path, {STOLEN["canvas-as-blackboard"][1]: HONEST})
     with pytest.raises(RosterError, match=r'as Canvas and Blackboard name .* `platform = "canvas"` or .*course.toml'):
         graded(tmp_path, path)
-    (grading,) = graded(tmp_path, path, platform="canvas").values()
-    assert [student.key for student in grading.handed_in.students] == ["55"]
+    assert keys(graded(tmp_path, path, platform="canvas")) == ["55"]
 
 
 def test_every_folder_is_a_download_from_one_platform(tmp_path: Path) -> None:
@@ -150,23 +153,20 @@ def test_every_folder_is_a_download_from_one_platform(tmp_path: Path) -> None:
     for name, files in downloads.items():
         (tmp_path / name).mkdir()
         paths += handed_in(tmp_path / name, files)
-    found = graded(tmp_path, *paths)
-    assert {each.key for grading in found.values() for each in grading.handed_in.students} == {"1", "2", "3", "emmy"}
+    assert {*keys(graded(tmp_path, *paths))} == {"1", "2", "3", "emmy"}
 
 
 def test_where_students_name_their_files_a_platforms_form_is_no_proof(tmp_path: Path) -> None:
     names = ("ada.py", "alan.py", "x_77_1_y.py")
     found = graded(tmp_path, *handed_in(tmp_path, dict.fromkeys(names, HONEST)))
-    keys = {student.key for grading in found.values() for student in grading.handed_in.students}
-    assert keys == {"ada", "alan", "x_77_1_y"}
+    assert {*keys(found)} == {"ada", "alan", "x_77_1_y"}
     assert not any(grading.notes.taken_in for grading in found.values())
 
 
 def test_metadata_that_a_student_hands_in_is_not_read_where_staff_say_so(tmp_path: Path) -> None:
     metadata = b"ada.py:\n  :submitters:\n  - :name: Mallory\n    :sid: '55'\n"
     ada, _ = handed_in(tmp_path, {"ada.py": HONEST, "submission_metadata.yml": metadata})
-    (grading,) = graded(tmp_path, ada, platform="none").values()
-    assert [student.key for student in grading.handed_in.students] == ["ada"]
+    assert keys(graded(tmp_path, ada, platform="none")) == ["ada"]
 
 
 def test_a_name_that_the_platform_does_not_give_is_a_submission_of_its_own_and_said_so(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_killed_batches_go_on_where_they_were(tmp_path: Path, graded_suite: Grad
                 assert before.items() <= kept.items()
             final = read_gradings(out)
             assert kept.items() <= final.items()
-            assert _outcomes(final) == right == _reported(out, paths)
+            assert _outcomes(final) == right == reported(out, paths)
     assert kills > BATCHES
 
 
@@ -85,7 +85,7 @@ def _outcomes(gradings: Graded) -> dict[str, tuple[str, ...]]:
     return {name: outcomes for name, (_, outcomes) in gradings.items()}
 
 
-def _reported(out: Path, paths: list[Path]) -> dict[str, tuple[str, ...]]:
+def reported(out: Path, paths: list[Path]) -> dict[str, tuple[str, ...]]:
     """The outcomes that the reports have."""
     reports = {path.name: json.loads((out / path.name / "results.json").read_text()) for path in paths}
     return {

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Explanation, Outcome, Result
-from cs336_staff.cli import staff
 from cs336_staff.grading.class_page import Entry, count_findings, distribute_grades, measure_passing
 from cs336_staff.grading.class_summary import sum_up
 from cs336_staff.grading.course import Course, Late
@@ -405,15 +403,3 @@ def test_the_policy_lets_a_page_load_nothing_and_run_one_script(tmp_path):
     assert policies == {"index.html": [f"{nothing}; script-src 'sha256-{digest}'"], "ada.html": [nothing], "ada.md": []}
     assert "<script" not in pages["ada.html"]
     assert "http" not in pages["index.html"].replace("http-equiv", "")
-
-
-# The command
-
-
-def test_the_command(tmp_path):
-    with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
-        gradebook.add(entry("ada").grading)
-    done = CliRunner().invoke(staff, ["report", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "reports on 1 submission: its page is in" in done.output
-    assert (tmp_path / "students" / "ada.html").exists()

@@ -15,8 +15,11 @@ from cs336_staff.tests import ROOT
 # It gives `Adapters` that have a worker.
 Run = Callable[..., Any]
 
-# What runs beside a submission is the same in every layer: of many cases one layer is enough.
-in_one_layer = pytest.mark.parametrize("sandbox", ["bubblewrap"], indirect=True)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What runs beside a submission is the same in every layer: a module's `LAYERS` says if fewer are enough."""
+    if "sandbox" in metafunc.fixturenames:
+        metafunc.parametrize("sandbox", getattr(metafunc.module, "LAYERS", ("bubblewrap", "process")), indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,7 +39,7 @@ def start(layer: sandboxes.Layer) -> sandboxes.Sandbox:
         pytest.skip(f"no {layer} here: {error}")
 
 
-@pytest.fixture(scope="session", params=["bubblewrap", "process"])
+@pytest.fixture(scope="session")
 def sandbox(request: pytest.FixtureRequest) -> Iterator[sandboxes.Sandbox]:
     with start(request.param) as sandbox:
         yield sandbox

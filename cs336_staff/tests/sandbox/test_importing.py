@@ -9,8 +9,9 @@ import torch
 from cs336_kit.engine.failure import StudentRaised
 from cs336_staff.sandbox.inside.importing import _newer_python
 
-from .conftest import Run, in_one_layer
+from .conftest import Run
 
+LAYERS = ("bubblewrap",)
 PYTHON = "{}.{}".format(*sys.version_info)
 X = torch.zeros(2)
 GOOD = "def run_softmax(x, dim):\n    return x + 1\n"
@@ -36,7 +37,6 @@ BROKEN = {
 }
 
 
-@in_one_layer
 @pytest.mark.parametrize("source", BROKEN)
 @pytest.mark.parametrize("use", ["lost(x)", "x * lost", "torch.stack([x, lost.SIZE])", "lost.table['a']", "x[:lost]"])
 def test_a_broken_file_costs_what_needs_it(run: Run, source: str, use: str) -> None:
@@ -80,18 +80,18 @@ def test_what_is_lost_is_no_class_to_inherit_from(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "around", ["try:\n    {}\nexcept {}:\n    lost = None\n", "lost = None\nwith suppress({}):\n    {}\n"]
+    "around",
+    [
+        "try:\n    from middle import lost\nexcept ZeroDivisionError:\n    lost = None\n",
+        "lost = None\nwith suppress(ZeroDivisionError):\n    from middle import lost\n",
+    ],
 )
 @pytest.mark.parametrize("inside", ["", "from broken import lost\n"])
 def test_an_import_that_may_fail_fails(run: Run, around: str, inside: str) -> None:
     """Also when the file that it imports is the one whose import fails."""
-    order = ("from middle import lost", "ZeroDivisionError") if around.startswith("try") else None
-    statement = around.format(*order) if order else around.format("ZeroDivisionError", "from middle import lost")
-    files = {"middle.py": inside or "lost = 1 / 0\n", "broken.py": "1 / 0\n"}
-    adapters = run(
-        {**files, "adapters.py": "from contextlib import suppress\n" + statement + USES.format("lost is None")}
-    )
-    assert adapters.run_rope(2, 1.0, 2, X, X) is True
+    source = f"from contextlib import suppress\n{around}{USES.format('lost is None')}"
+    files = {"adapters.py": source, "middle.py": inside or "lost = 1 / 0\n", "broken.py": "1 / 0\n"}
+    assert run(files).run_rope(2, 1.0, 2, X, X) is True
 
 
 def test_two_files_that_import_each_other(run: Run) -> None:
@@ -195,10 +195,8 @@ def test_a_file_for_a_newer_python(run: Run, line: str) -> None:
     if tuple(map(int, NEWER[line].split("."))) <= sys.version_info:
         pytest.skip("this Python knows it")
     files = {"adapters.py": "from mine.new import lost\n", "mine/new.py": f"x = 1\n{line}\n"}
-    number = 1 + len(files["mine/new.py"].splitlines()) - 1
-    text = (
-        f"SyntaxError: this needs Python {NEWER[line]} (mine/new.py, line {number}): the grader runs Python {PYTHON} ("
-    )
+    place = f"mine/new.py, line {len(files['mine/new.py'].splitlines())}"
+    text = f"SyntaxError: this needs Python {NEWER[line]} ({place}): the grader runs Python {PYTHON} ("
     assert str(failure(run, files)).startswith(text)
 
 

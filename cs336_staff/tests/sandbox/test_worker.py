@@ -8,7 +8,6 @@ import torch
 from cs336_kit.engine.failure import StudentRaised, describe
 from cs336_kit.engine.result import Check
 from cs336_staff.sandbox.proxy import Adapters
-from cs336_staff.sandbox.submission import take_in
 
 from .conftest import ROOT, Run
 
@@ -17,13 +16,6 @@ SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    ret
 
 def returning(expression: str) -> str:
     return f"import torch\ndef run_softmax(x, dim):\n    return {expression}\n"
-
-
-def test_the_solution_is_right(run: Run) -> None:
-    adapters = run({path: source.decode() for path, source in take_in(ROOT).files.items()})
-    Q, K, V = torch.randn(2, 7, 5), torch.randn(2, 11, 5), torch.randn(2, 11, 3)
-    expected = torch.softmax(Q @ K.mT / 5**0.5, -1) @ V
-    torch.testing.assert_close(adapters.run_scaled_dot_product_attention(Q, K, V), expected)
 
 
 def test_functions_have_the_names_and_parameters_of_the_course(run: Run) -> None:
@@ -81,8 +73,7 @@ def test_only_dense_tensors_come_back(run: Run, expression: str, kind: str | Non
 
 def test_what_comes_back_is_contiguous_and_owns_its_memory(run: Run) -> None:
     y = run(returning("x.expand(3, 2).T")).run_softmax(torch.ones(2), 0)
-    assert y.is_contiguous()
-    assert y.shape == (2, 3)
+    assert (y.is_contiguous(), y.shape) == (True, (2, 3))
 
 
 def test_strides_and_identity_go_over(run: Run) -> None:
@@ -224,7 +215,12 @@ def test_the_packages_that_students_may_import(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("statement", "module"),
-    [("from torch.utils.checkpoint import checkpoint as f", "torch._dynamo"), ("from einx import id as f", "einx")],
+    [
+        ("from torch.utils.checkpoint import checkpoint as f", "torch._dynamo"),
+        ("from einx import id as f", "einx"),
+        ("", "sympy"),
+        ("", "torch.fx.experimental.symbolic_shapes"),
+    ],
 )
 def test_what_takes_seconds_to_import_is_there_before_the_submission(run: Run, statement: str, module: str) -> None:
     adapters = run(f"import sys\nthere = {module!r} in sys.modules\n{statement}\ndef run_softmax(x, dim): return there")
@@ -245,11 +241,6 @@ def test_the_most_memory_that_it_held_is_known_when_it_has_ended(run: Run) -> No
         return worker.peak_memory
 
     assert 180 << 20 < peak(50 << 20) - peak(1) < 220 << 20
-
-
-def test_sympy_is_there_before_the_submission(run: Run) -> None:
-    source = "import sys\nx = {'sympy', 'torch.fx.experimental.symbolic_shapes'} <= sys.modules.keys()\n"
-    assert run(source + "def run_softmax(_, dim): return x").run_softmax(torch.ones(1), 0) is True
 
 
 def test_a_misspelt_module_of_the_students_own_is_no_missing_package(run: Run) -> None:
