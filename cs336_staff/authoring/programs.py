@@ -85,7 +85,12 @@ def expected_findings() -> dict[str, dict[str, list[str]]]:
     found = {}
     for id, room in load_rooms().items():
         path = FOLDER / id / "findings.toml"
-        told = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        try:
+            told = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except tomllib.TOMLDecodeError as error:
+            raise SuiteError(f"{path}: {error}") from None
+        if strays := told.keys() - load_room(id).examinations:
+            raise SuiteError(f"{path}: {min(strays)} is examined by no function of cs336_kit/problems/{id}")
         for adapter in load_room(id).examinations:
             own = {each.id: [each.id] if each.only in ("", adapter) else [] for each in room.mistakes}
             found[adapter] = own | told.get(adapter, {})

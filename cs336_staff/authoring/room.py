@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_problems
+from cs336_kit.engine.room import load_room
 from cs336_kit.examination.table import Change, Table
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.rounding import Bounded
@@ -157,7 +158,12 @@ def load_rooms() -> Mapping[str, Room]:
         raise SuiteError(f"{FOLDER.relative_to(ROOT)}/{stray} belongs to no problem of {FILE_NAME}: rename one of them")
     rooms = {id: _load_room(id) for id in problems}
     seen: set[str] = set()
+    for kind in ("public", "hidden"):
+        _check_names({id: getattr(room, kind) for id, room in rooms.items()}, kind)
     for id, room in rooms.items():
+        for adapter in load_room(id).examinations:
+            if adapter not in room.calls:
+                raise SuiteError(f"cs336_kit/problems/{id} examines {adapter}, which is not among its adapters")
         if list(room.outputs) != ["answer", *sorted(room.outputs[1:])]:
             raise SuiteError(f'the room of {id} has the outputs {", ".join(room.outputs)}, expected "answer" first')
         for reference in room.answers:
@@ -216,6 +222,15 @@ def _load_room(id: str) -> Room:
     if not isinstance(room, Room):
         raise SuiteError(f"{FOLDER.relative_to(ROOT)}/{id}/__init__.py: expected ROOM, a Room")
     return room
+
+
+def _check_names(cases: Mapping[str, Sequence[CaseSpec]], kind: str) -> None:
+    homes: dict[str, str] = {}
+    for id, specs in cases.items():
+        for name in (spec.name for spec in specs):
+            if home := homes.get(name):
+                raise SuiteError(f"the {kind} case {name} is in the rooms of {home} and {id}: rename one of them")
+            homes[name] = id
 
 
 def _check_misconception(mistake: Misconception, seen: set[str]) -> None:

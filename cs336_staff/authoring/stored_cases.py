@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -11,8 +12,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from cs336_kit.engine.assignment import SuiteError
 from cs336_kit.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
-from cs336_kit.engine.compare import in_dtype
+from cs336_kit.engine.compare import dtype_name, in_dtype
 from cs336_staff.authoring.cases import CaseSpec
 from cs336_staff.authoring.room import Adapter, bound_of, outputs_of, reference_of
 from cs336_staff.authoring.rounding import bound_errors
@@ -28,10 +30,31 @@ NOTHING = 1e-300
 
 def make_case(spec: CaseSpec, seed: int) -> Case:
     """Draw the inputs of a case and compute its answers and their bounds."""
-    inputs = spec.draw(torch.Generator().manual_seed(seed))
-    cotangent = _cotangent(spec, inputs, seed)
-    expected = answers(spec.call, inputs, spec.gradients, cotangent)
-    return Case(spec.name, spec.call, inputs, cotangent, expected, bounds_of(spec.call, inputs, expected, cotangent))
+    with _naming(spec):
+        inputs = spec.draw(torch.Generator().manual_seed(seed))
+        cotangent = _cotangent(spec, inputs, seed)
+        expected = answers(spec.call, inputs, spec.gradients, cotangent)
+        bounds = bounds_of(spec.call, inputs, expected, cotangent)
+    _check_dtype(spec, expected)
+    return Case(spec.name, spec.call, inputs, cotangent, expected, bounds)
+
+
+def _check_dtype(spec: CaseSpec, expected: Mapping[str, Tensor]) -> None:
+    for what, x in expected.items():
+        if x.dtype != torch.float64:
+            got = dtype_name(x.dtype)
+            raise SuiteError(f"{spec.name}: {spec.call} gives the {what} in {got}, expected float64 of a reference")
+
+
+@contextmanager
+def _naming(spec: CaseSpec) -> Iterator[None]:
+    """Say of which case it was that something in a room raised an error."""
+    try:
+        yield
+    except Exception as error:
+        raise SuiteError(
+            f"{spec.name}: drawing it, {spec.call} or its bound raises {type(error).__name__}: {error}"
+        ) from error
 
 
 def public_seed(name: str) -> int:
@@ -129,13 +152,15 @@ def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     alike = [*case.inputs] == [*drawn] and all(map(_alike, case.inputs.values(), drawn.values()))
     if not alike or _sha256({k: x for k, x in case.inputs.items() if isinstance(x, Tensor)}) != metadata["sha256"]:
         yield "the inputs are not those that were drawn"
-    expected = answers(spec.call, case.inputs, spec.gradients, case.cotangent)
+    with _naming(spec):
+        expected = answers(spec.call, case.inputs, spec.gradients, case.cotangent)
+        bounds = bounds_of(spec.call, case.inputs, expected, case.cotangent)
+        # What the reference itself may round to, in float64.
+        own = bounds_of(spec.call, _wide(case.inputs), expected, case.cotangent)
+    _check_dtype(spec, expected)
     if expected.keys() != case.expected.keys():
         yield f"stores {', '.join(case.expected)}, expected {', '.join(expected)}"
         return
-    bounds = bounds_of(spec.call, case.inputs, expected, case.cotangent)
-    # What the reference itself may round to, in float64.
-    own = bounds_of(spec.call, _wide(case.inputs), expected, case.cotangent)
     for what, right in expected.items():
         if bool(((case.expected[what] - right).abs() > own[what]).any()):
             yield f"the stored {what} is not what the reference gives"

@@ -109,6 +109,7 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
     check_hidden_cases(release)
+    check_public_cases(root)
     proxy = Adapters(root / "adapters.py")
     suite = load_both_suites(root, proxy)
     tests = [test for test in suite.tests if only in (None, test.name, test.function)]
@@ -139,6 +140,14 @@ def check_hidden_cases(release: Release) -> None:
             raise AssignmentError(
                 f"the hidden case {name} is missing from {release.cases} or damaged; {todo}"
             ) from None
+
+
+def check_public_cases(root: Path) -> None:
+    """Raise AssignmentError unless every public case is stored: a test on one that is gone would be gone, too."""
+    stored = case_names(root / "fixtures", "**/*")
+    expected = {spec.name for room in load_rooms().values() for spec in room.public}
+    if missing := sorted(expected.difference(stored)):
+        raise AssignmentError(f"fixtures/{missing[0]}.safetensors is missing; run `cs336 staff fixtures`")
 
 
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:

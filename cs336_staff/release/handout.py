@@ -90,11 +90,11 @@ def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None =
         instead: the content of files, where it is not that of the tree.
 
     Raises:
-        HandoutError: a file of an unknown place or not known to git, markers that do not pair, or a line of a solution
-            or of the staff's that would survive.
+        HandoutError: a file of an unknown place or not known to git, markers that do not pair or name no problem, a
+            problem that the text does not state, or a line of a solution or of the staff's that would survive.
     """
     contents = {name: (root / name).read_bytes() for name in _tracked(root)} | dict(instead or {})
-    gone = load_problems(root, left_out=True).keys()
+    gone, kept = (load_problems(root, left_out=each).keys() for each in (True, False))
     files: dict[str, bytes] = {}
     secrets: set[str] = set()
     for name, content in without_left_out(root, contents).items():
@@ -103,10 +103,13 @@ def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None =
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
             content = stub(name, source).encode()
+        for strange in sorted(_marked_problems(contents[name]) - gone - kept):
+            raise HandoutError(f"{name}: a mark names the problem {strange}, which is not in {ASSIGNMENT}")
         if content or not name.endswith(".md"):  # a text of problems that are all left out
             files[name] = content
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
+    _check_texts(b"\n".join(content for name, content in files.items() if name.startswith("docs/")), kept)
     kit = {name: files.pop(name) for name in [*files] if name.startswith(SOURCES)}
     if kit:
         name, wheel = make_wheel(version, contents[PROJECT], kit | {SOURCES + ASSIGNMENT: files[ASSIGNMENT]})
@@ -267,6 +270,25 @@ def cut_marked(name: str, content: bytes, left_out: Collection[str] = ()) -> byt
     if around:
         raise HandoutError(f"{name}: {around[-1]} markers that do not pair")
     return b"".join(kept)
+
+
+def _marked_problems(content: bytes) -> set[str]:
+    """The ids in the marks of a file."""
+    marks = {edge[1] for line in content.splitlines() if (edge := AROUND.fullmatch(line))}
+    marks |= {both[1] for both in IN_LINE.findall(content)}
+    named = (mark.decode().removeprefix("problem ").split(", ") for mark in marks if mark.startswith(b"problem "))
+    return set[str]().union(*named)
+
+
+def _check_texts(text: bytes, problems: Collection[str]) -> None:
+    """Raise HandoutError unless each problem, and no other, has its line in the text."""
+    stated = [id.decode() for id in re.findall(rb"^\*\*Problem `(\w+)`", text, re.MULTILINE)]
+    for id in problems:
+        if stated.count(id) != 1:
+            raise HandoutError(f"docs: {stated.count(id)} lines begin with **Problem `{id}`, expected 1: its section's")
+    for id in stated:
+        if id not in problems:
+            raise HandoutError(f"docs: a line begins with **Problem `{id}`, which is not handed out; mark its section")
 
 
 def _tells(line: str) -> bool:

@@ -14,9 +14,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from cs336_kit.engine.assignment import SuiteError
 from cs336_kit.engine.case import CaseError, load_case
+from cs336_staff.authoring import stored_cases
 from cs336_staff.authoring.cases import CaseSpec
-from cs336_staff.authoring.room import reference_of
+from cs336_staff.authoring.room import Adapter, reference_of
 from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
 from cs336_staff.problems.scaled_dot_product_attention.cases import inputs as attention
 from cs336_staff.tests import ROOT
@@ -146,6 +148,22 @@ def test_a_damaged_case_says_what_to_do(folder: Path, damage: bytes) -> None:
 def test_a_missing_case_says_what_to_do(folder: Path) -> None:
     with pytest.raises(CaseError, match="cannot be read"):
         load_case(folder, "attention/four")
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (lambda **inputs: 1 / 0, "run_scaled_dot_product_attention or its bound raises ZeroDivisionError: division by"),
+        (lambda Q, K, V, mask: V.float(), "run_scaled_dot_product_attention gives the answer in float32, expected "),
+    ],
+)
+def test_a_wrong_reference_is_named_with_its_case(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, reference: Adapter, message: str
+) -> None:
+    monkeypatch.setattr(stored_cases, "reference_of", lambda call: reference)
+    for work in (lambda: [*check_fixtures(folder, SPECS[1:])], lambda: write_fixtures(folder / "new", SPECS[1:])):
+        with pytest.raises(SuiteError, match=f"^attention/two: .*{message}"):
+            work()
 
 
 def test_the_example_worked_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 from cs336_kit.engine.suite import Calls, Suite
 from cs336_kit.engine.toml_file import AssignmentError
 from cs336_staff.grading.course import Course
-from cs336_staff.grading.suite import GradedSuite, check_hidden_cases
+from cs336_staff.grading.suite import GradedSuite, check_hidden_cases, check_public_cases
 from cs336_staff.hidden import release
 from cs336_staff.hidden.release import FOLDER, Release, load_release, rehearsal
 from cs336_staff.problems.softmax.cases import HIDDEN
@@ -99,6 +99,15 @@ def test_a_hidden_case_that_is_missing_or_damaged_is_named(cases: Path, damage) 
         AssignmentError, match=f"the hidden case {HIDDEN[5].name} is missing from {cases} or damaged; run"
     ):
         check_hidden_cases(Release(rehearsal().secret, cases.parent))
+
+
+def test_a_public_case_that_is_missing_is_named(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "fixtures", tmp_path / "fixtures")
+    check_public_cases(tmp_path)
+    (tmp_path / "fixtures/softmax/1d.safetensors").unlink()
+    message = r"^fixtures/softmax/1d.safetensors is missing; run `cs336 staff fixtures`$"
+    with pytest.raises(AssignmentError, match=message):
+        check_public_cases(tmp_path)
 
 
 def test_hosts_with_other_hidden_cases_do_not_agree(cases: Path) -> None:

@@ -114,6 +114,42 @@ def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str, 
         make_handout(tree, "1")
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (
+            "docs/assignment.md",
+            "**Problem `rope` (",
+            "Problem (",
+            "docs: 0 lines begin with **Problem `rope`",
+        ),
+        ("docs/bonus.md", "**Problem `decoding`", "**Problem `rope`", "docs: 2 lines begin with **Problem `rope`"),
+        (
+            "docs/bonus.md",
+            "-- problem decoding:",
+            "-- problem decode:",
+            "bonus.md: a mark names the problem decode,",
+        ),
+        (
+            "adapters.py",
+            "# problem linear:",
+            "# problem liner:",
+            "adapters.py: a mark names the problem liner",
+        ),
+        (
+            "docs/bonus.md",
+            "\n## B2",
+            "\n**Problem `gelu`**\n## B2",
+            "docs: a line begins with **Problem `gelu`",
+        ),
+    ],
+)
+def test_a_text_that_does_not_go_with_the_problems(name: str, old: str, new: str, message: str) -> None:
+    changed = (ROOT / name).read_text().replace(old, new)
+    with pytest.raises(HandoutError, match=re.escape(message)):
+        make_handout(ROOT, "1.0.0", {name: changed.encode()})
+
+
 def test_a_file_that_git_does_not_know(tree: Path) -> None:
     (tree / "cs336_basics/draft.py").touch()
     with pytest.raises(HandoutError, match=r"cs336_basics/draft.py: git does not know it"):
