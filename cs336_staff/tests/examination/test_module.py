@@ -43,10 +43,6 @@ def same_for_all_queries(weights, p):
     return weights * (torch.rand(weights.shape[-1]) >= p) / (1 - p)
 
 
-def with_a_dropout_of_its_own(Q, K, V, mask, dropout, training, seed):
-    return module(Q, K, V, mask, 0.5, True, seed)
-
-
 def inverts_floats(weights, p):
     return weights.masked_fill(~torch.bernoulli(torch.full_like(weights, 1 - p)), 0.0) / (1 - p)
 
@@ -74,7 +70,6 @@ def weights_first(*arguments):
     [
         (with_a_fixed_seed, ["module-seed-fixed"]),
         (partial(module, drop=same_for_all_queries), ["module-dropout-shared"]),
-        (with_a_dropout_of_its_own, ["module-dropout-in-evaluation"]),
         (output_alone, ["module-no-pair"]),
         (weights_first, ["module-no-pair"]),
     ],

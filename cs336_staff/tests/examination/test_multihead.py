@@ -101,24 +101,6 @@ def test_what_scores_cannot_show_is_no_finding(id):
     assert found_with_rope(wrong_submission(id)[f"{ADAPTER}_with_rope"]) == []
 
 
-@pytest.mark.parametrize(
-    ("id", "finding"),
-    [
-        ("rope-pairs-halves", "multihead-rope-pairs-halves"),
-        ("rope-no-minus", "multihead-rope-no-minus"),
-        ("rope-exponent-half", "multihead-rope-exponent-half"),
-        ("rope-exponent-doubled", "multihead-rope-exponent-doubled"),
-        ("rope-one-angle", "multihead-rope-one-angle"),
-        ("rope-direction", "multihead-rope-direction"),
-        ("rope-theta-ignored", "multihead-rope-theta-ignored"),
-        ("rope-first-sequence", "multihead-rope-first-sequence"),
-        ("rope-skipped", "multihead-rope-missing"),
-    ],
-)
-def test_a_wrong_rope_shows_in_the_scores(id, finding):
-    assert found_with_rope(wrong_submission(id)[f"{ADAPTER}_with_rope"]) == [finding]
-
-
 @pytest.mark.parametrize("examine", [examine_multihead, examine_multihead_with_rope])
 @pytest.mark.parametrize("id", ["softmax-sign", "softmax-shift-mean", "attention-mask-nan"])
 def test_a_wrong_attention_is_not_taken_for_other_heads_or_another_mask(examine, id):

@@ -76,15 +76,8 @@ def test_what_rounding_does_is_not_explained_by_a_small_number():
     assert "your answer is off by up to 0.0003" in found.measured
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        lambda x, dim: torch.softmax(x.double(), dim).log().to(x.dtype),
-        lambda x, dim: (x.double() - x.double().logsumexp(dim, keepdim=True)).to(x.dtype),
-    ],
-)
-def test_a_logarithm_of_softmax_is_named_however_it_is_computed(run):
-    assert ids(run) == ["softmax-log"]
+def test_a_logarithm_of_softmax_is_named_however_it_is_computed():
+    assert ids(lambda x, dim: (x.double() - x.double().logsumexp(dim, keepdim=True)).to(x.dtype)) == ["softmax-log"]
 
 
 def test_what_is_not_written_is_examined_no_further():
