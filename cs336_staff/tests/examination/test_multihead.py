@@ -82,15 +82,6 @@ def test_two_mistakes_are_two_findings(first, second):
     assert set(found_with_rope(both)) == {*EXPECTED[first], *EXPECTED[second]}
 
 
-def test_what_a_student_reads():
-    (finding,) = examine_multihead(wrong_submission("multihead-mask-missing")[ADAPTER])
-    assert finding.measured == "For five tokens, your answer at [0, 3] is -3.303; it should be 6.446."
-    assert finding.means == (
-        "No token is hidden from any other: there is no causal mask in effect. A program that is right but for this "
-        "mistake gives your numbers in all 10 calls."
-    )
-
-
 def found_with_rope(run) -> list[str]:
     return [finding.id for finding in examine_multihead_with_rope(run)]
 

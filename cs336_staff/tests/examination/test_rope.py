@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from cs336_kit.problems.rope.examination import examine_rope
-from cs336_staff.authoring.programs import wrong_submission
 
 
 def found(run) -> list[str]:
@@ -118,17 +117,6 @@ def test_an_answer_of_which_a_part_is_not_written_is_examined_no_further():
 
     (finding,) = examine_rope(run)
     assert finding.measured == "24 of the 48 numbers of your answer depend on memory that was never written."
-
-
-def test_what_a_student_reads():
-    (finding,) = examine_rope(wrong_submission("rope-exponent-half")["run_rope"])
-    assert finding.measured == (
-        "For the vector (1, 0, 1, 0, …) at positions 0 to 5, your answer at [5, 6] is -0.5122; it should be 0.6301."
-    )
-    assert finding.means == (
-        "Your exponent is i/d_k, not 2i/d_k. A program that is right but for this mistake gives your numbers in all 11 "
-        "calls."
-    )
 
 
 def test_angles_that_no_mistake_explains_are_measured():
