@@ -23,7 +23,8 @@ READ = {
     ),
     "multihead-mask-missing": (
         "For five tokens, your answer at [0, 3] is -3.303; it should be 6.446. No token is hidden from any other: "
-        "there is no causal mask in effect. A program that is right but for this mistake gives your numbers in all 10 calls."
+        "there is no causal mask in effect. A program that is right but for this mistake gives your numbers in all 10 "
+        "calls."
     ),
     "module-dropout-share": (
         "In training, with a dropout of 0.25, 75% of the weights are 0 and the others 1.333 times what they were; it "
