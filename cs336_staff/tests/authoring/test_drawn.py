@@ -14,15 +14,13 @@ from cs336_staff.problems.faults import FAULTY
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 from cs336_staff.problems.softmax.cases import kinds
 
-DRAW = """
-import sys
-from cs336_staff.hidden.drawn import DrawnCases
-from cs336_staff.hidden.release import load_release
-from cs336_staff.problems.softmax.cases import kinds
-for kind, draw in kinds().items():
-    print([(tuple(case.inputs["in_features"].shape), case.inputs["dim"], float(case.inputs["in_features"].sum()))
-           for case in DrawnCases(draw, load_release(), kind).examples()])
-"""
+
+def drawn() -> list[tuple[object, ...]]:
+    """What is drawn for softmax, in short."""
+    cases = [
+        case.inputs for kind, draw in kinds().items() for case in DrawnCases(draw, load_release(), kind).examples()
+    ]
+    return [(*inputs["in_features"].shape, inputs["dim"], float(inputs["in_features"].sum())) for inputs in cases]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
@@ -51,9 +49,8 @@ def test_no_mistake_passes_by_the_luck_of_the_draw(fault: str) -> None:
 @pytest.mark.slow
 def test_what_is_drawn_depends_on_no_module_that_is_imported_besides(tmp_path) -> None:
     (tmp_path / "constants.py").write_text(f"NUMBERS = {list(range(1000, 1300))}\n")
-    drawn = [
-        subprocess.run([sys.executable, "-c", before + DRAW], cwd=tmp_path, capture_output=True, text=True, check=True)
-        for before in ("", "import constants")
-    ]
-    assert len(drawn[0].stdout.splitlines()) == 3
-    assert drawn[0].stdout == drawn[1].stdout
+    code = "import constants; from cs336_staff.tests.authoring.test_drawn import drawn; print(drawn())"
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert len(drawn()) > 3
+    assert printed == f"{drawn()}\n"

@@ -22,7 +22,7 @@ def elsewhere(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
     folder = tmp_path_factory.mktemp("python")
     (folder / "sitecustomize.py").write_text(WITHOUT)
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setenv("PYTHONIOENCODING", "cp1252")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")  # a part of cp1252, and of every other one
     student.replace("cs336_basics/nn/functional.py", "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     for path in student.folder.rglob("*"):
         if path.suffix in (".py", ".toml"):

@@ -252,9 +252,3 @@ def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how:
     terminal.expect("\r\n$")
     assert terminal.end() == 0
     wait_until_nothing_runs_in(student.folder)
-
-
-def test_spare_belongs_to_watch(student: Student) -> None:
-    process = student.run("cs336_kit", "check", "--spare")
-    assert process.returncode == 1
-    assert process.stderr == "Error: --spare needs --watch\n"

@@ -19,20 +19,21 @@ def test_no_file_name_selects_tests_by_accident() -> None:
     assert [(path, name) for path in paths for name in names if name in path] == []
 
 
+def modules_imported(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return modules | {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
 def test_the_public_suite_imports_nothing_of_the_student_but_the_adapters() -> None:
     for path in (ROOT / "tests").glob("*.py"):
-        tree = ast.parse(path.read_text())
-        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-        imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        imported = {module for module in imported if not module.startswith("cs336_kit.problems.")}
+        imported = {module for module in modules_imported(path) if not module.startswith("cs336_kit.problems.")}
         assert imported <= {"adapters", "pytest", "torch"}, path
 
 
 def test_the_adapters_import_the_students_package_alone() -> None:
-    tree = ast.parse((ROOT / "adapters.py").read_text())
-    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {module.partition(".")[0] for module in modules} == {"cs336_basics", "jaxtyping", "torch"}
+    packages = {module.partition(".")[0] for module in modules_imported(ROOT / "adapters.py")}
+    assert packages == {"cs336_basics", "jaxtyping", "torch"}
 
 
 def test_every_adapter_has_a_reference_with_its_arguments() -> None:

@@ -19,21 +19,18 @@ def test_an_answer_within_the_bound_is_right() -> None:
     compare(EXPECTED.float() + 5e-7, EXPECTED, torch.float32, BOUND)
 
 
-def test_a_missing_return() -> None:
-    assert complaint(None) == "the answer is None, expected a tensor: is a `return` missing?"
-
-
-def test_something_else_than_a_tensor() -> None:
-    assert complaint([1.0]) == "the answer is a list, expected a tensor"
-    assert complaint(EXPECTED.numpy()) == "the answer is an ndarray, expected a tensor"
-
-
-def test_a_wrong_shape() -> None:
-    assert complaint(EXPECTED.T.float()) == "the answer has shape (3, 2), expected (2, 3)"
-
-
-def test_a_wrong_dtype() -> None:
-    assert complaint(EXPECTED) == "the answer has dtype float64, expected float32, that of the inputs"
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "is None, expected a tensor: is a `return` missing?"),
+        ([1.0], "is a list, expected a tensor"),
+        (EXPECTED.numpy(), "is an ndarray, expected a tensor"),
+        (EXPECTED.T.float(), "has shape (3, 2), expected (2, 3)"),
+        (EXPECTED, "has dtype float64, expected float32, that of the inputs"),
+    ],
+)
+def test_what_cannot_be_compared(answer: object, said: str) -> None:
+    assert complaint(answer) == f"the answer {said}"
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -52,12 +52,6 @@ def test_an_unwritten_method_has_its_class(student: Student) -> None:
     assert "not implemented yet: write Linear.__init__ in cs336_basics/nn/linear.py, line" in process.stdout
 
 
-def test_the_compiler_of_torch_says_nothing_of_its_own_at_the_end(student: Student) -> None:
-    student.replace(FUNCTIONAL, "import math\n", "import gc\nimport math\nimport torch._dynamo\ngc.freeze()\n")
-    process = student.run("pytest", "-q", "-k", "test_softmax")
-    assert (process.returncode, process.stderr) == (0, "")
-
-
 def test_a_test_that_takes_long(student: Student) -> None:
     (student.folder / "conftest.py").write_text("import cs336_kit.plugin\ncs336_kit.plugin.LONG = 1.0\n")
     slow = "import time; time.sleep(2)\n    logits = at_least_float32(x)"
@@ -69,23 +63,15 @@ def test_a_test_that_takes_long(student: Student) -> None:
     )
 
 
-def test_one_thread_computes_whatever_there_are(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_computes_and_the_compiler_of_torch_says_nothing_of_its_own_at_the_end(
+    student: Student, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    student.replace(FUNCTIONAL, "import math\n", "import gc\nimport math\nimport torch._dynamo\ngc.freeze()\n")
     one = "assert torch.get_num_threads() == 1\n    logits = at_least_float32(x)"
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", one)
-    assert student.run("pytest", "-q", "-k", "test_softmax and 1d").returncode == 0
-
-
-def test_a_wrong_answer_is_explained_also_beside_a_failing_test_of_the_students_own(student: Student) -> None:
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    (student.folder / "tests/test_own.py").write_text("def test_own():\n    assert 1 == 2\n")
-    output = failures(student, "-k", "test_own or test_scaled_dot_product_attention and 3d-more-keys")
-    assert "You divide by d_k, not by √d_k." in output
-    assert "the answer is wrong in 197 of 200 places furthest off at" in output
-    assert (
-        "the case is attention/3d-more-keys: Q (2, 5, 16) float32 K (2, 7, 16) float32 V (2, 7, 20) float32 "
-        "mask (5, 7) bool expected (2, 5, 20) float32 uv run cs336 debug --case attention/3d-more-keys"
-    ) in output
+    process = student.run("pytest", "-q", "-k", "test_softmax")
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_the_smallest_failure_is_shown_in_full_and_the_others_in_a_line_for_each_kind(student: Student) -> None:
@@ -136,15 +122,23 @@ def test_q_leaves_the_debugger_and_the_tests(student: Student) -> None:
     terminal.close()
 
 
-def test_a_failing_test_of_the_students_own_is_shown_in_full(student: Student) -> None:
+def test_a_wrong_answer_is_explained_beside_failing_tests_of_the_students_own_that_are_shown_in_full(
+    student: Student,
+) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     (student.folder / "test_own.py").write_text(
         "def test_one():\n    assert 1 == 2\n\n\ndef test_two():\n    assert 2 == 3\n"
     )
-    output = student.run("pytest", "test_own.py", "tests/test_2_attention.py").stdout
+    output = " ".join(student.run("pytest", "test_own.py", "tests/test_2_attention.py").stdout.split())
     assert "assert 1 == 2" in output
     assert "assert 2 == 3" in output
     assert output.count("FAILED test_own.py::") == 2
+    assert "You divide by d_k, not by √d_k." in output
+    assert "the answer is wrong in 12 of 12 places furthest off at" in output
+    assert (
+        "the case is attention/other-by-hand: Q (3, 4) float32 K (3, 4) float32 V (3, 4) float32 mask None "
+        "expected (3, 4) float32 uv run cs336 debug --case attention/other-by-hand"
+    ) in output
 
 
 def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
@@ -162,22 +156,15 @@ def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
     assert ", with the error above." in output
 
 
-def test_a_detached_answer(student: Student) -> None:
+def test_a_detached_answer_an_input_changed_in_place_and_a_wrong_type(student: Student) -> None:
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "logits = at_least_float32(x).detach()")
-    output = failures(student, "-k", "test_softmax_gradients and last-dim")
-    assert "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach()" in output
-
-
-def test_an_input_changed_in_place(student: Student) -> None:
     student.replace(FUNCTIONAL, "maximum = logits.detach()", "logits += 1\n    maximum = logits.detach()")
-    output = failures(student, "-k", "test_softmax_leaves_its_input_alone")
+    student.replace("adapters.py", "RotaryPositionalEmbedding(theta, ", "RotaryPositionalEmbedding(str(theta), ")
+    names = "test_softmax_gradients and last-dim or softmax_leaves or test_rope and one-token"
+    output = failures(student, "--tb=short", "-k", names)
+    assert "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach()" in output
     assert "in_features was changed: look for an operation in place, such as x /= ..." in output
-
-
-def test_a_wrong_type_is_named(student: Student) -> None:
-    student.replace("adapters.py", "return softmax(in_features, dim)", "return softmax(in_features, str(dim))")
-    output = failures(student, "-k", "test_softmax and 1d")
-    assert "softmax got '0' for dim expected int adapters.py:" in output
+    assert "RotaryPositionalEmbedding.__init__ got '10000.0' for theta expected float adapters.py:" in output
 
 
 @pytest.mark.parametrize(

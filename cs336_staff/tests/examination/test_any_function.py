@@ -1,4 +1,7 @@
-"""An examination ends well whatever the function does; `cs336 staff verify` examines every misconception."""
+"""An examination ends well whatever the function does, and the solution has no findings.
+
+`cs336 staff verify` examines every misconception.
+"""
 
 import sys
 from pathlib import Path
@@ -7,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+import adapters
 from cs336_kit.engine.assignment import find_root
 from cs336_kit.engine.case import case_names, load_case
+from cs336_kit.engine.room import load_room
 from cs336_kit.problems.linear.examination import examine_linear
 from cs336_kit.problems.multihead_attention.examination import examine_cross_attention
 from cs336_kit.problems.multihead_self_attention.examination import examine_multihead, examine_multihead_with_rope
@@ -16,6 +21,7 @@ from cs336_kit.problems.rope.examination import examine_rope
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_kit.problems.softmax.examination import examine_softmax
 from cs336_staff.authoring.programs import RIGHT
+from cs336_staff.authoring.room import load_rooms
 
 FIXTURES = find_root(Path(__file__).parent) / "fixtures"
 EXAMINATIONS = {
@@ -43,7 +49,6 @@ STRANGE = {
     "none": lambda **arguments: None,
     "scalar": lambda **arguments: torch.tensor(1.0),
     "zeros": lambda **arguments: torch.zeros(shape_of_answer(**arguments)),
-    "ones": lambda **arguments: torch.ones(shape_of_answer(**arguments)),
     "nan": lambda **arguments: torch.full(shape_of_answer(**arguments), torch.nan),
     "infinity": lambda **arguments: torch.full(shape_of_answer(**arguments), torch.inf),
     "random": lambda **arguments: torch.randn(shape_of_answer(**arguments)),
@@ -58,6 +63,14 @@ def test_a_strange_function_gets_a_finding(adapter, strange):
     findings = EXAMINATIONS[adapter](STRANGE[strange])
     assert findings
     assert all(finding.measured and finding.question and finding.section for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("problem", "adapter"),
+    [(problem, adapter) for problem in load_rooms() for adapter in load_room(problem).examinations],
+)
+def test_the_solution_has_none(problem, adapter):
+    assert load_room(problem).examinations[adapter](getattr(adapters, adapter)) == []
 
 
 @pytest.mark.parametrize("module", ["torch.fx.experimental.symbolic_shapes", "torch._inductor", "torch._dynamo"])

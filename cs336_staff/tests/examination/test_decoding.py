@@ -37,15 +37,6 @@ def test_two_mistakes(ids):
     assert sorted(found(partial(decoding, **parts_of(*ids)))) == sorted(f"decoding-{id}" for id in ids)
 
 
-def test_what_a_student_reads():
-    (finding,) = examine_decoding(wrong_submission("decoding-positions-restart")[ADAPTER])
-    assert finding.measured == ("In pieces of 3, 1 and 1 tokens, your answer at [4, 13] is 7.908; it should be -5.001.")
-    assert finding.means == (
-        "Every call counts its tokens from 0, whatever the cache holds. A program that is right but for this mistake "
-        "gives your numbers in all 16 calls."
-    )
-
-
 def test_the_heads_of_the_queries_in_the_cache():
     def run(num_heads, num_kv_heads, keys=None, values=None, **rest):
         group = num_heads // num_kv_heads

@@ -82,15 +82,6 @@ def test_two_mistakes_are_two_findings(first, second):
     assert set(found_with_rope(both)) == {*EXPECTED[first], *EXPECTED[second]}
 
 
-def test_what_a_student_reads():
-    (finding,) = examine_multihead(wrong_submission("multihead-mask-missing")[ADAPTER])
-    assert finding.measured == "For five tokens, your answer at [0, 3] is -3.303; it should be 6.446."
-    assert finding.means == (
-        "No token is hidden from any other: there is no causal mask in effect. A program that is right but for this "
-        "mistake gives your numbers in all 10 calls."
-    )
-
-
 def found_with_rope(run) -> list[str]:
     return [finding.id for finding in examine_multihead_with_rope(run)]
 
@@ -99,24 +90,6 @@ def found_with_rope(run) -> list[str]:
 @pytest.mark.parametrize("id", ["rope-from-one", "rope-concatenated", "rope-swapped"])
 def test_what_scores_cannot_show_is_no_finding(id):
     assert found_with_rope(wrong_submission(id)[f"{ADAPTER}_with_rope"]) == []
-
-
-@pytest.mark.parametrize(
-    ("id", "finding"),
-    [
-        ("rope-pairs-halves", "multihead-rope-pairs-halves"),
-        ("rope-no-minus", "multihead-rope-no-minus"),
-        ("rope-exponent-half", "multihead-rope-exponent-half"),
-        ("rope-exponent-doubled", "multihead-rope-exponent-doubled"),
-        ("rope-one-angle", "multihead-rope-one-angle"),
-        ("rope-direction", "multihead-rope-direction"),
-        ("rope-theta-ignored", "multihead-rope-theta-ignored"),
-        ("rope-first-sequence", "multihead-rope-first-sequence"),
-        ("rope-skipped", "multihead-rope-missing"),
-    ],
-)
-def test_a_wrong_rope_shows_in_the_scores(id, finding):
-    assert found_with_rope(wrong_submission(id)[f"{ADAPTER}_with_rope"]) == [finding]
 
 
 @pytest.mark.parametrize("examine", [examine_multihead, examine_multihead_with_rope])

@@ -12,7 +12,7 @@ from cs336_kit.examination import explain as explaining
 from cs336_kit.examination.earlier import build_on_right, right_programs
 from cs336_kit.examination.experiment import Finding
 from cs336_kit.examination.explain import explain
-from cs336_staff.authoring.programs import RIGHT, build_submission, wrong_submission
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT, build_submission, wrong_submission
 from cs336_staff.grading.finding import Finding as ClassFinding
 from cs336_staff.tools.student import ROOT
 
@@ -165,14 +165,25 @@ def transposed(x, W):
     return x @ (W if W.shape[0] == W.shape[1] else W.mT)
 
 
-def by_problem(public, adapters, only=()):
+def run_tests(public, adapters, problems=()):
     public.calls.adapters = SimpleNamespace(**adapters)
-    results = [public.run(test) for test in public.tests if test.problem in (only or public.problems)]
-    return {each.problem: each.lines for each in explain(public, results)}
+    return [public.run(test) for test in public.tests if test.problem in (problems or public.problems)]
 
 
-def test_what_is_right_on_a_wrong_attention_is_not_examined(public):
-    told = by_problem(public, build_submission({ATTENTION: lambda earlier: without_later_positions}))
+def by_problem(public, adapters, only=()):
+    return {each.problem: each.lines for each in explain(public, run_tests(public, adapters, only))}
+
+
+@pytest.fixture(scope="module")
+def on_wrong_attention():
+    """A submission that is right but for its attention."""
+    return build_submission({ATTENTION: lambda earlier: without_later_positions})
+
+
+def test_what_is_right_on_a_wrong_attention_is_not_examined(public, on_wrong_attention):
+    told = by_problem(public, on_wrong_attention)
+    problem = "multihead_self_attention"  # alone, with earlier problems that were not run
+    assert by_problem(public, on_wrong_attention, [problem]) == {problem: told[problem]}
     assert told["multihead_self_attention"] == (
         f"Causal multi-head self-attention does what your scaled dot-product attention does{NOTHING_ELSE}",
     )
@@ -186,23 +197,16 @@ def test_what_is_right_on_a_wrong_attention_is_not_examined(public):
 
 def test_all_earlier_problems_that_matter_are_named(public):
     wrong = {ATTENTION: lambda earlier: without_later_positions, "linear": lambda earlier: transposed}
-    assert by_problem(public, build_submission(wrong))["multihead_self_attention"] == (
+    problems = [ATTENTION, "linear", "multihead_self_attention"]
+    assert by_problem(public, build_submission(wrong), problems)["multihead_self_attention"] == (
         f"Causal multi-head self-attention does what your scaled dot-product attention and your linear layer do"
         f"{NOTHING_ELSE}",
     )
 
 
-def test_earlier_problems_that_were_not_run_are_to_blame_too(public):
-    problem = "multihead_self_attention"
-    adapters = build_submission({ATTENTION: lambda earlier: without_later_positions})
-    assert by_problem(public, adapters, [problem]) == {problem: by_problem(public, adapters)[problem]}
-
-
 @pytest.mark.parametrize("change", [lambda answer: 2 * answer, lambda answer: answer.detach()])
-def test_another_mistake_on_a_wrong_attention_is_examined(public, change):
-    adapters = build_submission({ATTENTION: lambda earlier: without_later_positions})
-    plain = adapters[PLAIN]
-    changed = {**adapters, PLAIN: lambda **inputs: change(plain(**inputs))}
+def test_another_mistake_on_a_wrong_attention_is_examined(public, on_wrong_attention, change):
+    changed = {**on_wrong_attention, PLAIN: lambda **inputs: change(on_wrong_attention[PLAIN](**inputs))}
     told = by_problem(public, changed, [ATTENTION, "multihead_self_attention"])
     assert NOTHING_ELSE not in str(told["multihead_self_attention"])
 
@@ -217,8 +221,7 @@ def test_answers_without_numbers_are_explained(public):
 
         return answer
 
-    public.calls.adapters = SimpleNamespace(**{name: without_numbers(run) for name, run in RIGHT.items()})
-    results = [public.run(test) for test in public.tests]
+    results = run_tests(public, {name: without_numbers(run) for name, run in RIGHT.items()})
     assert {each.problem for each in explain(public, results)} >= {each.problem for each in results if not each.bonus}
 
 
@@ -233,6 +236,33 @@ def test_a_page_for_the_class_counts_what_was_found_and_not_the_tests(tell):
     parts = ClassFinding.of(told)
     assert (parts.short, parts.question) == ("minimum was measured.", "Why?")
     assert parts.tests == tuple(after_read(told))
+
+
+@pytest.mark.parametrize("id", ["attention-mask-causal-too", "multihead-over-heads"])
+def test_the_first_failure_alone_says_what_the_whole_run_says(public, id):
+    results = run_tests(public, wrong_submission(id), [CATALOGUE[id].problem])
+    first = next(result for result in results if not result.passed)
+    assert ids(explain(public, [first])) == ids(explain(public, results)) == [id]
+
+
+def test_what_is_not_written_is_not_examined(public):
+    def not_written(**inputs):
+        raise NotImplementedError
+
+    def written_for_no_positions(**inputs):
+        if inputs["token_positions"] is None:
+            return wrong_submission("multihead-mask-missing")[WITH_ROPE](**inputs)
+        raise NotImplementedError
+
+    for with_rope in (not_written, written_for_no_positions):
+        results = run_tests(
+            public, {**wrong_submission("multihead-mask-peeks"), WITH_ROPE: with_rope}, ["multihead_self_attention"]
+        )
+        explanations = explain(
+            public, [each for each in results if each.test.startswith("test_multihead_self_attention[")]
+        )
+        assert explanations
+        assert "NotImplementedError" not in str(explanations)
 
 
 @pytest.mark.parametrize("programs", [right_programs, build_on_right])

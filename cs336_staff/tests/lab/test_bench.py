@@ -165,17 +165,3 @@ def test_a_plot_without_memory(tmp_path: Path) -> None:
     rows = [Row(length, "einsum", cost, cost, 1e-7) for length in (64, 128)]
     View([], lambda: draw_rows(rows)).save(tmp_path / "bench.png")
     assert imread(tmp_path / "bench.png").std() > 0.02
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("-o", "bench.txt"), "expected a file that ends in .csv or .png or .svg, got bench.txt"),
-        (("-o", "no/a.csv"), "there is no folder no; make it, or name another file than no/a.csv"),
-        (("--device", "cuda"), "PyTorch finds no GPU here (torch.cuda.is_available() is False): leave --device out"),
-    ],
-)
-def test_bad_input(lab: Lab, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    result = lab("bench", *arguments)
-    assert (result.output, result.exit_code) == (f"Error: {message}\n", 2)

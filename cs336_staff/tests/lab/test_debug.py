@@ -315,29 +315,6 @@ def test_the_steps_before_an_error_of_the_students_are_printed(lab: Lab) -> None
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["call.safetensors", "--case", "attention/3d-causal"], "give either FILE or --case NAME"),
-        (["gone.safetensors"], "cannot read gone.safetensors: No such file or directory"),
-        (["."], "cannot read .: "),
-        (["adapters.py"], "adapters.py is not a safetensors file ("),
-        (["pickled.pt"], "pickled.pt is not a safetensors file ("),  # and so nothing is unpickled
-        (["other.safetensors"], "other.safetensors lacks Q and V, it has K, x: a call of attention is Q, K, V and, if"),
-        (["--case", "attention/3d-casual"], "there is no case attention/3d-casual: is it one of attention/3d-causal, "),
-        (["--case", "softmax/3d"], "there is no case softmax/3d: is it one of attention"),
-        (["--case", "softmax/1d"], "softmax/1d lacks Q and K and V, it has in_features, dim: a call of attention is"),
-    ],
-)
-def test_bad_input(lab: Lab, arguments: list[str], message: str) -> None:
-    save_file({"K": torch.ones(2, 2), "x": torch.ones(2)}, "other.safetensors")
-    torch.save({"Q": torch.ones(2, 2)}, "pickled.pt")
-    result = lab("debug", *arguments)
-    assert result.output.startswith(f"Error: {message}")
-    assert result.output.count("\n") == 1
-    assert result.exit_code == 2
-
-
 def test_an_answer_of_another_kind_of_number(lab: Lab) -> None:
     result = lab("debug", saved(), adapters=ATTENTION.replace(".to(Q.dtype)", " > 0"))
     assert result.exit_code == 1

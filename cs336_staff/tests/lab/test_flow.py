@@ -101,21 +101,6 @@ def test_a_query_that_may_attend_to_nothing(lab: Lab) -> None:
     assert "the gradient of Q is NaN or infinite" in words
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--query", "8"), "there is no position 8: choose one from 0 to 7"),
-        (("-o", "flow.pdf"), "expected a file that ends in .png or .svg, got flow.pdf"),
-        (("-o", "not/flow.png"), "there is no folder not; make it, or name another file than not/flow.png"),
-        (("-o", "folder.png"), "folder.png is a folder; name a file"),
-    ],
-)
-def test_bad_input(lab: Lab, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    (tmp_path / "folder.png").mkdir()
-    result = lab("flow", *arguments)
-    assert (result.output, result.exit_code) == (f"Error: {message}\n", 2)
-
-
 def test_no_point_is_outside_its_axes() -> None:
     figure = view_flow(measure_flow(Student(attention=scaled_dot_product_attention), 6, 8, "causal", 2, 0)).draw
     assert figure is not None

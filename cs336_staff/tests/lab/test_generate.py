@@ -9,7 +9,6 @@ import torch
 import adapters
 from cs336_kit.lab.generation import Written, describe_cache, find_difference, write, write_again
 from cs336_kit.lab.language_model import (
-    LONGEST,
     WINDOW,
     LanguageModel,
     load_language_model,
@@ -138,39 +137,3 @@ def test_decoding_that_returns_something_else(lab: Lab, returns: str, message: s
     result = lab("generate", "The", adapters=f"def run_decoding(*inputs):\n    return {returns}\n")
     assert result.exit_code == 1
     assert message in result.output
-
-
-@pytest.mark.usefixtures("model")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("generate", "The dog"), "'d' is not in the text that the model was trained on; leave it out"),
-        (("generate", ""), "expected at least one character to go on from"),
-        (
-            ("generate", "The", "--length", str(LONGEST)),
-            "the model reads and writes 2,048 characters at most, got 2,051",
-        ),
-        (
-            ("generate", "--model", "no.safetensors"),
-            "there is no file no.safetensors; `uv run cs336 train docs` writes one",
-        ),
-        (
-            ("generate", "--model", "adapters.py"),
-            "adapters.py is not a language model, or is a damaged one; write it again with `uv run cs336 train docs`",
-        ),
-        (("train", "short.txt"), "short.txt has 8 characters in sentences, expected at least 2,000"),
-        (("train", "latin.txt"), "latin.txt is not a text in UTF-8"),
-        (("train", "no.md"), "cannot read no.md: No such file or directory"),
-        (("train", "short.txt", "-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
-        (
-            ("train", "short.txt", "--layers", "2"),
-            "--layers is for a table: leave it out, or give a .csv or .tsv in place of short.txt",
-        ),
-    ],
-)
-def test_bad_input(lab: Lab, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    (tmp_path / "short.txt").write_text("It sits.")
-    (tmp_path / "latin.txt").write_bytes(b"\xff")
-    result = lab(*arguments)
-    assert result.output.startswith(f"Error: {message}")
-    assert (result.output.count("\n"), result.exit_code) == (1, 2)

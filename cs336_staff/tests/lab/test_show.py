@@ -170,32 +170,6 @@ def test_a_figure_of_strange_text(lab: Lab, tmp_path: Path) -> None:
     assert lab("show", "-o", "long.png", *["cat"] * 60, "--head", "sound").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([""], "the text has no tokens: give at least one word"),
-        (["cat", "--file", "old.html"], "give either TEXT or --file"),
-        (["--head", "7"], "there is no head 7: choose one of grammar, meaning, sound"),
-        (["--layer", "1"], "there is no layer 1: choose one from 0 to 0"),
-        (["--layer", "-1"], "there is no layer -1: choose one from 0 to 0"),
-        (["--model", "gone"], "gone is not a folder with a config.json: give one that save_pretrained() wrote"),
-        (["--model", "a", "--classifier", "b"], "give either --classifier or --model"),
-        (["-o", "figure.gif"], "expected a file that ends in .png or .svg or .html, got figure.gif"),
-        (["-o", "gone/a.png"], "there is no folder gone; make it, or name another file than gone/a.png"),
-        ([*["cat"] * 4000, "--head", "sound"], "that is 32,000,000 weights, more than 10,000,000: choose a --layer"),
-    ],
-)
-def test_bad_input(lab: Lab, tmp_path: Path, arguments: list[str], message: str) -> None:
-    (tmp_path / "old.html").write_text("mine")
-    if "-o" not in arguments:
-        arguments = [*arguments, "-o", "old.html"]
-    result = lab("show", *arguments)
-    assert result.output.startswith(f"Error: {message}")
-    assert result.output.count("\n") == 1
-    assert result.exit_code == 2
-    assert (tmp_path / "old.html").read_text() == "mine"
-
-
 def test_transformers_is_not_installed(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     for name in ("config.json", "tokenizer.json"):

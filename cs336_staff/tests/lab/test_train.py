@@ -129,57 +129,6 @@ def test_the_file_holds_no_code(tmp_path: Path, ours: Split) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
-@pytest.mark.parametrize(
-    ("content", "arguments", "message"),
-    [
-        (None, ("rows.csv",), "cannot read rows.csv: No such file or directory"),
-        (None, ("adapters.py",), "expected a file that ends in .csv or .tsv, got adapters.py"),
-        ("", ("rows.csv",), "rows.csv is empty: its first line names the columns"),
-        ("a,b\n1,2\n", ("rows.csv",), "rows.csv has no column text, it has a, b; name one with --text"),
-        ("text,b\n1,2\n", ("rows.csv",), "rows.csv has no column label, it has text, b; name one with --label"),
-        (
-            "text,label\n?!,2\n",
-            ("rows.csv",),
-            "rows.csv, line 2: no word in the column text; write one or take the line out",
-        ),
-        (
-            "text,label\na\n",
-            ("rows.csv",),
-            "rows.csv, line 2: nothing in the column label; write one or take the line out",
-        ),
-        (
-            "text,label,split\na,b,test\n",
-            ("rows.csv",),
-            "rows.csv, line 2: expected train or held-out in the column split",
-        ),
-        (
-            "text,label\na,b\nc,d\n",
-            ("rows.csv",),
-            "rows.csv has too few rows: expected two labels to learn, and at least one row to",
-        ),
-        (b"text,label\n\xff,b\n", ("rows.csv",), "rows.csv is not a table in UTF-8"),
-        (ROWS, ("rows.csv", "-o", "model.pt"), "expected a file that ends in .safetensors, got model.pt"),
-        (
-            ROWS,
-            ("rows.csv", "-o", "no/model.safetensors"),
-            "there is no folder no; make it, or name another file than no/model",
-        ),
-        (ROWS, ("rows.csv", "--animate", "out.png"), "expected a file that ends in .gif, got out.png"),
-    ],
-)
-def test_bad_input(
-    lab: Lab, tmp_path: Path, content: str | bytes | None, arguments: tuple[str, ...], message: str
-) -> None:
-    if content is not None:
-        (tmp_path / "rows.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
-    (tmp_path / "classifier.safetensors").write_text("what was there")
-    result = lab("train", *arguments)
-    assert result.exit_code == 2
-    assert result.output.startswith(f"Error: {message}")
-    assert result.output.count("\n") == 1
-    assert (tmp_path / "classifier.safetensors").read_text() == "what was there"
-
-
 def test_a_linear_layer_that_is_not_written(lab: Lab, data: Path) -> None:
     result = lab("train", str(data), adapters="def attention_classifier(*_, **__):\n    raise NotImplementedError\n")
     assert result.exit_code == 1
@@ -225,23 +174,3 @@ def test_the_weights_are_those_that_the_classifier_uses(cats: Classifier) -> Non
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 3))
     assert not torch.allclose(weights, torch.full_like(weights, 1 / 3), atol=1e-4)
     assert cats.weights("the cat sat", torch.ones(3, 3).tril().bool()).triu(1).abs().max() == 0.0
-
-
-DAMAGED = "is not a classifier, or is a damaged one; write it again with `cs336 train`"
-
-
-@pytest.mark.usefixtures("cats")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("gone.safetensors",), "there is no file gone.safetensors; `cs336 train` writes one"),
-        (("adapters.py",), f"adapters.py {DAMAGED}"),
-        (("other.safetensors",), f"other.safetensors {DAMAGED}"),
-        (("cats.safetensors", "--head", "2"), "there is no head 2: choose one of 0, 1"),
-        (("cats.safetensors", "..."), "the text has no tokens: give at least one word"),
-    ],
-)
-def test_a_classifier_that_cannot_be_shown(lab: Lab, arguments: tuple[str, ...], message: str) -> None:
-    save_file({"x": torch.zeros(1)}, "other.safetensors")
-    result = lab("show", "--classifier", *arguments)
-    assert (result.output, result.exit_code) == (f"Error: {message}\n", 2)

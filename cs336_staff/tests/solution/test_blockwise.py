@@ -129,21 +129,6 @@ def test_neither_pass_makes_a_matrix_nor_is_one_kept_between_them() -> None:
 X = torch.ones(3, 4)
 
 
-@pytest.mark.usefixtures("without_types")
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((X, X, X.double()), TypeError, "expected one dtype"),
-        ((X, X, X[:2]), ValueError, "with the same keys"),
-        ((X, X, X, torch.ones(3, 3)), TypeError, "expected a boolean mask"),
-        ((X, X, X.expand(2, 3, 4), torch.ones(5, 3, 3).bool()), ValueError, "leading dimensions that broadcast"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(arguments: tuple, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        blockwise_attention(*arguments)
-
-
 def test_another_device_is_followed_without_a_mask() -> None:
     assert blockwise_attention(*(x.to("meta") for x in (X, X, X))).device.type == "meta"
 

@@ -1,12 +1,15 @@
 """What the docstrings of cs336_basics/nn/functional.py promise, beyond what is asked of students."""
 
 import math
+from collections.abc import Callable
 
 import jaxtyping
 import pytest
 import torch
 from torch import Tensor
 
+from cs336_basics.nn.attention_module import ScaledDotProductAttention
+from cs336_basics.nn.blockwise import blockwise_attention
 from cs336_basics.nn.functional import (
     attention_scores,
     attention_weights,
@@ -14,12 +17,9 @@ from cs336_basics.nn.functional import (
     scaled_dot_product_attention,
     softmax,
 )
+from cs336_staff.tests.solution.conftest import drawn
 
 HALF = [torch.float16, torch.bfloat16]
-
-
-def drawn(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 # softmax
@@ -101,19 +101,6 @@ def test_attention_averages_with_its_own_weights() -> None:
     assert torch.equal(scaled_dot_product_attention(Q, K, identity, mask), attention_weights(Q, K, mask))
 
 
-def test_a_query_with_nothing_to_attend_to_gets_zeros_and_finite_gradients() -> None:
-    Q, K, V = (drawn(5, 4, seed=seed).requires_grad_() for seed in range(3))
-    mask = torch.ones(5, 5, dtype=torch.bool).tril(-1)
-    answer = scaled_dot_product_attention(Q, K, V, mask)
-    assert answer[0].tolist() == [0.0] * 4
-    answer.sum().backward()
-    for x in (Q, K, V):
-        assert x.grad is not None
-        assert x.grad.isfinite().all()
-    assert Q.grad is not None
-    assert Q.grad[0].tolist() == [0.0] * 4
-
-
 def test_no_keys_give_zeros_and_no_queries_nothing() -> None:
     assert (
         scaled_dot_product_attention(drawn(2, 5, 3), drawn(2, 0, 3), drawn(2, 0, 4)).tolist() == [[[0.0] * 4] * 5] * 2
@@ -144,6 +131,7 @@ Q23, K43, V45 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5)
 
 
 @pytest.mark.usefixtures("without_types")
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, blockwise_attention, ScaledDotProductAttention()])
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -166,9 +154,11 @@ Q23, K43, V45 = torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4, 5)
         ((torch.zeros(2, 2, 3), torch.zeros(3, 4, 3), V45), ValueError, r"leading dimensions that broadcast"),
     ],
 )
-def test_wrong_arguments_are_named(arguments: tuple[Tensor, ...], error: type[Exception], message: str) -> None:
+def test_wrong_arguments_are_named(
+    attend: Callable[..., Tensor], arguments: tuple[Tensor, ...], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        scaled_dot_product_attention(*arguments)
+        attend(*arguments)
 
 
 @pytest.mark.usefixtures("without_types")

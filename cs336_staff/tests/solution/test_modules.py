@@ -4,14 +4,13 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from cs336_basics.nn.attention import CausalMultiHeadSelfAttention
 from cs336_basics.nn.linear import Linear
+from cs336_basics.nn.multihead_attention import MultiHeadAttention
 from cs336_basics.nn.rope import RotaryPositionalEmbedding
-
-
-def drawn(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+from cs336_staff.tests.solution.conftest import drawn
 
 
 def test_linear_starts_from_a_cut_normal_distribution() -> None:
@@ -104,6 +103,7 @@ def test_empty_and_single_sequences(shape: tuple[int, ...]) -> None:
     assert attention(drawn(*shape, dtype=torch.float32)).shape == shape
 
 
-def test_heads_must_divide_the_model() -> None:
+@pytest.mark.parametrize("attention", [CausalMultiHeadSelfAttention, MultiHeadAttention])
+def test_heads_must_divide_the_model(attention: type[nn.Module]) -> None:
     with pytest.raises(ValueError, match="multiple of num_heads, got 10 and 3"):
-        CausalMultiHeadSelfAttention(10, 3)
+        attention(10, 3)
