@@ -19,6 +19,7 @@ from cs336_staff.grading.grading import Notes
 from cs336_staff.hidden import release
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.conftest import succeed
+from cs336_staff.tests.grading.shadow_class import MAXIMUM
 from cs336_staff.tests.grading.test_gradebook import GRADING
 from cs336_staff.tests.grading.test_grades import grade_in_batch, gradebook_with, graded, rows, write_all
 
@@ -206,12 +207,12 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
     ada = rows(new / "grades.csv")["ada"]
     worth = release.load_graded_problems(tree)["softmax"].worth("test_softmax")
     assert float(ada["softmax"]) == pytest.approx(worth * 2 / 3, abs=1e-4)
-    assert ada["maximum"] == "17"
-    assert (new / "ada" / "feedback.md").read_text().splitlines()[0].endswith("of 17 points")
+    assert ada["maximum"] == f"{MAXIMUM + 2:g}"
+    assert (new / "ada" / "feedback.md").read_text().splitlines()[0].endswith(f"of {MAXIMUM + 2:g} points")
     for said in (printed, run("diff", "old", "results")):
         assert "other weights" in said
         assert f"softmax {worth / 2:.4g} → {worth:.4g}" in said  # of alan, who has all of it
-        assert "maximum 15 → 17" in said
+        assert f"maximum {MAXIMUM:g} → {MAXIMUM + 2:g}" in said
     edit(tree, ASSIGNMENT, "Print what yours sum to", "Do yours")
     assert "No grade changed 2 grades scored with the present weights" in run("rescore")
     with gradebook_with(new) as gradebook:

@@ -19,6 +19,7 @@ from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.conftest import succeed
+from cs336_staff.tests.grading.shadow_class import MAXIMUM
 from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded, rows
 
 WHY = "test_softmax[2d] was wrong"
@@ -54,7 +55,7 @@ def test_points_are_added_and_taken_back(out):
     before, alan = row(out), row(out, "alan")
     points = float(before["points"])
     said = succeed("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
-    assert f"ada: {points + 0.5:.2f} of 15 points, {points:.2f} before" in said
+    assert f"ada: {points + 0.5:.2f} of {MAXIMUM:g} points, {points:.2f} before" in said
     now = row(out)
     assert float(now["softmax"]) == pytest.approx(float(before["softmax"]) + 0.5, abs=1e-3)
     assert float(now["grade"]) == pytest.approx(points + 0.5, abs=1e-3)

@@ -18,9 +18,11 @@ from cs336_staff.grading.batch import grade_by
 from cs336_staff.grading.graders import Graders
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.conftest import succeed
+from cs336_staff.tests.grading.shadow_class import MAXIMUM
 from cs336_staff.tools.student import ROOT, write_submission
 
 BONUS = sum(each.points for each in load_problems(ROOT).values() if each.bonus)  # on top of the maximum
+MOST = MAXIMUM + BONUS
 
 pytestmark = pytest.mark.slow
 
@@ -167,18 +169,18 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 
 def test_a_right_submission_gets_full_marks(graded):
     results = graded.results("right")
-    assert results["extra_data"]["maximum"] == 15
-    assert results["score"] == 15 + BONUS
+    assert results["extra_data"]["maximum"] == MAXIMUM
+    assert results["score"] == MOST
     assert {test["status"] for test in results["tests"]} == {"passed"}
-    assert graded.feedback("right").startswith(f"# `right`: {15 + BONUS:.2f} of 15 points")
+    assert graded.feedback("right").startswith(f"# `right`: {MOST:.2f} of {MAXIMUM:g} points")
 
 
 def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
     everything = {len(graded.results(name)["tests"]) for name in SUBMISSIONS}
     for name in [*SUBMISSIONS, "bomb_b_"]:
         results = graded.results(name)
-        assert results["extra_data"]["maximum"] == 15
-        assert sum(test["max_score"] for test in results["tests"]) == pytest.approx(15 + BONUS, abs=0.05)
+        assert results["extra_data"]["maximum"] == MAXIMUM
+        assert sum(test["max_score"] for test in results["tests"]) == pytest.approx(MOST, abs=0.05)
         assert {len(results["tests"])} == everything
 
 
@@ -243,7 +245,7 @@ def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, probl
 
 def test_hidden_tests_carry_most_of_the_points(graded):
     tests = graded.results("right")["tests"]
-    assert sum(test["max_score"] for test in tests if test["extra_data"]["hidden"]) > 15 / 2
+    assert sum(test["max_score"] for test in tests if test["extra_data"]["hidden"]) > MAXIMUM / 2
 
 
 @pytest.mark.parametrize(
@@ -277,8 +279,8 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     copy = Graded(out, "")
     for arguments in (("linear", "--because", "agreed in week 2"), ("--because", "agreed in week 2")):
         said = succeed("overrule", "forbidden", *arguments, "--out", out)
-        assert f"forbidden: {15 + BONUS:.2f} of 15 points, " in said
-    assert copy.results("forbidden")["score"] == 15 + BONUS
+        assert f"forbidden: {MOST:.2f} of {MAXIMUM:g} points, " in said
+    assert copy.results("forbidden")["score"] == MOST
     assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
     assert (
         copy.grades()["forbidden"] | {"notes": "linear: counted by staff: agreed in week 2"}
@@ -288,10 +290,10 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     # Graded again, by all means.
     finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
     assert finished.returncode == 0, finished.stderr
-    assert copy.results("forbidden")["score"] == 15 + BONUS
+    assert copy.results("forbidden")["score"] == MOST
     said = succeed("overrule", "forbidden", "--undo", "--out", out)
-    assert f"forbidden: {14 + BONUS:.2f} of 15 points, {15 + BONUS:.2f} before" in said
-    assert copy.results("forbidden")["score"] == 14 + BONUS
+    assert f"forbidden: {MOST - 1:.2f} of {MAXIMUM:g} points, {MOST:.2f} before" in said
+    assert copy.results("forbidden")["score"] == MOST - 1
 
 
 @pytest.mark.parametrize("name", ["whole-matrix", "repeated-once", "half-precision-blocks", "half-precision-matrix"])
@@ -363,7 +365,7 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
 
 def test_grades_csv_has_a_row_for_each_submission(graded):
     rows = graded.grades()
-    assert (rows["right"]["points"], rows["right"]["maximum"]) == (f"{15 + BONUS:g}", "15")
+    assert (rows["right"]["points"], rows["right"]["maximum"]) == (f"{MOST:g}", f"{MAXIMUM:g}")
     assert rows["forbidden"]["violations"] == "1"
     assert len(rows) == len(SUBMISSIONS) + 1
 
