@@ -124,10 +124,12 @@ def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Proble
         if not problem.hidden:
             complaint = Complaint(("problem", number, "hidden"), f"of {problem.id} is missing: it needs hidden tests")
             raise located(root / FILE_NAME, complaint)
-    for kind, files in (("tests", root.glob("tests/test_*.py")), ("hidden", ROOMS.glob("*/hidden_tests.py"))):
+    for kind, files in (("tests", [*root.glob("tests/test_*.py")]), ("hidden", [*ROOMS.glob("*/hidden_tests.py")])):
         weighed = {name for problem in problems.values() for name in getattr(problem, kind)}
-        if forgotten := check_weights(root, problems.values(), kind, files) - weighed:
-            raise located(root / FILE_NAME, Complaint(("problem",), f"gives no weight to {min(forgotten)}"))
+        for name in sorted(check_weights(root, problems.values(), kind, files) - weighed):
+            home = next(file for file in files if f"\ndef {name}(" in file.read_text(encoding="utf-8"))
+            what = f"gives no weight to {name} of {home.parent.name}/{home.name}"
+            raise located(root / FILE_NAME, Complaint(("problem",), what))
     chosen = [problem for problem in problems.values() if problem.left_out == left_out]
     return {problem.id: replace(problem, tests={**problem.tests, **problem.hidden}) for problem in chosen}
 
