@@ -32,8 +32,9 @@ class Commands(click.Group):
         return getattr(import_module(module), function)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        others = [name for name in self.list_commands(ctx) if name not in self.daily]
-        for title, names in (("Every day", self.daily), ("Now and then" if self.daily else "Commands", others)):
+        daily = [name for name in self.daily if name in self.lazy]  # a course may take commands away
+        others = [name for name in self.list_commands(ctx) if name not in daily]
+        for title, names in (("Every day", daily), ("Now and then" if self.daily else "Commands", others)):
             if names:
                 with formatter.section(title):
                     formatter.write_dl([(name, self.lazy[name][1]) for name in names])

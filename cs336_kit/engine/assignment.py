@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -81,8 +81,17 @@ class Assignment:
                 if id not in earlier:
                     raise Complaint((*key, "needs"), f"names {id}, which is not an earlier problem")
                 if earlier[id].left_out and not problem.left_out:
-                    raise Complaint((*key, "needs"), f"names {id}, which is left out: leave out {problem.id} too")
+                    also = ", ".join(self._find_dependent())
+                    raise Complaint((*key, "needs"), f"names {id}, which is left out: leave out {also} too")
             earlier[problem.id] = problem
+
+    def _find_dependent(self) -> Iterator[str]:
+        """The problems that need, directly or not, one that is left out."""
+        gone = {problem.id for problem in self.problem if problem.left_out}
+        for problem in self.problem:
+            if problem.id not in gone and gone.intersection(problem.needs):
+                gone.add(problem.id)
+                yield problem.id
 
 
 def find_root(start: Path) -> Path:

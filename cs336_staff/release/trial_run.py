@@ -96,7 +96,10 @@ def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
     """
     imported = subprocess.run([python, "-c", IMPORT_ALL], cwd=tree, capture_output=True, text=True, check=False)
     if imported.returncode != 0:
-        raise TrialError(f"as handed out, a file cannot be imported: {imported.stderr.strip().splitlines()[-1]}")
+        places = re.findall(r'File "(.+)", line (\d+)', imported.stderr)
+        where = f"{os.path.relpath(places[-1][0], tree.resolve())}, line {places[-1][1]}: " if places else ""
+        error = imported.stderr.strip().splitlines()[-1]
+        raise TrialError(f"as handed out, a file cannot be imported: {where}{error}")
     problems = list(load_problems(tree).values())
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     forks = Forks(tree, lines.put, python)

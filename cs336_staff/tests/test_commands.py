@@ -31,3 +31,9 @@ def test_help_begins_with_what_students_need_daily() -> None:
     assert [line.split()[0] for line in lines[:4]] == ["check", "hint", "debug", "submit"]
     assert lines[5] == "Now and then:"
     assert CliRunner().invoke(staff, ["--help"]).output.count("Commands:\n") == 1
+
+
+def test_help_without_a_command_that_a_course_has_taken_away() -> None:
+    group = Commands(lazy={"hint": ("cs336_kit.checking.commands:hint", "Show a hint.")}, daily=("hint", "debug"))
+    shown = CliRunner().invoke(group, ["--help"])
+    assert (shown.exit_code, shown.output.count("Show a hint."), "debug" in shown.output) == (0, 1, False)

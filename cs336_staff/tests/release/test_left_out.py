@@ -96,7 +96,8 @@ def test_what_belongs_to_a_problem_is_marked(names: tuple[str, ...]) -> None:
 
 def test_what_a_kept_problem_needs_is_not_left_out(tmp_path: Path) -> None:
     message = (
-        r"assignment.toml:\d+: problem.needs names linear, which is left out: leave out multihead_self_attention too"
+        r"assignment.toml:\d+: problem.needs names linear, which is left out: "
+        "leave out multihead_self_attention, multihead_attention, decoding too"
     )
     with pytest.raises(AssignmentError, match=message):
         load_problems(write_tree(tmp_path, "linear"))
