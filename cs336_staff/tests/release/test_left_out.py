@@ -127,6 +127,11 @@ def test_the_text_lists_the_files_of_the_assignment() -> None:
     assert written <= {*listed} <= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("cs336_basics/nn/*.py")}
 
 
+def test_the_text_lists_the_works_of_the_assignment() -> None:
+    listed = re.findall(r"^\| .* \| `(\w+)` \| [\d.]+", (ROOT / TEXT).read_text(), re.MULTILINE)
+    assert listed == [problem.id for problem in load_problems(ROOT).values() if problem.work]
+
+
 def test_the_text_states_the_points_of_the_assignment(suite: Suite) -> None:
     text, whole = (ROOT / TEXT).read_text(), both_suites(ROOT)
     assert with_points(text, whole) == text, "run: python -m cs336_staff.release.prices"
