@@ -124,6 +124,8 @@ def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Proble
         if not problem.hidden:
             complaint = Complaint(("problem", number, "hidden"), f"of {problem.id} is missing: it needs hidden tests")
             raise located(root / FILE_NAME, complaint)
+        if not (hidden_tests := ROOMS / problem.id / "hidden_tests.py").exists():
+            raise AssignmentError(f"{hidden_tests} is missing: {FILE_NAME} has a problem {problem.id}")
     for kind, files in (("tests", [*root.glob("tests/test_*.py")]), ("hidden", [*ROOMS.glob("*/hidden_tests.py")])):
         weighed = {name for problem in problems.values() for name in getattr(problem, kind)}
         for name in sorted(check_weights(root, problems.values(), kind, files) - weighed):

@@ -123,6 +123,12 @@ EDITS = [
         "hidden.test_linear_hid weighs no test; did you",
     ),
     (ASSIGNMENT, "test_hidden_linear = 16\n", "", "gives no weight to test_hidden_linear of linear/hidden_tests.py"),
+    (
+        ASSIGNMENT,
+        'id = "decoding"',
+        'id = "decode"',
+        "decode/hidden_tests.py is missing: assignment.toml has a problem decode",
+    ),
     (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
     (COURSE, "# folder = ", "folder = ", "folder is there alone; folder and secret_sha256 go together"),
     (COURSE, "# folder = ", "folder = 3 #", "folder is 3, expected a text"),
