@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_staff.grading import feedback as reports
+from cs336_staff.grading import blocks
 from cs336_staff.grading.blocks import fence_lines
 from cs336_staff.grading.feedback import feedback, write_reports
 from cs336_staff.grading.gradebook import Gradebook
@@ -120,7 +120,7 @@ def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     name = made.name_that_is_no_text(tmp_path, ROOT).name
     feedback(replace(GRADING, submission=safe_name(name)), {}).encode()
     feedback(replace(GRADING, submission=name), {}).encode()
-    monkeypatch.setattr(reports, "printable", lambda text: text)
+    monkeypatch.setattr(blocks, "printable", lambda text: text)
     with pytest.raises(UnicodeEncodeError):
         feedback(replace(GRADING, submission=name), {}).encode()
 

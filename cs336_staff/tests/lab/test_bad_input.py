@@ -1,6 +1,7 @@
 """What the lab's commands say of bad input: one line and status 2, and nothing is written."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,7 @@ def test_bad_input(
     message: str,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of adapters.py, beside it
     shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     result = lab(*(command.split() if isinstance(command, str) else command))
     assert result.output.startswith(f"Error: {message}")
