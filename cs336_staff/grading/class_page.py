@@ -210,6 +210,3 @@ def _is_root(root: Explanation, told: Explanation, problems: Mapping[str, Proble
         return error_of(root) == error
     same = told.is_of_earlier or root.id.partition("-")[2] == told.id.partition("-")[2]
     return same and root.problem in find_needs(problems, told.problem)
-
-
-# The three sentences that the page opens with: what the class can do, what costs it most, and what to teach next.
