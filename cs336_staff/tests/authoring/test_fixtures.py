@@ -101,6 +101,13 @@ def test_a_case_with_another_recipe_is_found_and_written(folder: Path, recipe: d
     assert list(check_fixtures(folder, specs)) == []
 
 
+def test_a_case_that_is_given_gradients_is_found_and_written(folder: Path) -> None:
+    specs = [SPECS[0], replace(SPECS[1], gradients=("Q",))]
+    assert list(check_fixtures(folder, specs)) == ["attention/two: stores no gradients; write it again"]
+    assert write_fixtures(folder, specs) == 1
+    assert list(check_fixtures(folder, specs)) == []
+
+
 @pytest.mark.slow
 def test_another_processor_leaves_every_case_as_it_is(tmp_path: Path) -> None:
     """One without vector instructions, as far as torch knows: it draws and rounds most cases otherwise."""
