@@ -6,11 +6,10 @@ file: `uv run pytest` imports it.
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 
-# problem softmax: begin
 def run_softmax(in_features: Float[Tensor, " ..."], dim: int) -> Float[Tensor, " ..."]:
     """softmax of `in_features` along `dim`."""
     # BEGIN SOLUTION
@@ -20,10 +19,6 @@ def run_softmax(in_features: Float[Tensor, " ..."], dim: int) -> Float[Tensor, "
     # END SOLUTION
 
 
-# problem softmax: end
-
-
-# problem scaled_dot_product_attention: begin
 def run_scaled_dot_product_attention(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],
@@ -38,10 +33,6 @@ def run_scaled_dot_product_attention(
     # END SOLUTION
 
 
-# problem scaled_dot_product_attention: end
-
-
-# problem linear: begin
 def run_linear(
     d_in: int, d_out: int, weights: Float[Tensor, " d_out d_in"], in_features: Float[Tensor, " ... d_in"]
 ) -> Float[Tensor, " ... d_out"]:
@@ -57,10 +48,6 @@ def run_linear(
     # END SOLUTION
 
 
-# problem linear: end
-
-
-# problem rope: begin
 def run_rope(
     d_k: int,
     theta: float,
@@ -77,10 +64,6 @@ def run_rope(
     # END SOLUTION
 
 
-# problem rope: end
-
-
-# problem multihead_self_attention: begin
 def run_multihead_self_attention(
     d_model: int,
     num_heads: int,
@@ -130,10 +113,6 @@ def run_multihead_self_attention_with_rope(
     # END SOLUTION
 
 
-# problem multihead_self_attention: end
-
-
-# problem attention_module: begin
 def run_scaled_dot_product_attention_module(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],
@@ -155,10 +134,6 @@ def run_scaled_dot_product_attention_module(
     # END SOLUTION
 
 
-# problem attention_module: end
-
-
-# problem multihead_attention: begin
 def run_multihead_attention(
     d_model: int,
     num_heads: int,
@@ -189,10 +164,6 @@ def run_multihead_attention(
     # END SOLUTION
 
 
-# problem multihead_attention: end
-
-
-# problem blockwise_attention: begin
 def run_blockwise_attention(
     Q: Float[Tensor, " ... queries d_k"],
     K: Float[Tensor, " ... keys d_k"],
@@ -208,10 +179,6 @@ def run_blockwise_attention(
     # END SOLUTION
 
 
-# problem blockwise_attention: end
-
-
-# problem decoding: begin
 def run_decoding(
     d_model: int,
     num_heads: int,
@@ -252,36 +219,3 @@ def run_decoding(
     answer, cache = functional_call(attention, weights, (in_features, cache))
     return answer, *cache
     # END SOLUTION
-
-
-# problem decoding: end
-
-
-# What the lab looks at (`cs336 train`, `cs336 bench`). These two are given, and run on what you wrote above.
-
-
-def attention_classifier(
-    vocabulary_size: int,
-    num_classes: int,
-    d_model: int,
-    num_heads: int,
-    max_distance: int,
-    dropout: float = 0.0,
-    num_layers: int = 1,
-) -> nn.Module:
-    """A classifier of texts: called with tokens and lengths it gives logits, its `attention_weights` gives weights."""
-    from cs336_basics.given.attention_classifier import AttentionClassifier
-
-    return AttentionClassifier(vocabulary_size, num_classes, d_model, num_heads, max_distance, dropout, num_layers)
-
-
-def checkpointed_attention(
-    Q: Float[Tensor, " ... queries d_k"],
-    K: Float[Tensor, " ... keys d_k"],
-    V: Float[Tensor, " ... keys d_v"],
-    mask: Bool[Tensor, " ... #queries #keys"] | None = None,
-) -> Float[Tensor, " ... queries d_v"]:
-    """Your attention, which keeps only its inputs for the backward pass."""
-    from cs336_basics.given.checkpointed import checkpointed_attention as attention
-
-    return attention(Q, K, V, mask)

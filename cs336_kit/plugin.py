@@ -6,22 +6,25 @@ the student's own work, and what that costs.
 
 import atexit
 import os
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 from _pytest._io import TerminalWriter
+from _pytest.capture import CaptureManager
 
 import cs336_kit.quick_start
 from cs336_kit.checking.board import begin_at, said_once, wrapped
-from cs336_kit.checking.own_work import not_own_work, watch_students_code
+from cs336_kit.checking.own_work import find_adapters, not_own_work, watch_students_code
 from cs336_kit.checking.plain_text import print_everywhere
 from cs336_kit.checking.short_failures import WIDTH, ShortFailures
-from cs336_kit.checking.watchdog import watchdog
+from cs336_kit.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.failure import describe
@@ -32,7 +35,6 @@ from cs336_kit.examination.explain import explain
 from cs336_kit.quick_end import end_quickly
 from cs336_kit.rules.watch import Use, Watch
 
-LONG = 10.0  # seconds; a right program needs milliseconds for any test
 NOT_WRITTEN = "not written yet"
 TEST = pytest.StashKey[Test]()
 RESULT = pytest.StashKey[Result]()
@@ -95,7 +97,7 @@ class EngineRuns:
         if not _is_ours(metafunc.definition):
             return
         try:
-            tests = expand(metafunc.function, metafunc.config.rootpath)
+            tests = expand(metafunc.function.__name__, metafunc.function, metafunc.config.rootpath)
         except SuiteError as error:
             raise pytest.UsageError(str(error)) from None
         if tests[0].stored:
@@ -121,14 +123,18 @@ class EngineRuns:
     @staticmethod
     def _test(item: pytest.Function) -> Test:
         given = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-        return given if isinstance(given, Test) else expand(item.function, item.config.rootpath)[0]
+        return (
+            given if isinstance(given, Test) else expand(item.function.__name__, item.function, item.config.rootpath)[0]
+        )
 
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         if TEST not in pyfuncitem.stash:
             return None
         assert self.watch is not None
-        with self.watch.watching(), watchdog(LONG, lambda seconds: self._tell_of_time(pyfuncitem.name, seconds)):
-            result = run(pyfuncitem.stash[TEST], pyfuncitem.config.rootpath)
+        root, test = pyfuncitem.config.rootpath, pyfuncitem.stash[TEST]
+        called = find_adapters(test.problem, sys.modules.get("adapters"))  # the tests have imported it
+        with self.watch.watching(*called), watchdog(LONG, partial(self._tell_of_time, root, pyfuncitem.name)):
+            result = run(test, root)
         if self.debugged and result.raised == "Exit":
             pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
         self.seen[result.problem] |= self.watch.uses
@@ -143,12 +149,10 @@ class EngineRuns:
         """Leave whoever debugs in peace: no word of the time, and no examination, which would stop there again."""
         self.debugged = True
 
-    def _tell_of_time(self, name: str, seconds: float) -> None:
+    def _tell_of_time(self, root: Path, what: str, seconds: float) -> None:
         if not self.debugged and not self.told_of_time:
             self.told_of_time = True
-            line = f"\n{name} has been running for {seconds:.0f} s: is there an endless loop in your code?\n"
-            what = "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count.\n"
-            os.write(self.terminal, (line + what).encode())
+            os.write(self.terminal, f"\n{tell_of_time(what, seconds, find_students_line(root))}\n".encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Count what is not written apart from the failures, each of which takes several lines."""
@@ -185,8 +189,11 @@ class EngineRuns:
             import adapters  # the tests have imported it
 
             root, suites = session.config.rootpath, session.config.getini("suites")
-            with suppress(SuiteError):  # pytest reports a file of tests that cannot be imported
+            tell = partial(self._tell_of_time, root, "The examination of what failed")
+            with suppress(SuiteError), watchdog(LONG, tell):  # pytest reports a file that cannot be imported
                 self.explanations += explain(load_suite(root, suites, self.problems, adapters), self.results)
+            if isinstance(capture := session.config.pluginmanager.getplugin("capturemanager"), CaptureManager):
+                capture.read_global_capture()  # printed into a stream of pytest's that the student's files have kept
 
     @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
     def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:

@@ -36,11 +36,12 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
         raise click.ClickException("--spare needs --watch")
 
     console = Console()
-    with console.status("Importing torch and running the public tests"):
-        run = run_once(root, [each.id for each in chosen], ALL if everything else 1)
+    run = run_once(root, [each.id for each in chosen], console, ALL if everything else 1)
     scores = score(chosen, run.results_or_error(), run.explanations)
     console.print(render(scores, run, root, whole=not problem, everything=everything))
-    sys.exit(any(each.first_failure for each in scores if problem or not each.problem.bonus))
+    if run.examining:  # no test is to blame
+        click.echo(f"\n{run.under_way} did not end{run.line}: is there an endless loop in your code?")
+    sys.exit(run.status is None or any(each.first_failure for each in scores if problem or not each.problem.bonus))
 
 
 @click.command()
@@ -57,8 +58,7 @@ def hint(problem: str | None, step: int) -> None:
     if problem:
         chosen = find_problem(problems, problem)
     else:
-        with console.status("Looking for the first problem that does not pass"):
-            run = run_once(root, list(problems))
+        run = run_once(root, list(problems), console)
         scores = score(problems.values(), run.results_or_error())
         chosen = next((each.problem for each in scores if each.first_failure), None)
         if chosen is None:

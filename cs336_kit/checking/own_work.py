@@ -7,8 +7,10 @@ import linecache
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cs336_kit.engine.assignment import STUDENT_FILES, Problem
+from cs336_kit.engine.room import load_room
 from cs336_kit.rules.forbidden import work_of
 from cs336_kit.rules.price import charge
 from cs336_kit.rules.watch import Use, Watch
@@ -22,6 +24,12 @@ def watch_students_code(root: Path) -> Watch:
     watch = Watch(lambda file: file.startswith(files))
     watch.install()
     return watch
+
+
+def find_adapters(problem: str, adapters: Any) -> list[Any]:
+    """The functions of the student's that the tests of a problem call, of those that there are."""
+    names = load_room(problem).examinations if problem else ()
+    return [getattr(adapters, name) for name in names if hasattr(adapters, name)]
 
 
 def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:

@@ -5,7 +5,8 @@ itself, for one line (everywhere).
 
 A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
 order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
-thing more: `running`, the seconds that the import of the student's files has taken, or the test that is under way;
+thing more: `running`, the seconds that the import of the student's files has taken, or the test or the examination
+that is under way, and `line`, the student's line that it has reached; `examining`, a problem whose examination begins;
 `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be imported; `result`,
 for each test as it ends; `printed`, what the first `test` of a problem that failed has printed; `explanation`, for each
 thing that the examination of a problem found; `decided`, a problem of which all is said; `not_own_work`, what they use
@@ -38,8 +39,8 @@ import torch
 from jaxtyping import install_import_hook
 
 from cs336_kit import quick_start
-from cs336_kit.checking.own_work import not_own_work, watch_students_code
-from cs336_kit.checking.watchdog import watchdog
+from cs336_kit.checking.own_work import find_adapters, not_own_work, watch_students_code
+from cs336_kit.checking.watchdog import find_students_line, watchdog
 from cs336_kit.engine.assignment import SuiteError, find_root, load_problems
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import describe
@@ -56,9 +57,10 @@ SECOND = 1.0
 class Reply:
     """Says what becomes of one run, a line at a time."""
 
-    def __init__(self, replies: BinaryIO, run: int) -> None:
+    def __init__(self, replies: BinaryIO, run: int, root: Path) -> None:
         self.replies = replies
         self.run = run
+        self.root = root
         self.lock = threading.Lock()
 
     def say(self, **what: object) -> None:
@@ -66,7 +68,7 @@ class Reply:
             self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
 
     def say_time(self, seconds: float) -> None:
-        self.say(running=seconds)
+        self.say(running=seconds, line=find_students_line(self.root))
 
 
 class Printed(io.TextIOBase):
@@ -87,7 +89,7 @@ class Printed(io.TextIOBase):
 def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, watch: Watch) -> None:
     """Import the student's files and run the tests of some problems, one problem after the other."""
     tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in problems}
-    reply.say_time(0)
+    reply.say(running=0, line="")
     try:
         importlib.invalidate_caches()
         install_import_hook(["adapters", "cs336_basics"], "beartype.beartype")  # adapters may import late
@@ -102,22 +104,26 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
     results: list[Result] = []
     for problem in problems:
         failures = 0
+        called = find_adapters(problem, suite.calls.adapters)
         for test in tests[problem]:
             printed = Printed()
-            with watch.watching(), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
+            with watch.watching(*called), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
                 results.append(suite.run(test))
             seen[problem] |= watch.uses
             reply.say(result=results[-1].as_json())
             failures += not results[-1].passed
             if printed.pieces and failures == 1:
                 reply.say(printed=printed.last_lines(), test=test.name)
-        for explanation in explain(replace(suite, tests=tests[problem]), results, most):
+        reply.say(examining=problem)
+        with watchdog(SECOND, reply.say_time):
+            explanations = explain(replace(suite, tests=tests[problem]), results, most)
+        for explanation in explanations:
             reply.say(explanation=explanation.as_json())
         reply.say(decided=problem)
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
 
 
-def forks(commands: BinaryIO, replies: BinaryIO) -> Iterator[bytes]:
+def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
     """Fork for each line: the child gets the line, the parent stays here until the input ends."""
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch would, in every child, for half a second)
 
@@ -134,7 +140,7 @@ def forks(commands: BinaryIO, replies: BinaryIO) -> Iterator[bytes]:
         os.killpg(child, signal.SIGKILL)  # with whatever it has started; one that has ended keeps its exit status
         _, status = os.waitpid(child, 0)
         os.close(ended)
-        Reply(replies, json.loads(line)["run"]).say(ended=os.waitstatus_to_exitcode(status))
+        Reply(replies, json.loads(line)["run"], root).say(ended=os.waitstatus_to_exitcode(status))
 
 
 def once(commands: BinaryIO) -> Iterator[bytes]:
@@ -168,9 +174,9 @@ def main() -> None:
                 test.cases()
     except SuiteError as error:
         suite, broken = None, f"{error}; copy the tests and the fixtures from the handout again"
-    for line in forks(commands, replies) if sys.argv[1] == "fork" else once(commands):
+    for line in forks(commands, replies, root) if sys.argv[1] == "fork" else once(commands):
         command = json.loads(line)
-        reply = Reply(replies, command["run"])
+        reply = Reply(replies, command["run"], root)
         if suite is None:
             reply.say(broken=broken)
         else:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,10 @@ from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
+from cs336_kit.checking.watchdog import LONG, tell_of_time
 from cs336_kit.engine.result import Explanation, Outcome, Result, explanation_from_json, result_from_json
 
 START = "import cs336_kit.quick_start; from cs336_kit.checking.process import main; main()"
@@ -28,7 +31,10 @@ class Run:
 
     Args:
         number: which run it is.
-        running: seconds of what is under way, an import of the student's files or a test; None while torch is imported.
+        running: seconds of what is under way, an import of the student's files, a test or an examination; None while
+            torch is imported.
+        line: the student's line that it has reached, in words.
+        examining: the problem whose examination is under way, if one is.
         results: by test; of those that have not ended yet, too.
         explanations: what the examinations found.
         decided: the problems of which all is said.
@@ -40,6 +46,8 @@ class Run:
 
     number: int
     running: float | None = None
+    line: str = ""
+    examining: str = ""
     results: dict[str, Result] = field(default_factory=dict)
     explanations: list[Explanation] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)
@@ -51,19 +59,22 @@ class Run:
     def hear(self, line: dict[str, Any]) -> None:
         """Take in a line of this run's."""
         match line:
-            case {"running": seconds}:
-                self.running = seconds
+            case {"running": seconds, "line": place}:
+                self.running, self.line = seconds, place
+            case {"examining": problem}:
+                self.running, self.line, self.examining = 0.0, "", problem
             case {"planned": planned}:
                 self.running = 0.0
                 self.results = {result.test: result for result in map(result_from_json, planned)}
             case {"result": text}:
                 result = result_from_json(text)
-                self.running = 0.0
+                self.running, self.line = 0.0, ""
                 self.results[result.test] = result
             case {"explanation": text}:
                 self.explanations.append(explanation_from_json(text))
             case {"decided": problem}:
                 self.decided.add(problem)
+                self.examining = ""
             case {"printed": lines, "test": test}:
                 self.printed[test] = lines
             case {"not_own_work": lines}:
@@ -73,14 +84,22 @@ class Run:
             case {"ended": status}:
                 self.status = status
 
+    @property
+    def under_way(self) -> str:
+        """A name for what is running."""
+        if self.examining:
+            return f"The examination of {self.examining}"
+        return next((result.test for result in self._not_run()), "The import of your files")
+
     def so_far(self, interrupted: str) -> list[Result]:
         """A result for each test; the one that was running when the run ended failed with the words `interrupted`."""
-        results = list(self.results.values())
-        for number, result in enumerate(results):
-            if result.outcome is Outcome.NOT_RUN:
-                results[number] = replace(result, outcome=Outcome.FAILED, headline=interrupted)
-                break
-        return results
+        results = dict(self.results)
+        if not self.examining and (test := next(self._not_run(), None)):
+            results[test.test] = replace(test, outcome=Outcome.FAILED, headline=interrupted)
+        return list(results.values())
+
+    def _not_run(self) -> Iterator[Result]:
+        return (result for result in self.results.values() if result.outcome is Outcome.NOT_RUN)
 
     def results_or_error(self) -> list[Result]:
         """The results of a run that has ended, by itself or by Ctrl-C.
@@ -94,9 +113,11 @@ class Run:
             if self.status is not None:
                 raise click.ClickException(f"the tests could not start: exit status {self.status}")
             endless = ": is there an endless loop at the top of a file?" if self.running is not None else ""
-            raise click.ClickException(f"you pressed Ctrl-C before the first test{endless}")
+            raise click.ClickException(f"you pressed Ctrl-C before the first test{self.line}{endless}")
         if self.status is None:
-            return self.so_far("you pressed Ctrl-C during this test: is there an endless loop in your code?")
+            return self.so_far(
+                f"you pressed Ctrl-C during this test{self.line}: is there an endless loop in your code?"
+            )
         return self.so_far(f"the process ended during this test, with exit status {self.status}")
 
 
@@ -171,15 +192,23 @@ class Spares:
         self.listener({"run": run, "ended": process.wait()})
 
 
-def run_once(root: Path, problems: Sequence[str], most: int = 1) -> Run:
-    """Run the tests of some problems once, to the end or to Ctrl-C, after which `status` is None."""
+def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 1) -> Run:
+    """Run the tests of some problems once, to the end or to Ctrl-C, after which `status` is None.
+
+    What takes long is said on the console, once.
+    """
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
     run, runner = Run(1), Spares(root, lines.put, spare=False)
+    told = False
     try:
         runner.start(1, problems, most)
-        while run.status is None:
-            with suppress(Empty):
-                run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
+        with console.status("Importing torch and running the public tests"):
+            while run.status is None:
+                with suppress(Empty):
+                    run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
+                if (run.running or 0) >= LONG and not told:
+                    told = True
+                    console.print(Text(tell_of_time(run.under_way, run.running or 0, run.line)))
     except KeyboardInterrupt:
         pass
     finally:

@@ -159,7 +159,9 @@ class WatchedBoard:
             self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
         elif run.status is None:
             what = "torch" if run.running is None else "your files"
-            endless = ": is there an endless loop at the top of a file?" if (run.running or 0) >= LONG else ""
+            endless = (
+                f"{run.line}: is there an endless loop at the top of a file?" if (run.running or 0) >= LONG else ""
+            )
             self.body = f"Importing {what}, {run.running or self._seconds():.0f} s so far{endless}"
         else:
             self.body = "The tests could not start; uv run pytest says why"
@@ -170,7 +172,8 @@ class WatchedBoard:
         if run.status is not None:
             return run.so_far(f"the process ended during this test, with exit status {run.status}")
         if (run.running or 0) >= LONG:
-            return run.so_far(f"has been running for {run.running:.0f} s: is there an endless loop in your code?")
+            so_far = f"has been running for {run.running:.0f} s{run.line}"
+            return run.so_far(f"{so_far}: is there an endless loop in your code?")
         return list(run.results.values())
 
     def _seconds(self) -> float:

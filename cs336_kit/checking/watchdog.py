@@ -1,10 +1,15 @@
 """A word about a test that takes long on any machine: one that computes or sleeps, and does not wait for others."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from cs336_kit.engine.assignment import is_students
+
+LONG = 10.0  # seconds; a right program needs milliseconds for any test
 
 
 @contextmanager
@@ -29,6 +34,25 @@ def watchdog(seconds: float, tell: Callable[[float], None]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()  # or it would still tell of the last test during the next
+
+
+def find_students_line(root: Path) -> str:
+    """The student's line that the main thread has reached, as ", now in adapters.py:3"; nothing if it is in none."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(root) and is_students(path.relative_to(root)):
+            return f", now in {path.relative_to(root).as_posix()}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def tell_of_time(what: str, seconds: float, line: str) -> str:
+    """Ask about an endless loop."""
+    return (
+        f"{what} has been running for {seconds:.0f} s{line}: is there an endless loop in your code?\n"
+        "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count."
+    )
 
 
 def start_clock() -> Callable[[], float]:

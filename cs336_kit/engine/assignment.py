@@ -58,9 +58,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Assignment:
-    """`assignment.toml`, whole."""
+    """`assignment.toml`, whole.
+
+    Args:
+        problem: the problems.
+        allowed: names of what students may use although it lies in torch.nn, torch.nn.functional or einops.layers; they
+            may hold * and ?, as names of files do.
+    """
 
     problem: tuple[Problem, ...]
+    allowed: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise Complaint where two problems do not go together, or points belong to no test."""
@@ -70,6 +77,10 @@ class Assignment:
             key = ("problem", number)
             if not re.fullmatch(r"[a-z]\w*", problem.id, re.ASCII):
                 raise Complaint((*key, "id"), f"is {problem.id!r}, expected lower-case letters, digits and _")
+            try:
+                re.compile(problem.work)
+            except re.error as error:
+                raise Complaint((*key, "work"), f"is not a regular expression: {error}") from None
             if sum(problem.tests.values()) == 0:
                 raise Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
             tests = [(test, (kind, test)) for kind in ("tests", "hidden") for test in getattr(problem, kind)]
@@ -128,7 +139,7 @@ def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Ite
     Raises:
         AssignmentError: a weight has none; its points would be lost to everybody.
     """
-    tests = {test for file in files for test in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.M)}
+    tests = tests_in(files)
     for number, problem in enumerate(problems):
         for name in getattr(problem, kind):
             if tests and name not in tests:
@@ -136,6 +147,12 @@ def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Ite
                 hint = f"; did you mean {close[0]}?" if close else ""
                 raise located(root / FILE_NAME, Complaint(("problem", number, kind, name), f"weighs no test{hint}"))
     return tests
+
+
+def tests_in(files: Iterable[Path]) -> set[str]:
+    """The names of the test functions in some files."""
+    texts = (file.read_text(encoding="utf-8") for file in files)
+    return {test for text in texts for test in re.findall(r"^(?:def )?(test_\w+)", text, re.M)}
 
 
 def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:

@@ -12,14 +12,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from cs336_kit.engine.compare import WrongAnswer, article, compare, compare_form, is_float, listed
+from cs336_kit.engine.compare import THREE_DIGITS, WrongAnswer, article, compare, compare_form, is_float, listed
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check
 
 METADATA = "case"
 GRADIENT = "gradient of "
-# Three digits: how far off an answer may be where its last digits are not asked for, in terms of its largest number.
-TOLERANCE = 1e-3
+# How far off the last digits of a right answer may be: in terms of its largest number, and of each number by itself.
+LAST_DIGITS = {
+    torch.float64: (1e-12, 0.0),
+    torch.float32: (5e-5, 0.0),
+    **{half: (1e-6, torch.finfo(half).eps) for half in (torch.float16, torch.bfloat16)},
+}
+# A gradient may be small because it cancels: it is right to so many digits of what flows in, if that is larger.
+OF_COTANGENT = 1e-2
 UNREADABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError)  # what a damaged file raises
 
 
@@ -40,7 +46,6 @@ class Case:
         cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
         expected: what is right, in float64: "answer", by its name what the adapter gives with it, and "gradient of Q"
             and so on where gradients are stored.
-        bound: for each of `expected`, the largest error that rounding can explain, for each element, in float64.
         original: the inputs as they were, whatever a call has made of them since.
     """
 
@@ -49,7 +54,6 @@ class Case:
     inputs: dict[str, Any]
     cotangent: Tensor | None
     expected: dict[str, Tensor]
-    bound: dict[str, Tensor]
     original: dict[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
@@ -68,8 +72,8 @@ class Case:
         self._compare(answer, self.tolerance)
 
     def check_to_the_last_digit(self, answer: Any) -> None:
-        """Fail, with what is wrong, unless `answer` is as near to the right one as rounding leaves it."""
-        self._compare(answer, self.bound)
+        """Fail, with what is wrong, unless `answer` is the right one to the digits that rounding leaves."""
+        self._compare(answer, self.rounding)
 
     def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
         for what, part in self.parts(answer).items():
@@ -78,9 +82,24 @@ class Case:
 
     @property
     def tolerance(self) -> dict[str, Tensor]:
-        """For each of `expected`, how far an answer that is right to three digits may be off; an exact 0 is exact."""
-        largest = {what: TOLERANCE * float(right.abs().max()) for what, right in self.expected.items()}
-        return {what: bound.clamp_min(largest[what]).where(bound > 0, 0.0) for what, bound in self.bound.items()}
+        """For each of `expected`, how far it may be off if right to three digits, or to those of its dtype."""
+        return self._allow(THREE_DIGITS, of_each=LAST_DIGITS[self.dtype][1])
+
+    @property
+    def rounding(self) -> dict[str, Tensor]:
+        """For each of `expected`, how far it may be off if it is right to the last digits."""
+        return self._allow(*LAST_DIGITS[self.dtype])
+
+    def _allow(self, of_largest: float, of_each: float = 0.0) -> dict[str, Tensor]:
+        """An exact 0 of an answer is exact: a hidden key has no weight. Of a gradient it may be what cancels."""
+        allowed = {}
+        for what, right in self.expected.items():
+            largest = float(right.abs().max())
+            if what.startswith(GRADIENT) and self.cotangent is not None:
+                largest = max(largest, OF_COTANGENT * float(self.cotangent.abs().max()))
+            each = of_largest * largest + of_each * right.abs()
+            allowed[what] = each if what.startswith(GRADIENT) else each.where(right != 0, 0.0)
+        return allowed
 
     def check_form(self, answer: Any) -> dict[str, Tensor]:
         """The parts of `answer`; fail, with what is wrong, unless they have the right shapes and the right dtype."""
@@ -203,7 +222,6 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
             inputs={key: tensors.get(f"input/{key}", metadata["arguments"].get(key)) for key in metadata["order"]},
             cotangent=tensors.get("cotangent"),
             expected=_below("expected/", tensors),
-            bound=_below("bound/", tensors),
         )
     except UNREADABLE as error:
         raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None

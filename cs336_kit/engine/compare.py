@@ -8,6 +8,9 @@ from torch import Tensor
 
 from cs336_kit.engine.result import Check
 
+THREE_DIGITS = 1e-3
+NOTHING = 1e-200  # in place of no error at all: an exact 0 that is not met comes first, and of several the furthest
+
 
 class WrongAnswer(AssertionError):
     """An answer is not the right one; the message says how, with numbers of the case from its second line on.
@@ -22,6 +25,23 @@ class WrongAnswer(AssertionError):
         super().__init__(message)
         self.check = check
         self.answer = answer
+
+
+def same(
+    x: Tensor | float, right: Tensor | float, within: float | Tensor = THREE_DIGITS, of: float | Tensor | None = None
+) -> Tensor:
+    """Tell of each number whether it is the right one; NaN and infinity are themselves.
+
+    Args:
+        x: the numbers.
+        right: the right ones.
+        within: how far off a number may be, as a share of `of`.
+        of: the largest finite one of the right numbers, if it is not given.
+    """
+    x, right = torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(right, dtype=torch.float64)
+    if of is None:
+        of = float(right.nan_to_num(0.0, 0.0, 0.0).abs().max()) if right.numel() else 0.0
+    return ((x - right).abs() <= within * of) | (x == right) | (x.isnan() & right.isnan())
 
 
 def compare(
@@ -48,15 +68,15 @@ def compare(
     """
     compare_form(answer, expected, dtype, what, check)
     wide = answer.detach().double()
-    error = (wide - expected).abs()
-    if (error <= tolerance).all():  # False for NaN
+    wrong = ~same(wide, expected, tolerance, of=1.0)
+    if not wrong.any():
         return
     bad = ~wide.isfinite()
     if bad.any():
         where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
         raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer)
-    wrong = error > tolerance
-    times = torch.where(wrong, error / tolerance, 0.0)
+    error = (wide - expected).abs()
+    times = error / tolerance.clamp_min(NOTHING) * wrong
     where = place_of_largest(times)
     place = tuple(where)
     factor = f"{times[place]:,.0f}" if times[place] >= 10 else f"{times[place]:.1f}"
@@ -66,7 +86,7 @@ def compare(
         f"furthest off at {where}: got {wide[place]:.{digits}g}, expected {expected[place]:.{digits}g}",
         f"that is {factor} times the error that is allowed, {tolerance[place]:.0e}"
         if tolerance[place]
-        else "there is nothing to round there: it should be exactly that",
+        else "no error is allowed there: it should be exactly 0",
         *_places(wrong),
     )
     raise WrongAnswer("\n".join(lines), check, answer)

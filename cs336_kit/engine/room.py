@@ -32,6 +32,8 @@ class Room:
             right answer. It is called with the case, the answer in float64, where it is wrong, and the size up to which
             a number may be taken for 0.
         look: a command that looks into one call, on the case that is put in the place of {case}.
+        steps: for each of its adapters, the right program in named steps, called with what takes the steps (`Steps` of
+            cs336_kit/way/steps.py) and the arguments.
         right: right programs, called as its adapters are. Tests that even these fail look at more than numbers.
         on_earlier: for each of its adapters, the right program that calls some adapters of the problems that this one
             needs. It raises NotImplementedError where right programs differ, since they draw random numbers.
@@ -40,6 +42,7 @@ class Room:
     examinations: Mapping[str, Callable[[Callable[..., Any]], list[Any]]]
     on_paper: Callable[[Case, Tensor, Tensor, float], Iterator[str]] | None = None
     look: str = ""
+    steps: Functions = field(default_factory=dict)
     right: Functions = field(default_factory=dict)
     on_earlier: Mapping[str, Callable[[Functions], Callable[..., Any]]] = field(default_factory=dict)
 

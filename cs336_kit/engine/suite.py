@@ -91,6 +91,8 @@ class Calls:
     made: Counter[str] = field(default_factory=Counter)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # since Python 3.13, `import adapters` asks for __spec__
         self.made[name] += 1
         try:
             return getattr(self.adapters, name)
@@ -120,6 +122,10 @@ class Suite:
         """Run one test."""
         self.calls.made.clear()
         return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
+
+    def ending(self, test: Test) -> BaseException | None:
+        """Run one test; what ended it."""
+        return _ending(test)[0]
 
     def fails_on(self, functions: Mapping[str, Callable[..., Any]], test: Test) -> bool | None:
         """Tell whether a test fails on these functions in the place of the student's; None if it calls another one."""
@@ -173,7 +179,7 @@ def load_suite(
     return Suite(root, problems, with_points(found, problems), calls, remote)
 
 
-def expand(call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
+def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
     """The tests that a test function stands for: one for each stored case, or kind of drawn ones, of its mark `cases`.
 
     The stored cases of a hidden test are in `hidden_cases`, those of a public one in `root`.
@@ -181,7 +187,7 @@ def expand(call: Callable[..., None], root: Path, hidden_cases: Path | None = No
     Raises:
         SuiteError: no case matches.
     """
-    name, code = call.__name__, inspect.unwrap(call).__code__
+    code = inspect.unwrap(call).__code__
     path = Path(code.co_filename)
     place = (path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, code.co_firstlineno)
     marks = {mark.name: mark.args[0] for mark in getattr(call, "pytestmark", ()) if mark.name in ("cases", "memory")}
@@ -299,7 +305,7 @@ def _matching(fixtures: Path, pattern: str) -> list[str]:
 def _tests_in(module: ModuleType, root: Path, hidden_cases: Path | None) -> Iterator[Test]:
     for name, call in vars(module).items():
         if name.startswith("test_") and inspect.isfunction(call):
-            tests = expand(call, root, hidden_cases)
+            tests = expand(name, call, root, hidden_cases)
             asks = [*inspect.signature(call).parameters]
             if asks != (["case"] if tests[0].stored or tests[0].drawn else []):
                 raise SuiteError(

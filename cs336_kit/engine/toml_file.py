@@ -1,6 +1,7 @@
 """TOML files that people edit, read into dataclasses: every key and type is checked, and a complaint names the line.
 
-The schema is the dataclass: keys without a default are required, other keys are refused, no number is negative.
+The schema is the dataclass: keys without a default are required, other keys are refused, no number is negative but
+`Signed` ones.
 """
 
 import dataclasses
@@ -20,11 +21,17 @@ from cs336_kit.engine.errors import CourseworkError
 Key = tuple[str | int, ...]  # the way to a value; numbers count the tables of an array from 0
 T = TypeVar("T")
 
+
+class Signed(float):
+    """A number that may be negative."""
+
+
 EXPECTED = {
     str: "a text",
     bool: "true or false",
     int: "a whole number, 0 or more",
     float: "a number, 0 or more",
+    Signed: "a number, such as +0.5 or -1",
     tuple: "a list",
     dict: "a table",
     datetime: "a date with time and offset from UTC, such as 2026-10-01T23:59:00-07:00",
@@ -66,7 +73,7 @@ def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda v
     except OSError as error:
         raise AssignmentError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise AssignmentError(f"{path} is not TOML: {error}; take it again from the handout") from None
+        raise AssignmentError(f"{path} is not TOML: {error}; correct it there") from None
     except Complaint as complaint:
         raise located(path, complaint, text) from None
     return value
@@ -95,13 +102,13 @@ def _read(value: Any, hint: Any, key: Key) -> Any:
         return tuple(_read(each, arguments[0], (*key, number)) for number, each in enumerate(value))
     if origin is dict:
         return {name: _read(each, arguments[1], (*key, name)) for name, each in value.items()}
-    return float(value) if origin is float else value
+    return origin(value) if origin in (float, Signed) else value
 
 
 def _fits(value: Any, type_: type) -> bool:
-    if type_ in (int, float):
-        number = isinstance(value, int) or (type_ is float and isinstance(value, float))
-        return number and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    if type_ in (int, float, Signed):
+        number = isinstance(value, int) or (type_ is not int and isinstance(value, float))
+        return number and not isinstance(value, bool) and math.isfinite(value) and (value >= 0 or type_ is Signed)
     if type_ is str:
         return isinstance(value, str) and bool(value.strip())
     if type_ is datetime:

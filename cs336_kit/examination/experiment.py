@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import article, is_float
+from cs336_kit.engine.compare import THREE_DIGITS, article, is_float, same
 from cs336_kit.engine.failure import with_type
 
-NAN = 1e300  # stands for it where numbers are compared
 MOST_CALLS = 400  # of one examination: a student waits for it
 
 T = TypeVar("T")
@@ -193,12 +192,9 @@ def random(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def near(x: Tensor | float, to: Tensor | float, within: float = 1e-3) -> bool:
-    """Compare all of `x` with `to`: no further away than `within` times the largest of both. NaN equals NaN."""
-    x, to = torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(to, dtype=torch.float64)
-    x, to = x.nan_to_num(NAN), to.nan_to_num(NAN)
-    size = max(float(x.abs().max()), float(to.abs().max()))
-    return bool(((x - to).abs() <= within * size).all())
+def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:
+    """Tell whether all of `x` is the same as `to`."""
+    return bool(same(x, to, within).all())
 
 
 def span(x: Tensor) -> str:

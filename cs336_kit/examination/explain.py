@@ -1,20 +1,24 @@
 """Findings of the problems' examinations on the tests that failed, and how many of these each one explains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jaxtyping
 
+from cs336_kit.engine.assignment import find_needs
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.compare import listed
 from cs336_kit.engine.failure import Stopped, describe
 from cs336_kit.engine.result import AS_EARLIER, Check, Explanation, Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, Test
+from cs336_kit.examination import experiment
 from cs336_kit.examination.earlier import right_programs, say_what_earlier_explains
-from cs336_kit.examination.experiment import Finding, use_one_thread
+from cs336_kit.examination.silence import silence
+from cs336_kit.way.finding import Finding, render
+from cs336_kit.way.follow import follow
 
 MOST = 3  # findings that a student is shown of one problem
 
@@ -28,11 +32,11 @@ class Cause:
         fails: by the test's name, whether it fails on the program with this mistake alone.
     """
 
-    found: dict[str, Finding]
+    found: dict[str, experiment.Finding]
     fails: dict[str, bool]
 
     @property
-    def finding(self) -> Finding:
+    def finding(self) -> experiment.Finding:
         return next(iter(self.found.values()))
 
     def explains(self, tests: Sequence[Test]) -> list[Test]:
@@ -43,7 +47,7 @@ class Cause:
         return self.explains(tests) if self.fails else [test for test in tests if _touches(self.found, test)]
 
 
-@use_one_thread()
+@experiment.use_one_thread()
 def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[Explanation]:
     """Say what the examinations find in the problems of which a test failed, and which of those tests that explains.
 
@@ -57,7 +61,7 @@ def explain(suite: Suite, results: Sequence[Result], most: int = MOST) -> list[E
         most: how many for each problem.
     """
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
-    with nullcontext() if failed_a_check else without_type_checks():
+    with silence(), nullcontext() if failed_a_check else without_type_checks():
         return _explain(suite, results, most)
 
 
@@ -82,10 +86,19 @@ def _explain(suite: Suite, results: Sequence[Result], most: int) -> list[Explana
             of_earlier = tuple(test.name for test in failing)
             explanations.append(Explanation(problem, AS_EARLIER.format(problem), (said,), of_earlier))
             continue
+        found = _follow(suite, problem, failing, passed)
         causes = sorted(_find_causes(suite, problem, tests), key=lambda cause: _rank(cause, failing))[:most]
-        said = [[*_lines(cause, suite.root), *_count(cause, causes, failing)] for cause in causes]
-        if causes:
+        said = [list(_lines(cause, suite.root)) for cause in causes]
+        is_proved = bool(found and found[-1].proof)  # then it is said there what passes
+        if not is_proved:
+            said = [[*lines, *_count(cause, causes, failing)] for cause, lines in zip(causes, said, strict=True)]
+        if causes and not is_proved:
             said[-1] += _promise(suite, problem, causes, failing)
+        if found:
+            # What a cause asks of the whole function, a place would ask again.
+            told = [replace(each, question="", section="") for each in found] if causes else found
+            lines = [line for each in told for line in ("", *render(each))][1:]
+            explanations.append(Explanation(problem, f"{problem}-place", tuple(lines), tuple(t.name for t in failing)))
         explanations += [
             Explanation(problem, cause.finding.id, tuple(lines), tuple(test.name for test in cause.concerns(failing)))
             for cause, lines in zip(causes, said, strict=True)
@@ -93,9 +106,22 @@ def _explain(suite: Suite, results: Sequence[Result], most: int) -> list[Explana
     return explanations
 
 
+def _follow(suite: Suite, problem: str, failing: Sequence[Test], passed: Collection[str]) -> list[Finding]:
+    """Find the places in the student's code that make the tests fail, where that code runs in this process."""
+    steps = {adapter: steps for each in suite.problems for adapter, steps in load_room(each).steps.items()}
+    if suite.remote or not load_room(problem).steps:
+        return []
+    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
+    earlier = [test for test in suite.tests if test.problem in needs]
+    right = {need for need in needs if all(test.name in passed for test in earlier if test.problem == need)}
+    with suppress(Exception, Stopped, SystemExit):  # a student's objects may do anything when they are looked at
+        return follow(suite, steps, failing, [test for test in earlier if test.problem in right])
+    return []
+
+
 def _find_causes(suite: Suite, problem: str, tests: Sequence[Test]) -> Iterator[Cause]:
     """Examine the functions of a problem for what makes some of these tests fail; what is the same in two is one."""
-    causes: dict[str, dict[str, Finding]] = {}
+    causes: dict[str, dict[str, experiment.Finding]] = {}
     ids: dict[tuple[str, str], str] = {}
     for adapter, examine in load_room(problem).examinations.items():
         # A student's objects may do anything when they are looked at, and a worker may be stopped.
@@ -113,7 +139,7 @@ def _find_causes(suite: Suite, problem: str, tests: Sequence[Test]) -> Iterator[
             yield Cause(found, {})
 
 
-def _touches(found: dict[str, Finding], test: Test) -> bool:
+def _touches(found: dict[str, experiment.Finding], test: Test) -> bool:
     if test.memory:
         return any(finding.memory for finding in found.values())
     with suppress(CaseError):  # the test says so when it runs
@@ -121,7 +147,7 @@ def _touches(found: dict[str, Finding], test: Test) -> bool:
     return False
 
 
-def _is_written(finding: Finding, root: Path) -> bool:
+def _is_written(finding: experiment.Finding, root: Path) -> bool:
     return not finding.error or describe(finding.error, root).check is not Check.NOT_WRITTEN
 
 

@@ -14,7 +14,6 @@ from cs336_kit.handing_in.submit import (
     FILE_NAME,
     SubmissionError,
     collect,
-    left_out,
     read_submission,
     write_submission,
 )
@@ -35,10 +34,9 @@ def submit(archive: Path | None) -> None:
         files = collect(root, problems)
     except SubmissionError as error:
         raise click.ClickException(f"nothing was written: {error}") from None
-    click.echo(f"Goes in\n{_indented(files)}\nStays out\n{_indented(left_out(root))}\n")
+    click.echo(f"Goes in\n{_indented(files)}\n")
     console = Console()
-    with console.status("Importing torch and running the public tests"):
-        run = run_once(root, list(problems))
+    run = run_once(root, list(problems), console)
     if run.status is None:
         raise click.Abort
     scores = score(problems.values(), run.results_or_error(), run.explanations)
@@ -64,11 +62,10 @@ def update(archive: Path) -> None:
     new = read_update(archive)
     root = find_root(Path.cwd())
     changes, copies = apply_update(root, new)
-    for change in changes:
-        lines = " +{} -{}".format(*change.lines) if change.lines else ""
-        click.echo(f"{change.kind:<8} {change.name}{lines}")
+    for name, kind in changes.items():
+        click.echo(f"{kind:<8} {name}")
     click.echo(f"Files changed: {len(changes)}; this is release {new.version}")
-    if any(change.kind != "new" for change in changes):
+    if copies.exists():
         click.echo(f"The files as they were before are in {copies.name}/")
     for wheel in find_wheels(root):
         if not is_installed(wheel):

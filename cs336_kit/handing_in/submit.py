@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from cs336_kit.checking.board import Score
-from cs336_kit.engine.assignment import STUDENT_FILES, Problem
+from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.handing_in.archive import ArchiveError, check_names, read_archive, write_archive
 
@@ -31,8 +31,8 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
         for name in ("adapters.py", *problem.files):
             if not (root / name).is_file():
                 raise SubmissionError(f"{name} is missing; put it back, even if it is empty")
-    paths = [path for path in _student_paths(root) if path.suffix == ".py"]
-    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    below = (path for path in sorted((root / "cs336_basics").rglob("*.py")) if path.is_file())
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / "adapters.py", *below)}
     check_names(list(files))
     for name, source in files.items():
         for module in _imports(name, source):
@@ -40,14 +40,6 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
             if module == KIT or (beside and module not in ("adapters", "cs336_basics")):
                 raise SubmissionError(f"{name} imports {module}, which stays out; move it into cs336_basics/")
     return files
-
-
-def left_out(root: Path) -> list[str]:
-    """List what lies beside the files that go in, without hidden files; a folder is one entry, "tests/"."""
-    entries = [path for path in root.iterdir() if not path.name.startswith((".", "__")) and path.name != FILE_NAME]
-    beside = [f"{path.name}/" if path.is_dir() else path.name for path in entries if path.name not in STUDENT_FILES]
-    below = [path.relative_to(root).as_posix() for path in _student_paths(root) if path.suffix != ".py"]
-    return sorted(beside) + below
 
 
 def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Score]) -> None:
@@ -85,11 +77,6 @@ def read_submission(path: Path) -> tuple[dict[str, bytes], list[str]]:
         return files, lines
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ArchiveError(f"the {MANIFEST} of {path} cannot be read; is it the right zip?") from None
-
-
-def _student_paths(root: Path) -> list[Path]:
-    below = (path for path in (root / "cs336_basics").rglob("*") if "__pycache__" not in path.parts)
-    return [root / "adapters.py", *sorted(path for path in below if path.is_file())]
 
 
 def _imports(name: str, source: bytes) -> Iterator[str]:

@@ -2,243 +2,163 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import click
 import torch
+from jaxtyping import Bool, Float, jaxtyped
 from rich.console import RenderableType
 from rich.text import Text
 from torch import Tensor
 
 from cs336_kit.checking.board import Lines
+from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import dtype_name
-from cs336_kit.lab.call import Call
-from cs336_kit.lab.diagnosis import diagnose
-from cs336_kit.lab.student import Student
+from cs336_kit.lab.diagnosis import diagnose, set_beside_pytorch
+from cs336_kit.lab.student import ADAPTER, Student, broadcast
 
 OURS, YOURS = "this tool, in float64", "your code"
 SMALL = 8  # rows and columns of a matrix whose numbers are printed
-WIDTH = 9  # columns of the terminal for a number
+CONTRACT: dict[str, Any] = {
+    "Q": Float[Tensor, "*#batch queries d_k"],
+    "K": Float[Tensor, "*#batch keys d_k"],
+    "V": Float[Tensor, "*#batch keys d_v"],
+    "mask": Bool[Tensor, "*#batch #queries #keys"],
+}
 
-# What is added to a score to hide a key is -inf, or a number so low that nothing is left of its weight.
-ADDED = -50.0
-
-
-@dataclass
-class Step:
-    """A step of the report.
-
-    Args:
-        title: what it is about.
-        source: whose arithmetic it is.
-        facts: a line each.
-        finite: whether there is neither NaN nor infinity up to here.
-        numbers: what there is or was computed, by name; the first matrix of each is printed if it is small.
-    """
-
-    title: str
-    source: str = ""
-    facts: list[str] = field(default_factory=list)
-    finite: bool = True
-    numbers: dict[str, Tensor] = field(default_factory=dict)
-
-    def rows(self) -> Iterator[str]:
-        """The numbers as a reader works them on paper, a line for each row."""
-        for name, x in self.numbers.items():
-            if x.ndim < 2 or not x.numel() or max(x.shape[-2:]) > SMALL:
-                continue
-            batch = x.shape[:-2]
-            if of := f"{name} at {[0] * len(batch)}".strip() if batch.numel() > 1 else name:
-                yield f"{of}:"
-            for row in x.reshape(-1, *x.shape[-2:])[0].tolist():
-                yield "".join(f"{x:{WIDTH}.4f}" if abs(x) < 1000 else f"{x:{WIDTH}.1e}" for x in row)
+# Title, whose arithmetic it is, facts, a line each, and the numbers by name.
+Step = tuple[str, str, list[str], dict[str, Tensor]]
 
 
-def report_call(call: Call, student: Student) -> Iterator[RenderableType]:
+def report_call(call: Case, student: Student) -> Iterator[RenderableType]:
     """Each step as soon as it is known, where NaN or infinity first appeared, and the diagnosis.
+
+    A stored case has its right answer; that of any other call is PyTorch's.
 
     Raises:
         click.ClickException: the student's code raises an error, or gives no tensor of the right shape.
     """
-    yield Text(f"One call of run_scaled_dot_product_attention: {call.name}")
-    first_bad = ""
-    inputs = _look_at_inputs(call)
-    call, read = _make_mask_boolean(call)
-    inputs.facts += read
-    problem = _explain_misfit(call)
+    yield Text(f"One call of {ADAPTER}: {call.name}")
+    misfit, first_bad = explain_misfit(call), ""
+    case = call if call.expected or misfit else set_beside_pytorch(call)
     try:
-        for number, step in enumerate([inputs] if problem else chain([inputs], _take_steps(call, student)), start=1):
-            source = f"  ({step.source})" if step.source else ""
-            yield Text.assemble(f"\n{number} ", (step.title, "bold"), (source, "dim"))
-            yield Lines((*step.facts, *step.rows()), margin="   ")
-            if not step.finite and not first_bad:
-                first_bad = f"step {number}, {step.title[0].lower()}{step.title[1:]}"
+        steps = chain([_look_at_inputs(call)], () if misfit else _take_steps(call, student))
+        for place, (title, source, facts, numbers) in enumerate(steps, start=1):
+            yield Text.assemble(f"\n{place} ", (title, "bold"), (f"  ({source})" if source else "", "dim"))
+            yield Lines([*facts, *_write_matrices(numbers)], margin="   ")
+            # Scores of -inf are what a mask is for.
+            if not (first_bad or title == "Mask" or all(x.isfinite().all() for x in numbers.values())):
+                first_bad = f"step {place}, {title[0].lower()}{title[1:]}"
     except click.ClickException:
-        yield from diagnose(student, [call.case]).explain()
+        yield from diagnose(student, [case]).explain()  # of the error that the caller prints
         yield Text("")
         raise
     yield Text(f"\nNaN or infinity first appears in {first_bad}." if first_bad else "\nNo NaN, no infinity.")
-    if problem:
-        yield Lines([f"→ {problem}"], "yellow")
-    elif all(map(_is_finite, (call.Q, call.K, call.V))):
-        yield from _compare_answer(call, student)
-    else:
+    right = "the stored one" if call.expected else "PyTorch's own, in float64"
+    if misfit:
+        yield Lines([f"→ {misfit}"], "yellow")
+    elif first_bad.startswith("step 1,"):
         yield Text("Look at what made the inputs: with them, attention has no right answer.")
-
-
-def _compare_answer(call: Call, student: Student) -> Iterator[RenderableType]:
-    """Say whether the answer is the right one, and if not, what the examination finds."""
-    diagnosis = diagnose(student, [call.case])
-    right = "the stored one" if call.stored else "PyTorch's own, in float64"
-    if diagnosis.passed:
-        yield Text(f"Your answer is {right}. Nothing here looks wrong.")
-        return
-    yield Text(f"Your answer is not {right}:\n")
-    yield from diagnosis.tell_failures()
-
-
-def _take_steps(call: Call, student: Student) -> Iterator[Step]:
-    """The steps after the first, each as soon as it is known."""
-    dtype, d_k, limit = dtype_name(call.Q.dtype), call.Q.shape[-1], torch.finfo(call.Q.dtype).max
-    fact, beyond = f"the largest {dtype} is {limit:.4g}", "these have to be computed in float32"
-    yield _look_at_scores("Scores, Q Kᵀ", call.scores, call.scores.abs().amax(), limit, fact, beyond)
-    title, limit = f"Scaled scores, divided by √{d_k} = {math.sqrt(d_k):.4g}", math.log(limit)
-    fact, beyond = f"exp() overflows in {dtype} above {limit:.4g}", "the maximum of each row has to go first"
-    yield _look_at_scores(title, call.scaled, call.scaled.amax(), limit, fact, beyond)
-    yield _look_at_mask(call)
-    yield _look_at_weights(call, call.weights(student))
-    output = student.attention(call.Q, call.K, call.V, call.mask)
-    facts = [f"{tuple(output.shape)} {dtype_name(output.dtype)}, {_describe_span(output)}"]
-    yield Step("Output", YOURS, facts, _is_finite(output), {"": output})
-
-
-def _look_at_inputs(call: Call) -> Step:
-    numbers = {"Q": call.Q, "K": call.K, "V": call.V}
-    step = Step("Inputs", finite=all(map(_is_finite, numbers.values())), numbers=numbers)
-    width = max(len(str(tuple(x.shape))) for x in call.tensors.values())
-    for name, x in call.tensors.items():
-        step.facts.append(f"{name:<4}  {tuple(x.shape)!s:<{width}}  {dtype_name(x.dtype)}, {_describe_span(x)}")
-    return step
-
-
-def _make_mask_boolean(call: Call) -> tuple[Call, list[str]]:
-    """The call with a mask that is True where a query may attend, and a line on what was made of numbers, if any were.
-
-    A mask whose numbers leave open what it means stays as it is.
-    """
-    mask = call.mask
-    if mask is None or mask.dtype == torch.bool or not mask.any():
-        return call, []
-    other = mask[mask != 0]
-    if (other == 1).all():
-        call = replace(call, mask=mask.bool())
-        made = "it holds 1 and 0, and the steps below use `mask.bool()`. If 1 means hidden, it is `mask == 0`."
-    elif (other <= ADDED).all():
-        call = replace(call, mask=mask == 0)
-        made = "it looks like one that is added to the scores, and the steps below use `mask == 0`."
+    elif (diagnosis := diagnose(student, [case], last_digits=bool(call.expected))).wrong:
+        yield Text(f"Your answer is not {right}:\n")
+        yield from diagnosis.tell()
     else:
-        return call, []
-    return call, [f"The mask is {dtype_name(mask.dtype)}, and should be bool, True = may attend: {made}"]
+        yield Text(f"Your answer is {right}. Nothing here looks wrong.")
 
 
-def _explain_misfit(call: Call) -> str:
-    """Say why these cannot be arguments of attention, and what to do; nothing if they can."""
-    if any(x.numel() == 0 for x in call.tensors.values()):
-        return "One of them is empty: there is nothing to look at."
-    if call.mask is not None and call.mask.ndim < 2:
-        shape = tuple(call.mask.shape)
-        return f"The mask has the shape {shape}: it needs two axes, (queries, keys), as mask[None] has for all queries."
-    if call.mask is not None and call.mask.dtype != torch.bool:
-        return (
-            f"The mask is {dtype_name(call.mask.dtype)}, and should be bool, True = may attend: its numbers do not say "
-            "which keys a query may attend to."
-        )
-    if any(x.ndim < 2 for x in call.tensors.values()):
-        return "Each needs two dimensions at least, (positions, features): add the one that is missing."
-    if not all(x.is_floating_point() for x in (call.Q, call.K, call.V)):
-        return "Q, K and V should be of a floating-point dtype: convert them with .float()."
-    if not call.Q.dtype == call.K.dtype == call.V.dtype:
-        return "Q, K and V should have one dtype: convert them with .to(Q.dtype)."
-    (queries, d_k), (keys, d_k_of_K), (values, _) = (x.shape[-2:] for x in (call.Q, call.K, call.V))
-    if d_k != d_k_of_K:
-        return f"Q has d_k {d_k}, K has {d_k_of_K}: they should be equal. Is one of them transposed?"
-    if keys != values:
-        return f"K has {keys} keys, V has {values}: each key needs one value. Are they of the same sequence?"
-    if call.mask is not None and any(
-        m not in (1, n) for m, n in zip(call.mask.shape[-2:], (queries, keys), strict=True)
-    ):
-        return f"The mask should end in (queries, keys) = ({queries}, {keys}), or 1 for either. Is it transposed?"
-    try:
-        call.batch  # noqa: B018 (it raises)
-    except ValueError:
-        return "Their leading dimensions do not broadcast: make them equal, or 1 where one serves all."
+def explain_misfit(call: Case) -> str:
+    """Say why these cannot be arguments of attention; nothing if they can."""
+    with jaxtyped("context"):  # in which each name of an axis has one size
+        for name, x in call.inputs.items():
+            contract = CONTRACT[name]
+            if x is None or (x.numel() and isinstance(x, contract) and x.dtype in (call.Q.dtype, torch.bool)):
+                continue
+            of_mask = "boolean, True = may attend (`mask == 0` if yours is added to the scores)"
+            dtype = of_mask if name == "mask" else "of one floating-point dtype with Q"
+            shape = contract.dim_str.replace("*#batch", "...").replace("#", "").replace(" ", ", ")
+            return (
+                f"{name} {tuple(x.shape)} {dtype_name(x.dtype)} does not fit what is before it: it should be {dtype}, "
+                f"and of the shape ({shape}). Is it transposed, or of another sequence?"
+            )
     return ""
 
 
-def _look_at_scores(title: str, scores: Tensor, largest: Tensor, limit: float, fact: str, beyond: str) -> Step:
-    """Step with the scores; `beyond` is said if the largest of them is above the limit."""
-    finite = _is_finite(scores)
-    if finite and float(largest) > limit:
-        fact = f"{fact}: {beyond}"
-    return Step(title, OURS, [_describe_spread(scores), fact], finite, {"": scores})
+def _look_at_inputs(call: Case) -> Step:
+    tensors = {name: x for name, x in call.inputs.items() if x is not None}
+    width = max(len(str(tuple(x.shape))) for x in tensors.values())
+    facts = [
+        f"{name:<4}  {tuple(x.shape)!s:<{width}}  {dtype_name(x.dtype)}, {_describe_span(x)}"
+        for name, x in tensors.items()
+    ]
+    return "Inputs", "", facts, {name: tensors[name] for name in "QKV"}
 
 
-def _look_at_mask(call: Call) -> Step:
-    allowed = call.allowed
-    keys = allowed.shape[-1]
-    if call.mask is None:
-        return Step("Mask", facts=[f"none: every query may attend to all {keys} keys"])
+def _take_steps(call: Case, student: Student) -> Iterator[Step]:
+    """The steps after the first, each as soon as it is known."""
+    Q, K, V, mask = call.Q, call.K, call.V, call.mask
+    dtype, limit = dtype_name(Q.dtype), torch.finfo(Q.dtype).max
+    scores = Q.double() @ K.double().mT
+    fact = f"the largest {dtype} is {limit:.4g}"
+    if scores.abs().amax() > limit:
+        fact += ": these have to be computed in float32"
+    spread = f"standard deviation {scores.std(correction=0):.4g}"
+    yield "Scores, Q Kᵀ", OURS, [_describe_span(scores), spread, fact], {"": scores}
+
+    root, limit = math.sqrt(Q.shape[-1]), math.log(limit)
+    scaled = scores / root
+    fact = f"exp() overflows in {dtype} above {limit:.4g}"
+    if scaled.amax() > limit:
+        fact += ": the maximum of each row has to go first"
+    title = f"Scaled scores, divided by √{Q.shape[-1]} = {root:.4g}"
+    spread = f"standard deviation {scaled.std(correction=0):.4g}"
+    yield title, OURS, [_describe_span(scaled), spread, fact], {"": scaled}
+
+    allowed = torch.ones_like(scaled, dtype=torch.bool) if mask is None else mask
+    allowed = allowed.expand(*broadcast(Q, K, V, mask), *scaled.shape[-2:])
     left = allowed.sum(-1)
-    step = Step("Mask", facts=[f"leaves {int(left.amin())} to {int(left.amax())} of {keys} keys to a query"])
-    step.numbers = {"": call.hidden}
-    step.facts.append(f"{left.double().mean():.3g} on average; nothing to {int((left == 0).sum())} of {left.numel()}")
-    if allowed.all():
-        step.facts.append("it hides nothing")
-    if (left == 0).any():
-        step.facts.append(f"a query may attend to nothing, first {_find_first(left == 0)}: its answer is zeros")
-    if allowed.shape[-2] == keys > 1 and torch.equal(allowed, torch.ones_like(allowed).triu(1)):
-        step.facts.append("each query sees later keys alone: is the causal mask inverted? True = may attend.")
-    return step
+    facts = [f"leaves {int(left.amin())} to {int(left.amax())} of {K.shape[-2]} keys to a query"]
+    if not left.all():
+        facts.append(f"a query may attend to nothing, first {_find_first(left == 0)}: its answer is zeros")
+    yield "Mask", "", facts, {"": scaled.masked_fill(~allowed, -math.inf)}
 
-
-def _look_at_weights(call: Call, weights: Tensor) -> Step:
+    weights = student.weights(Q, K, mask).double().expand(allowed.shape)
     facts = [_describe_span(weights)]
-    step = Step("Weights", f"{YOURS}, with the identity as V", facts, _is_finite(weights), {"": weights})
-    if not step.finite:
-        return step
-    sums = weights.sum(-1)
-    low, high = f"{sums.amin():.4g}", f"{sums.amax():.4g}"
-    facts.append(f"rows sum to {low}" if low == high else f"rows sum to {low} up to {high}")
-    if not call.allowed.all():
-        facts.append(f"hidden keys have at most {weights[~call.allowed].abs().amax():.4g}")
-    keys = call.allowed.sum(-1)
-    if (choice := keys > 1).any():
-        entropy = torch.special.entr(weights.clamp(min=0.0)).sum(-1)[choice].mean()
-        most = keys[choice].log().mean()
-        facts.append(f"entropy of a row {entropy:.3g} on average, of {most:.3g} if all its keys were alike")
-    return step
+    if weights.isfinite().all():
+        low, high = (f"{x:.4g}" for x in weights.sum(-1).aminmax())
+        facts.append(f"rows sum to {low}" if low == high else f"rows sum to {low} up to {high}")
+        if not allowed.all():
+            facts.append(f"hidden keys have at most {weights[~allowed].abs().amax():.4g}")
+        entropy = torch.special.entr(weights.clamp(min=0.0)).sum(-1).mean()
+        alike = left.clamp(min=1).log().mean()
+        facts.append(f"entropy of a row {entropy:.3g} on average, of {alike:.3g} if all its keys were alike")
+    yield "Weights", f"{YOURS}, with the identity as V", facts, {"": weights}
+
+    output = student.attention(Q, K, V, mask)
+    yield "Output", YOURS, [f"{tuple(output.shape)} {dtype_name(output.dtype)}, {_describe_span(output)}"], {"": output}
+
+
+def _write_matrices(numbers: dict[str, Tensor]) -> Iterator[str]:
+    """The first matrix of each, as a reader works it on paper, if it is small."""
+    for name, x in numbers.items():
+        if x.ndim < 2 or not x.numel() or max(x.shape[-2:]) > SMALL:
+            continue
+        batch = x.shape[:-2]
+        if of := f"{name} at {[0] * len(batch)}".strip() if batch.numel() > 1 else name:
+            yield f"{of}:"
+        for row in x.reshape(-1, *x.shape[-2:])[0].tolist():
+            yield "".join(f"{x:9.4f}" if abs(x) < 1000 else f"{x:9.1e}" for x in row)
 
 
 def _describe_span(x: Tensor) -> str:
-    """The smallest and the largest finite number; before them the counts of NaN and infinity, if there are any."""
+    """The smallest and the largest finite number, and before them the counts of NaN and infinity."""
     if x.dtype == torch.bool:
         return f"{x.double().mean():.0%} True"
-    finite = x[x.isfinite()]
+    finite, bad = x[x.isfinite()], ~x.isfinite()
     bounds = f"from {finite.amin():.4g} to {finite.amax():.4g}" if finite.numel() else "nothing finite"
-    bad = ~x.isfinite()
     if not bad.any():
         return bounds
     return f"{int(x.isnan().sum())} NaN and {int(x.isinf().sum())} infinite, first {_find_first(bad)}; else {bounds}"
-
-
-def _describe_spread(x: Tensor) -> str:
-    """The same, and how far the numbers lie apart."""
-    return f"{_describe_span(x)}, standard deviation {x[x.isfinite()].std(correction=0):.4g}"
-
-
-def _is_finite(x: Tensor) -> bool:
-    return bool(x.isfinite().all())
 
 
 def _find_first(found: Tensor) -> str:

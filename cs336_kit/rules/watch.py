@@ -7,13 +7,17 @@ softmax and attention end in. So a call is seen however it is reached, and code 
 Best effort: code that runs in the same process can hide from it.
 """
 
+import ast
 import functools
+import importlib
+import inspect
 import sys
+import textwrap
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -67,13 +71,21 @@ class Watch:
         self.whole_call = whole_call
         self._unrecorded = unrecorded
         self.uses: set[Use] = set()
+        self._prepared: set[int] = set()
         self._thread: int | None = None  # that makes the call that is watched
         self._torch = threading.local()  # `runs`: whether the thread is inside of a forbidden function
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch a call, and the threads that it starts."""
+    def watching(self, *functions: Any) -> Iterator[None]:
+        """Watch a call, and the threads that it starts.
+
+        What the import statements in these functions name is imported before: the top of a file is not part of a call.
+        """
         self.uses.clear()
+        for function in functions:
+            if id(function) not in self._prepared:
+                self._prepared.add(id(function))
+                import_what_it_names(function)
         self._thread = threading.get_ident()
         try:
             yield
@@ -182,3 +194,20 @@ class Watch:
         while frame is not None and not self.is_students(frame.f_code.co_filename):
             frame = frame.f_back
         return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def import_what_it_names(function: Any) -> None:
+    """Import what the import statements in a function name; one that fails is left to the call."""
+    with suppress(Exception):  # a student's object may be anything
+        function = inspect.unwrap(function)
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        names: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+        for name in sorted(names):
+            with suppress(Exception, SystemExit):
+                importlib.import_module(name, function.__globals__["__package__"])

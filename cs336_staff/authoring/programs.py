@@ -9,15 +9,7 @@ from functools import cache, partial
 
 from cs336_kit.engine.assignment import FILE_NAME, SuiteError, find_needs
 from cs336_kit.engine.room import load_room
-from cs336_staff.authoring.room import (
-    FOLDER,
-    Adapter,
-    Build,
-    Misconception,
-    Part,
-    load_all_problems,
-    load_rooms,
-)
+from cs336_staff.authoring.room import FOLDER, Adapter, Build, Misconception, Part, load_all_problems, load_rooms
 
 
 def build_submission(builds: Mapping[str, Build] | None = None) -> dict[str, Adapter]:
@@ -43,9 +35,16 @@ class _Earlier(dict[str, Part]):
 
 
 def put_in_place(entry: Misconception, problem: str) -> Misconception:
-    """A misconception in a problem, with all adapters that are wrong for it."""
-    adapters = _adapters_of({problem: _build(entry, problem)}, problem, entry.alone)
-    return replace(entry, problem=problem, adapters=adapters)
+    """A misconception in a problem, with its adapters and those of the problems that build on it, unless it is `alone`.
+
+    A bonus problem is graded as it stands: nobody carries a fault into it.
+    """
+    problems = load_all_problems()
+    later = {id for id, each in problems.items() if problem in find_needs(problems, id) and not each.bonus}
+    reached = {problem} if entry.alone else {problem, *later}
+    adapters = build_submission({problem: _build(entry, problem)})
+    calls = (call for id, room in load_rooms().items() if id in reached for call in room.calls)
+    return replace(entry, problem=problem, adapters={call: adapters[call] for call in calls})
 
 
 def put_together(entries: Iterable[Misconception]) -> dict[str, Adapter]:
@@ -56,24 +55,6 @@ def put_together(entries: Iterable[Misconception]) -> dict[str, Adapter]:
 def inherited_parts(problem: str) -> Collection[str]:
     """The parts of a problem's program that come from those that it builds on, whatever these are."""
     return getattr(load_rooms()[problem].build(defaultdict(lambda: print)), "keywords", {}).keys()
-
-
-def combine(first: Misconception, second: Misconception) -> Misconception | None:
-    """A program with two mistakes: of one problem, or of the only one that a problem needs and of that problem.
-
-    None if they are of other problems, or are not in different parts.
-    """
-    is_below = load_all_problems()[second.problem].needs == (first.problem,)
-    if not second.parts or (first.problem != second.problem and not is_below):
-        return None
-    taken = inherited_parts(second.problem) if is_below else first.parts.keys()
-    if not taken or taken & second.parts.keys():
-        return None
-    both = replace(
-        second, id=f"{first.id}, {second.id}", parts=second.parts if is_below else {**first.parts, **second.parts}
-    )
-    builds = {first.problem: _build(first, first.problem), second.problem: _build(both, second.problem)}
-    return replace(both, adapters=_adapters_of(builds, first.problem, alone=False))
 
 
 @cache
@@ -100,18 +81,6 @@ def expected_findings() -> dict[str, dict[str, list[str]]]:
 def _build(entry: Misconception, problem: str) -> Build:
     build = load_rooms()[problem].build
     return lambda earlier: entry.program or partial(build(earlier), **entry.parts)
-
-
-def _adapters_of(builds: Mapping[str, Build], problem: str, alone: bool) -> dict[str, Adapter]:
-    """The adapters of a problem that is built like this, and of those that build on it if it is not wrong `alone`.
-
-    A bonus problem is graded as it stands: nobody carries a fault into it.
-    """
-    problems = load_all_problems()
-    later = {id for id, each in problems.items() if problem in find_needs(problems, id) and not each.bonus}
-    reached = {problem} if alone else {problem, *later}
-    adapters = build_submission(builds)
-    return {call: adapters[call] for id, room in load_rooms().items() if id in reached for call in room.calls}
 
 
 def _styles() -> dict[str, Mapping[str, Adapter]]:

@@ -15,7 +15,6 @@ from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_pro
 from cs336_kit.engine.room import load_room
 from cs336_kit.examination.table import Change, Table
 from cs336_staff.authoring.cases import CaseSpec
-from cs336_staff.authoring.rounding import Bounded
 
 Adapter = Callable[..., Any]  # a `run_*` function
 Part = Callable[..., Any]  # a program, or a part of one that can be exchanged
@@ -108,8 +107,7 @@ class Room:
     """All that staff know about one problem.
 
     Args:
-        answers: for the right answer of each adapter, `run_x`, the function that bounds its errors. Both take the
-            arguments of the adapter: one gets tensors of float64, the other `Rounded` ones, and a cotangent.
+        answers: for adapters, functions of the same name that give the right answer: tensors of float64, for such.
         public: the cases that students have.
         hidden: those that they do not have.
         build: makes the right program, a `functools.partial`, of those of the problems that it needs.
@@ -118,14 +116,13 @@ class Room:
         mistakes: wrong ones.
         table: the mistakes that may be carried forward to the problems that build on this one, which has one adapter.
         telling: public tests whose answers tell one mistake from another. Nothing hidden may be asked meanwhile.
-        alike: findings that are one, since the same mistake is found by one measurement or by another.
         figure: what students see of their answers, beside what is right, when a test of the problem fails.
         sentences: headlines of its tests with something in them that a submission chose, as regular expressions, and
             what feedback on a hidden test says in their place.
         outputs: the names of what an adapter gives, "answer" and then others in alphabetical order, as files keep them.
     """
 
-    answers: Mapping[Callable[..., Any], Callable[..., Bounded]]
+    answers: Sequence[Adapter]
     public: Sequence[CaseSpec]
     hidden: Sequence[CaseSpec]
     build: Build
@@ -134,7 +131,6 @@ class Room:
     mistakes: Sequence[Misconception] = ()
     table: Table | None = None
     telling: Sequence[str] = ()
-    alike: Sequence[str] = ()
     figure: Figure | None = None
     sentences: Sequence[tuple[str, str]] = ()
     outputs: Sequence[str] = ("answer",)
@@ -186,32 +182,20 @@ def hidden_tests() -> list[Path]:
     return [FOLDER / id / HIDDEN_TESTS for id in load_rooms()]
 
 
+@cache
 def reference_of(call: str) -> Adapter:
     """The right answer of an adapter.
 
     Raises:
         KeyError: no room has it.
     """
-    return _answers()[call][0]
-
-
-def bound_of(call: str) -> Callable[..., Bounded]:
-    """The function that bounds the errors of an adapter."""
-    return _answers()[call][1]
-
-
-def outputs_of(call: str) -> Sequence[str]:
-    """The names of what an adapter gives."""
-    return _answers()[call][2]
+    return {answer.__name__: answer for room in load_rooms().values() for answer in room.answers}[call]
 
 
 @cache
-def _answers() -> Mapping[str, tuple[Adapter, Callable[..., Bounded], Sequence[str]]]:
-    return {
-        reference.__name__: (reference, bound, room.outputs)
-        for room in load_rooms().values()
-        for reference, bound in room.answers.items()
-    }
+def outputs_of(call: str) -> Sequence[str]:
+    """The names of what an adapter gives."""
+    return next(room.outputs for room in load_rooms().values() if call in room.calls)
 
 
 def _load_room(id: str) -> Room:

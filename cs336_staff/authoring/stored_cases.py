@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -14,36 +15,32 @@ from torch import Tensor
 
 from cs336_kit.engine.assignment import SuiteError
 from cs336_kit.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
-from cs336_kit.engine.compare import dtype_name, in_dtype
+from cs336_kit.engine.compare import dtype_name, in_dtype, same
 from cs336_staff.authoring.cases import CaseSpec
-from cs336_staff.authoring.room import Adapter, bound_of, outputs_of, reference_of
-from cs336_staff.authoring.rounding import bound_errors
+from cs336_staff.authoring.room import Adapter, outputs_of, reference_of
 
 GENERATOR_VERSION = 1
 
 # Inputs are drawn in float32: those of another processor are the same up to this, in terms of the largest.
 DRAWN = 1e-5
-# The bounds are those of another processor up to this, relatively; what is smaller than NOTHING may be 0 on it.
-SAME = 1e-12
-NOTHING = 1e-300
 
 
 def make_case(spec: CaseSpec, seed: int) -> Case:
-    """Draw the inputs of a case and compute its answers and their bounds."""
+    """Draw the inputs of a case and compute its answers."""
     with _naming(spec):
         inputs = spec.draw(torch.Generator().manual_seed(seed))
         cotangent = _cotangent(spec, inputs, seed)
+    return Case(spec.name, spec.call, inputs, cotangent, _expected(spec, inputs, cotangent))
+
+
+def _expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) -> dict[str, Tensor]:
+    with _naming(spec):
         expected = answers(spec.call, inputs, spec.gradients, cotangent)
-        bounds = bounds_of(spec.call, inputs, expected, cotangent)
-    _check_dtype(spec, expected)
-    return Case(spec.name, spec.call, inputs, cotangent, expected, bounds)
-
-
-def _check_dtype(spec: CaseSpec, expected: Mapping[str, Tensor]) -> None:
     for what, x in expected.items():
         if x.dtype != torch.float64:
             got = dtype_name(x.dtype)
             raise SuiteError(f"{spec.name}: {spec.call} gives the {what} in {got}, expected float64 of a reference")
+    return expected
 
 
 @contextmanager
@@ -52,9 +49,7 @@ def _naming(spec: CaseSpec) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise SuiteError(
-            f"{spec.name}: drawing it, {spec.call} or its bound raises {type(error).__name__}: {error}"
-        ) from error
+        raise SuiteError(f"{spec.name}: drawing it or {spec.call} raises {type(error).__name__}: {error}") from error
 
 
 def public_seed(name: str) -> int:
@@ -107,7 +102,6 @@ def write_fixtures(
         }
         stored = {f"input/{key}": x for key, x in tensors.items()}
         stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
-        stored |= {f"bound/{key}": x.contiguous() for key, x in case.bound.items()}
         if case.cotangent is not None:
             stored["cotangent"] = case.cotangent
         path = folder / f"{spec.name}.safetensors"
@@ -156,33 +150,22 @@ def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
     if spec.gradients and case.cotangent is None:
         yield "stores no gradients; write it again"
         return
-    with _naming(spec):
-        expected = answers(spec.call, case.inputs, spec.gradients, case.cotangent)
-    _check_dtype(spec, expected)
+    expected = _expected(spec, case.inputs, case.cotangent)
     if expected.keys() != case.expected.keys():
         yield f"stores {', '.join(case.expected)}, expected {', '.join(expected)}"
         return
-    with _naming(spec):
-        bounds = bounds_of(spec.call, case.inputs, expected, case.cotangent)
-        # What the reference itself may round to, in float64.
-        own = bounds_of(spec.call, _wide(case.inputs), expected, case.cotangent)
-    for what, right in expected.items():
-        if bool(((case.expected[what] - right).abs() > own[what]).any()):
+    in_float64 = replace(case, inputs=_wide(case.inputs), expected=expected)  # as the reference computes it
+    for what, rounding in in_float64.rounding.items():
+        if not same(case.expected[what], expected[what], rounding, of=1.0).all():
             yield f"the stored {what} is not what the reference gives"
-        if what not in case.bound or not torch.allclose(case.bound[what], bounds[what], rtol=SAME, atol=NOTHING):
-            yield f"the stored bound of the {what} is not that of its inputs"
 
 
 def _alike(one: Any, other: Any) -> bool:
     """Tell whether an input is the one that was drawn, here or on another processor."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and one == other
-    if (one.shape, one.dtype) != (other.shape, other.dtype):
-        return False
     rounding = DRAWN + torch.finfo(one.dtype).eps if one.is_floating_point() else 0.0
-    one, other = one.double(), other.double()
-    largest = float(other.nan_to_num(0.0, 0.0, 0.0).abs().amax())
-    return torch.allclose(one, other, rtol=0, atol=rounding * largest)
+    return (one.shape, one.dtype) == (other.shape, other.dtype) and bool(same(one, other, rounding).all())
 
 
 def answers(
@@ -216,14 +199,6 @@ def answers(
     return found
 
 
-def bounds_of(
-    call: str, inputs: dict[str, Any], expected: dict[str, Tensor], cotangent: Tensor | None
-) -> dict[str, Tensor]:
-    """For each of `expected`, how far a right answer may lie from it."""
-    found = bound_errors(bound_of(call), inputs, cotangent)
-    return {what: found[what] for what in expected}
-
-
 def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
     if not spec.gradients:
         return None
@@ -237,8 +212,7 @@ def _wide(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _sha256(tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
-    for key in sorted(tensors):
-        x = tensors[key].contiguous()
+    for key, x in sorted(tensors.items()):
         digest.update(f"{key} {x.dtype} {tuple(x.shape)} ".encode())
         digest.update(x.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

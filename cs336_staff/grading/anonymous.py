@@ -58,7 +58,8 @@ def without_words(grading: Grading, number: str) -> Grading:
         ),
         results=[replace(each, headline=_say_what(each), details=(), staff="") for each in grading.results],
         overruled=dict.fromkeys(grading.overruled, DECIDED),
-        adjusted={problem: replace(each, because=DECIDED) for problem, each in grading.adjusted.items() if problem},
+        adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
+        comments=(),
     )
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cs336_staff.grading.decisions import check_problems
 from cs336_staff.grading.exports import write_grades
 from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
@@ -121,6 +122,7 @@ def grade_by(
     """
     out.mkdir(parents=True, exist_ok=True)
     with _lock(out), Gradebook(out / "gradebook.sqlite", suite.course.muted) as gradebook, Reader() as reader:
+        check_problems(out, gradebook.decisions, suite.problems)
         resolved = list(dict.fromkeys(path.resolve() for path in paths))
         platforms = platforms_of(resolved, platform)
         files = together(resolved, platforms)

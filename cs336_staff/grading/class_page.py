@@ -1,20 +1,15 @@
-"""Count for a class report: grades, tests that pass, findings and what they cost."""
+"""Count for a class report: findings, and what they cost."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import floor
-from statistics import fmean, median
 
 from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.result import Check, Explanation, Outcome
 from cs336_staff.grading.finding import Finding
 from cs336_staff.grading.grades import Grade
 from cs336_staff.grading.grading import Grading
-from cs336_staff.grading.sections import by_function, error_of
+from cs336_staff.grading.sections import error_of
 
-STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100)
-MOST_BARS = 24
 ABLE = 0.9  # of the points of a problem, for a submission to be able to do it
 
 
@@ -95,43 +90,6 @@ def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
     return [Entry(grades[0].grading, tuple(grades)) for _, grades in sorted(together.items())]
 
 
-@dataclass(frozen=True)
-class Bar:
-    """The grades that lie in [low, high), counted; the last bar has the best grade too."""
-
-    low: float
-    high: float
-    count: int
-
-
-@dataclass(frozen=True)
-class Grades:
-    """The distribution of the grades, one for each student."""
-
-    bars: Sequence[Bar]
-    median: float
-    mean: float
-    lowest: float
-    highest: float
-
-
-@dataclass(frozen=True)
-class Passing:
-    """The share of the submissions that pass a test function.
-
-    Args:
-        test: its name.
-        hidden: whether students have it.
-        share: the mean over the submissions of the share of its cases that pass.
-        whole: how many submissions pass all of them.
-    """
-
-    test: str
-    hidden: bool
-    share: float
-    whole: int
-
-
 @dataclass
 class FindingOfClass:
     """A finding, an example of it, and what it costs the class.
@@ -149,34 +107,6 @@ class FindingOfClass:
     lost: float = 0.0
     bonus: float = 0.0
     later: dict[str, str] = field(default_factory=dict)
-
-
-def distribute_grades(entries: Iterable[Entry]) -> Grades:
-    """Count the grades of all students, in steps of a round number of points from 0 to the most that anyone has."""
-    points = [grade.points for entry in entries for grade in entry.grades]
-    most = max(*points, *(entry.grading.maximum for entry in entries), 0)
-    step = next((step for step in STEPS if most / step <= MOST_BARS), STEPS[-1])
-    last = max(0, -floor(-most / step) - 1)
-    counts = Counter(min(last, max(0, floor(point / step))) for point in points)
-    bars = [Bar(number * step, (number + 1) * step, counts[number]) for number in range(last + 1)]
-    return Grades(bars, median(points), fmean(points), min(points), max(points))
-
-
-def measure_passing(entries: Sequence[Entry], problem: Problem) -> list[Passing]:
-    """Average over the submissions, for each test function of a problem, public ones first.
-
-    Of a bonus problem, those that have not written it do not count.
-    """
-    cases: dict[tuple[bool, str], list[float]] = {}
-    for entry in entries:
-        if entry.wrote(problem) or not problem.bonus:
-            for function, results in by_function(entry.grading.results_of(problem.id)).items():
-                passed = [result.passed for result in results]
-                cases.setdefault((results[0].hidden, function), []).append(fmean(passed))
-    return [
-        Passing(function, hidden, fmean(shares), shares.count(1))
-        for (hidden, function), shares in sorted(cases.items())
-    ]
 
 
 def count_findings(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[FindingOfClass]:

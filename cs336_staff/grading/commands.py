@@ -20,13 +20,13 @@ from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result
 from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
 from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
-from cs336_staff.grading.decisions import RESULTS, open_results
 from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.identity import platforms_of, safe_name, together
+from cs336_staff.grading.rescore import RESULTS, open_results
 from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
 from cs336_staff.sandbox.printable import printable

@@ -48,7 +48,7 @@ class Course(CourseFolder):
         platform: that named the files handed in; without it, their names decide.
         roster: the gradebook that Canvas exported.
         groups: the list of groups that Canvas exported.
-        times: when each student handed in, as Canvas knows it.
+        times: when each file was handed in, as Canvas knows it.
         column: the assignment's column in the roster.
         limits: what a submission may use.
         muted: ids of findings that are told to nobody.
@@ -91,8 +91,8 @@ class Course(CourseFolder):
         return read_groups(Path(self.groups)) if self.groups else {}
 
     @cached_property
-    def came(self) -> dict[str, datetime]:
-        """The time of each student's last attempt."""
+    def came(self) -> dict[int, datetime]:
+        """The time at which each file came, by Canvas's id of the file."""
         return read_times(Path(self.times)) if self.times else {}
 
     def names_of(self, students: Collection[str]) -> dict[str, dict[str, str]]:

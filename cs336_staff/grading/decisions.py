@@ -1,277 +1,134 @@
-"""`cs336 staff overrule`, `adjust`, `comment`, `feedback`, `rescore` and `diff`: decide on grades, say what changed."""
+"""Decisions of staff about grades: `decisions.toml` beside the gradebook, a text that people read and edit.
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import datetime
-from math import fsum
+Nothing else records a decision, so it outlives the gradebook. `adjust`, `overrule` and `comment` add to its end.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
 
-import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from cs336_kit.engine.assignment import Problem
-from cs336_staff.grading.course import RESULTS_FOLDER, Course, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import MOST, write_course, write_table
-from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.grades import find_grade, grades
-from cs336_staff.grading.grading import Adjustment, Grading
-from cs336_staff.hidden.release import load_graded_problems
+from cs336_kit.engine.errors import CourseworkError
+from cs336_kit.engine.toml_file import Complaint, Signed, located, read_toml
+from cs336_staff.grading.atomic import write_atomically
 from cs336_staff.sandbox.printable import printable
 
-RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)
-ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be typed like that
-SHOWN = 2  # names of tests
-SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  # columns that give no reason
-
-because = click.option("--because", metavar="TEXT", help="The reason, for the student and the gradebook.")
-undo = click.option("--undo", is_flag=True, help="Take it back.")
-into = click.option("--out", type=RESULTS, default=results_folder, show_default=RESULTS_FOLDER)
-
-
-@click.command()
-@click.argument("student")
-@click.argument("problem", required=False)
-@because
-@undo
-@into
-def overrule(student: str, problem: str | None, because: str | None, undo: bool, out: Path) -> None:
-    """Count right answers of STUDENT that violate the rules. A part of the name is enough, or the number.
-
-    For one PROBLEM, or for all in which there are violations. It holds for this content, also when it is graded again.
-    """
-    if bool(because) == undo:
-        raise click.UsageError("expected --because TEXT, or --undo")
-    with _decide_on(student, out, last=True) as (gradebook, grading, _):
-        charged = set(grading.violations if because else grading.overruled)
-        chosen = {problem} if problem else charged
-        if not charged or chosen - charged:
-            what = "a violation of the rules" if because else "a decision to take back"
-            raise _explain_missing(grading, what, charged, problem or "some problem")
-        for each in sorted(chosen):
-            gradebook.overrule(grading, each, because)
+FILE = "decisions.toml"
+DIGITS = 12  # of a SHA-256, which name what was handed in
+HEAD = """\
+# What staff decided about grades; nothing else records it. Change it as you like, then run `cs336 staff rescore`.
+# To take a decision back, delete it. Of two on one problem the later one holds.
+# student: as in the column `student` of grades.csv, or the name of a submission
+# work:    what was handed in, by the beginning of its SHA-256; without it, whatever the student hands in
+# text:    for the student to read
+"""
 
 
-@click.command(context_settings={"ignore_unknown_options": True})  # -0.5 is one
-@click.argument("student")
-@click.argument("problem")
-@click.argument("points", type=float, required=False)
-@because
-@undo
-@into
-def adjust(student: str, problem: str, points: float | None, because: str | None, undo: bool, out: Path) -> None:
-    """Add POINTS, such as +0.5 or -1, to one PROBLEM of STUDENT. A part of the name is enough, or the number.
-
-    Of several attempts the one that counts is adjusted. The adjustment holds for this content, also when it is graded
-    again. A second one for the same problem replaces the first.
-    """
-    if (points is None) != undo or bool(because) == undo:
-        raise click.UsageError("expected POINTS and --because TEXT, or --undo")
-    with _decide_on(student, out) as (gradebook, grading, problems):
-        if problem not in problems:
-            raise click.ClickException(f"expected a problem of {', '.join(problems)}, got {problem}")
-        adjustment = None
-        if points is not None and because:
-            _check_range(grading, problem, points)
-            adjustment = Adjustment(points, because, datetime.now().astimezone())
-        elif problem not in grading.adjusted:
-            raise _explain_missing(grading, "an adjustment", grading.adjusted, problem)
-        gradebook.adjust(grading, problem, adjustment)
-
-
-@click.command()
-@click.argument("student")
-@click.argument("text", required=False)
-@undo
-@into
-def comment(student: str, text: str | None, undo: bool, out: Path) -> None:
-    """Put TEXT into the feedback of STUDENT, and change no points. A second one replaces the first."""
-    if bool(text) == undo:
-        raise click.UsageError("expected TEXT, or --undo")
-    with _decide_on(student, out) as (gradebook, grading, _):
-        gradebook.adjust(grading, "", Adjustment(0.0, text, datetime.now().astimezone()) if text else None)
-
-
-@click.command()
-@click.argument("student")
-@into
-def feedback(student: str, out: Path) -> None:
-    """Write the feedback of STUDENT again, with what has changed since, and print it."""
-    with open_results(out) as (gradebook, course, problems):
-        name = find_grade(grades(gradebook, course), student).id
-        write_course(Console(stderr=True), gradebook, problems, out, course, name)
-    click.echo((out / name / "feedback.md").read_text(encoding="utf-8"), nl=False)
-
-
-@click.command()
-@click.argument("test")
-@into
-def who(test: str, out: Path) -> None:
-    """Say who lost points on TEST, a test function or one case of it as in results.json, and why."""
-    lost: dict[str, list[str]] = {}
-    with open_results(out) as (gradebook, course, problems):
-        if not any(test.partition("[")[0] in problem.tests for problem in problems.values()):
-            raise click.ClickException(f"no test is called {test}; results.json has the names")
-        for grade in grades(gradebook, course):
-            results = gradebook.with_texts(grade.grading).results
-            cases = [each for each in results if test in (each.test, each.function) and not each.passed]
-            if cases:
-                why = "; ".join(dict.fromkeys(each.headline.rstrip(":") for each in cases))
-                lost.setdefault(why, []).append(f"{grade.who} ({fsum(each.maximum for each in cases):.2f})")
-    table = Table("Students", "Why", "Who, and the points lost", title=test)
-    for why, names in sorted(lost.items(), key=lambda each: -len(each[1])):
-        table.add_row(str(len(names)), Text(printable(why)), Text(printable("; ".join(names))))
-    Console().print(table if lost else "Nobody lost a point on it")
-
-
-@contextmanager
-def open_results(out: Path) -> Iterator[tuple[Gradebook, Course, dict[str, Problem]]]:
-    """The gradebook in a folder of results, the course and its problems, once all that staff state is checked."""
-    root = find_checked_root()
-    course = load_course(root)
-    if not (out / "gradebook.sqlite").exists():
-        raise GradebookError(f"no gradebook in {out}; name the folder that `cs336 staff grade` wrote")
-    with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
-        if not gradebook.paths():  # else all grades would be gone
-            raise GradebookError(f"the gradebook in {out} is empty; grade a submission into it first")
-        yield gradebook, course, load_graded_problems(root)
-
-
-@contextmanager
-def _decide_on(
-    student: str, out: Path, last: bool = False
-) -> Iterator[tuple[Gradebook, Grading, Mapping[str, Problem]]]:
-    """Give the grading to decide on; then write what the decision changes, and say what it did to the points.
+@dataclass(frozen=True, kw_only=True)
+class Comment:
+    """Something that staff tell a student; it changes no points.
 
     Args:
-        student: as in `find_grade`.
-        out: the folder of results, which are scored with the present weights first.
-        last: whether it is the last grading of a submission, and not the one that counts.
+        student: the number, or the name of a submission.
+        work: the first digits of the SHA-256 of what was handed in; without any, all that the student hands in.
+        text: for the student to read.
     """
-    with open_results(out) as (gradebook, course, problems):
-        found = grades(gradebook, course)
-        grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
-        if grading is None:
-            grade = find_grade(found, student)
-            grading = gradebook.of(grade.id) if last else grade.grading
-        assert grading
-        only = "" if gradebook.score_with(problems) else grading.submission
-        before = gradebook.with_texts(grading)
-        yield gradebook, before, problems
-        after = gradebook.with_texts(before)
-        write_course(Console(), gradebook, problems, out, course, only)
-    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
+
+    student: str
+    work: str = ""
+    text: str
 
 
-def _check_range(grading: Grading, problem: str, points: float) -> None:
-    """Raise click.ClickException if these points would leave less than nothing of a problem, or more than all."""
-    earned, maximum = grading.earned(problem), grading.maximum_of(problem)
-    least, most = 0 - earned, maximum - earned
-    if not least - ROUNDING <= points <= most + ROUNDING:
-        raise click.ClickException(
-            f"by the tests {grading.submission} has {earned:.2f} of {maximum:g} points in {problem}: "
-            f"expected {least:+.2f} to {most:+.2f}, got {points:+g}"
-        )
+@dataclass(frozen=True, kw_only=True)
+class Overruling(Comment):
+    """Right answers in a problem count though they break the rules; the text says why."""
+
+    problem: str
 
 
-def _explain_missing(grading: Grading, what: str, has: Iterable[str], expected: str) -> click.ClickException:
-    got = ", ".join(sorted(has)) or "no problem"
-    return click.ClickException(f"{grading.submission} has {what} in {got}, expected one in {expected}")
+@dataclass(frozen=True, kw_only=True)
+class Adjustment(Overruling):
+    """Points are added to what the tests of a problem earn, or below 0 taken away; the text says why."""
+
+    points: Signed
 
 
-@click.command()
-@into
-def rescore(out: Path) -> None:
-    """Score the results recorded in a folder again: with the current weights and the current course.toml.
+@dataclass(frozen=True)
+class Decisions:
+    """All that staff decided about a class.
 
-    Nothing is run. The students whose grades change are printed.
+    Args:
+        adjust, overrule, comment: in the order of the file.
+        counts: of a student, the work that counts, whatever its place among the attempts.
     """
-    with open_results(out) as (gradebook, course, problems):
-        before = _read_published(out, gradebook, course) if (out / "grades.csv").exists() else None
-        gradebook.score_with(problems)
-        found = write_course(Console(), gradebook, problems, out, course)
-        if before:  # else the first batch was killed
-            _print_changes(before, _read_published(out, gradebook, course), out)
-    click.echo(f"{len(found)} grades scored with the present weights, in {out}")
+
+    adjust: tuple[Adjustment, ...] = ()
+    overrule: tuple[Overruling, ...] = ()
+    comment: tuple[Comment, ...] = ()
+    counts: dict[str, str] = field(default_factory=dict)
+
+    def about(self, names: Collection[str], content: str) -> "Decisions":
+        """Those about this content, of a submission or students of these names."""
+
+        def fits(each: Comment) -> bool:
+            return each.student in names and content.startswith(each.work)
+
+        adjust, overrule, comment = filter(fits, self.adjust), filter(fits, self.overrule), filter(fits, self.comment)
+        return Decisions(tuple(adjust), tuple(overrule), tuple(comment))
 
 
-@click.command()
-@click.argument("old", type=RESULTS)
-@click.argument("new", type=RESULTS)
-def diff(old: Path, new: Path) -> None:
-    """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
-    with open_results(old) as (one, course, _), open_results(new) as (other, _, _):
-        _print_changes(_read_published(old, one, course), _read_published(new, other, course), new)
+def read_decisions(folder: Path) -> Decisions:
+    """The decisions in a folder of results; none if it has no such file.
+
+    Raises:
+        AssignmentError: something in the file is not as it should be.
+    """
+    return read_toml(folder / FILE, Decisions) if (folder / FILE).exists() else Decisions()
 
 
-class Published(NamedTuple):
-    """A folder of results, by student: the row of grades.csv, and the grading that it was made from."""
-
-    rows: Mapping[str, Mapping[str, str]]
-    gradings: Mapping[str, Grading]
-
-
-def _read_published(out: Path, gradebook: Gradebook, course: Course) -> Published:
-    path = out / "grades.csv"
-    if not path.exists():
-        raise GradebookError(f"no grades.csv in {out}; run cs336 staff grade to its end first")
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = {row["student"]: row for row in csv.DictReader(file)}
-    return Published(rows, {grade.student.key: grade.grading for grade in grades(gradebook, course)})
+def add_decision(folder: Path, table: str, decision: Comment, whose: str) -> None:
+    """Write a decision to the end of the file, below the name of its table and a comment that says `whose` it is."""
+    if not decision.text.strip():
+        raise CourseworkError("expected a text for the student, got nothing")
+    path = folder / FILE
+    before = path.read_text(encoding="utf-8").rstrip("\n") if path.exists() else HEAD.rstrip("\n")
+    lines = [f"[[{table}]]  # {' '.join(printable(whose).split())}"]
+    for each in sorted(fields(decision), key=lambda each: each.name == "text"):
+        if (value := getattr(decision, each.name)) != "":
+            lines.append(f"{each.name} = {f'{value:+}' if each.type is Signed else as_toml(value)}")
+    write_atomically(path, "\n".join((before, "", *lines, "")))
 
 
-def _print_changes(old: Published, new: Published, out: Path) -> None:
-    """Print what changed for everybody in a line, and a row for each student; all rows are in changes.csv."""
-    rows: list[tuple[str, str, str, list[str]]] = []
-    for student in sorted(old.rows.keys() | new.rows.keys()):
-        before, now = (each.rows.get(student, {}) for each in (old, new))
-        grade, other = before.get("grade", "none"), now.get("grade", "none")
-        if grade != other:
-            who = " ".join(dict.fromkeys(filter(None, ((now or before).get("name"), student))))
-            rows.append((who, grade, other, list(_explain_change(old, new, student))))
-    if not rows:
-        Console().print("No grade changed")
-        return
-    everybody = [why for why in rows[0][3] if len(rows) > 1 and all(why in row[3] for row in rows)]
-    lines = [(*row, "; ".join(why for why in reasons if why not in everybody)) for *row, reasons in rows]
-    write_table(out / "changes.csv", [("student", "before", "now", "why"), *lines])
-    table = Table("Student", "Before", "Now", "Why", title=f"Whose grade changed: {len(rows)} of {len(new.rows)}")
-    for line in lines[:MOST]:
-        table.add_row(*(Text(printable(cell)) for cell in line))
-    for why in everybody:
-        Console().print(Text(f"For all of them: {printable(why)}"))
-    Console().print(table)
-    Console().print(Text(f"All {len(rows)} are in {out / 'changes.csv'}"))
+def as_toml(text: str) -> str:
+    """A text as TOML and JSON have it."""
+    return json.dumps(printable(text), ensure_ascii=False)
 
 
-def _explain_change(old: Published, new: Published, student: str) -> Iterator[str]:
-    """Give each reason why the grade of a student has changed, in a line."""
-    one, other = old.rows.get(student), new.rows.get(student)
-    if one is None or other is None:
-        yield "graded for the first time" if one is None else "graded no more"
-        return
-    if student in old.gradings and student in new.gradings:
-        yield from _compare(old.gradings[student], new.gradings[student])
-    for name in other:
-        if name not in SAID and one.get(name) != other[name]:
-            yield f"{name} {one.get(name) or 'none'} → {other[name] or 'none'}"
+def check_problems(folder: Path, decisions: Decisions, problems: Iterable[str]) -> None:
+    """Raise AssignmentError if a decision is about another problem than these."""
+    for table, number, each in _each(decisions):
+        if isinstance(each, Overruling) and each.problem not in problems:
+            what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
+            raise located(folder / FILE, Complaint((table, number, "problem"), what))
 
 
-def _compare(old: Grading, new: Grading) -> Iterator[str]:
-    """Say what differs between two gradings of a student."""
-    if old.content != new.content:
-        yield "other work counts"
-    outcomes = {result.test: result.outcome for result in old.results}
-    turned = [each for each in new.results if outcomes.get(each.test, each.outcome) is not each.outcome]
-    for passed, what in ((True, "now pass"), (False, "pass no more")):
-        if tests := [each.test for each in turned if each.passed is passed]:
-            more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
-            yield f"{', '.join(tests[:SHOWN])}{more} {what}"
-    before, now = (fsum(result.points for result in each.results) for each in (old, new))
-    if not turned and old.content == new.content and before != now:
-        yield "other weights"
-    yield from (line for line in new.decisions if line not in old.decisions)
-    yield from (f"no more {line}" for line in old.decisions if line not in new.decisions)
+def find_unused(folder: Path, decisions: Decisions, known: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Say of each decision that is about nothing that was graded where it stands.
+
+    Args:
+        folder: of the results.
+        decisions: what it has.
+        known: by names of students and submissions, the contents that they handed in.
+    """
+    about = [((table, number), each.student, each.work) for table, number, each in _each(decisions)]
+    about += [(("counts", student), student, work) for student, work in decisions.counts.items()]
+    for key, student, work in about:
+        if not any(content.startswith(work) for content in known.get(student, ())):
+            what = f"is about {' of '.join(filter(None, (work, student)))}"
+            yield str(located(folder / FILE, Complaint(key, what)))
+
+
+def _each(decisions: Decisions) -> Iterator[tuple[str, int, Comment]]:
+    for table in ("adjust", "overrule", "comment"):
+        for number, each in enumerate(getattr(decisions, table)):
+            yield table, number, each

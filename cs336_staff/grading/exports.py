@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.atomic import write_atomically
 from cs336_staff.grading.course import Course
+from cs336_staff.grading.decisions import DIGITS, FILE, as_toml
 from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import Grade, grades, grades_of, match_extensions
@@ -21,8 +23,10 @@ from cs336_staff.grading.identity import name_for_return
 from cs336_staff.grading.lists import IDENTITY, known_by, read_roster
 from cs336_staff.sandbox.printable import printable
 
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+# Where a cell begins, whichever of these separates cells for the spreadsheet, and what would be one to run.
+FORMULA = re.compile(r'(^|[;\t\n])(?=[\s"]*[=+\-@＝＋－＠])')
 EARLIER = "graded by an earlier suite"
+UNSURE = "which attempt was the last is not known, the one graded last counts"
 MOST = 20  # names or lines that are printed of a list
 
 
@@ -48,8 +52,12 @@ def write_course(
     unknown = match_extensions(course, students).extensions.keys() - students
     suite = _last_suite(found)
     noticed = {
+        f"{UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
+            f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
+        ],
+        "what staff decided is about nothing that was graded": gradebook.unused_decisions(),
         "Has an extension, and no grade": sorted(unknown),
-        f"{EARLIER.capitalize()} than the others, so grade again": sorted(
+        f"{EARLIER} than the others, so grade again": sorted(
             {grade.id for grade in found if grade.grading.suite != suite}
         ),
     }
@@ -59,8 +67,13 @@ def write_course(
     for what, names in noticed.items():
         if names:
             shown = cut_list(names, MOST, "compare grades.csv with the roster")
-            console.print(Text(f"{what}: {'; '.join(shown)}", "yellow"))
+            console.print(Text(f"{what[0].upper()}{what[1:]}: {'; '.join(shown)}", "yellow"))
     return found
+
+
+def _counting(grade: Grade) -> str:
+    """The line of the decisions by which this attempt counts, and its grade."""
+    return f"{as_toml(grade.student.key)} = {as_toml(grade.grading.content[:DIGITS])} ({grade.points:.2f} points)"
 
 
 def cut_list(lines: Sequence[str], most: int, rest: str) -> list[str]:
@@ -87,7 +100,7 @@ def _write_reports(
             continue
         grading = gradebook.with_texts(own[name][0].grading) if name in own else gradebook.of(name)
         if grading:
-            others = [] if name in own else grades_of(grading, course, is_last=False)
+            others = [] if name in own else grades_of(grading, course)
             theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
             write_reports(out / name, grading, problems, own.get(name, theirs))
 
@@ -116,7 +129,7 @@ def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) ->
     for grade in found:
         handed, grading, days, student = grade.handed, grade.grading, grade.days_late, grade.student
         group = ";".join(student.key for student in handed.students) if len(handed.students) > 1 else ""
-        row = [student.key, student.name, student.email, grading.submission, handed.attempt + 1, grade.attempts]
+        row = [student.key, student.name, student.email, grading.submission, grade.attempt, grade.attempts]
         late = handed.late if days is None else days > 0
         row += [group, "yes" if late else "", "" if days is None else days]
         row += [_number(grading.points_of(problem)) for problem in problems]
@@ -180,6 +193,8 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
     yield from grading.notes.taken_in
     if grade.handed.late and grade.days_late is None:
         yield "late, by how much is not known: no penalty"
+    if grade.unsure:
+        yield UNSURE
     if grading.suite != suite:
         yield EARLIER
     if missing := sum(result.outcome is Outcome.NOT_RUN for result in grading.results):
@@ -194,5 +209,4 @@ def _inert(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
     if not isinstance(cell, str):
         return cell
-    text = printable(cell)
-    return f"'{text}" if text.startswith(("\t", "\n")) or text.lstrip().startswith(FORMULA) else text
+    return FORMULA.sub(r"\1'", printable(cell))

@@ -11,7 +11,7 @@ from cs336_staff.grading.blocks import MAX_DUMP, cut_block, fence_lines, quote_c
 from cs336_staff.grading.grades import Grade, account_for, say_points
 from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.results_json import results
-from cs336_staff.grading.sections import Kind, Section, printed, remarks, sections
+from cs336_staff.grading.sections import Kind, printed, remarks, sections
 
 MAX_LINES = 100  # of feedback.md: what students take in
 PLAIN = r"[^\w ,.:%-]"  # of names, what may mean something in Markdown
@@ -38,21 +38,18 @@ def write_reports(
     write_atomically(folder / "feedback.md", feedback(grading, problems, grades))
 
 
-def feedback(
-    grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = (), told: Sequence[Section] = ()
-) -> str:
+def feedback(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> str:
     """Write what the student reads: points, findings, an example of each kind of failure, and what the code printed.
 
-    What is `told` of each problem may be there already. Findings are whole. For the rest there is room up to
-    `MAX_LINES` lines.
+    Findings are whole. For the rest there is room up to `MAX_LINES` lines.
     """
     head = [f"# {quote_code(grading.submission)}: {say_points(grading, grades)}", ""]
     head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
     blocks = [_show_text(remark, WHOLE) for remark in remarks(grading)]
-    for section in told or sections(grading, problems):
+    for section in sections(grading, problems):
         head.append(f"| {section.title} | {section.points:.2f} / {section.problem.points:g} | {section.state} |")
         if section.kinds:
-            blocks.append({FIRST: ["", f"## {section.problem.title}", "", f"Points lost: {section.lost}"]})
+            blocks.append({FIRST: ["", f"## {section.problem.title}"]})
         findings = (cut_block("\n".join(each.lines), MAX_LINES) for each in section.explanations)
         blocks += [{FIRST: ["", *fence_lines(lines)]} for lines in findings]
         blocks += [_show_kind(kind, number) for number, kind in enumerate(section.kinds)]

@@ -12,10 +12,11 @@ from typing import Any
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.grading import Adjustment, Grading, notes_from_json
+from cs336_staff.grading.decisions import FILE, Comment, add_decision, find_unused, read_decisions
+from cs336_staff.grading.grading import Grading, notes_from_json
 from cs336_staff.grading.identity import HandedIn, Student
 
-VERSION = 8
+NAME, VERSION = "gradebook.sqlite", 9
 NEW = "not run: this test is newer than the grading; grade the submission again"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS grading (
@@ -48,22 +49,6 @@ CREATE TABLE IF NOT EXISTS result (
     seconds REAL NOT NULL,
     PRIMARY KEY (grading, number)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS overruled (
-    submission TEXT NOT NULL,
-    content TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    because TEXT NOT NULL,
-    PRIMARY KEY (submission, content, problem)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS adjusted (
-    submission TEXT NOT NULL,
-    content TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    points REAL NOT NULL,
-    because TEXT NOT NULL,
-    at TEXT NOT NULL,
-    PRIMARY KEY (submission, content, problem)
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS worth (
     function TEXT PRIMARY KEY,
     problem TEXT NOT NULL,
@@ -84,7 +69,7 @@ class GradebookError(CourseworkError):
 
 
 class Gradebook:
-    """`gradebook.sqlite`; every method is one transaction."""
+    """`gradebook.sqlite`, where every method is one transaction, with the decisions of staff beside it."""
 
     def __init__(self, path: Path, muted: Collection[str] = ()) -> None:
         """Open the file, or make it.
@@ -94,9 +79,13 @@ class Gradebook:
             muted: the ids of findings that no grading shows when it is read; they stay recorded.
 
         Raises:
-            GradebookError: another version of this program wrote it, or it is not a gradebook.
+            GradebookError: another version of this program wrote it, or it is not a gradebook, or it has been lost.
+            AssignmentError: something in the decisions of staff is not as it should be.
         """
         self._path, self._muted = path, muted
+        self.decisions = read_decisions(path.parent)
+        if not (path.exists() and path.stat().st_size) and any(path.parent.glob("*/results.json")):
+            raise GradebookError(f"{path.parent} has results and no {path.name}: {self._todo}")
         try:
             with ExitStack() as stack:
                 self._connection = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
@@ -108,11 +97,20 @@ class Gradebook:
                     # One transaction: a file that has a version has all of its tables.
                     self._connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
                 elif version != VERSION:
-                    todo = "use the newer program" if version > VERSION else "grade into a new folder"
+                    todo = "use the newer program" if version > VERSION else self._todo
                     raise GradebookError(f"{path} has version {version}, this program knows version {VERSION}; {todo}")
                 self.close = stack.pop_all().close
         except sqlite3.Error as error:
-            raise GradebookError(f"{path}: {error}") from None
+            raise self._explain(error) from None
+
+    @property
+    def _todo(self) -> str:
+        out = self._path.parent
+        return f"take it from a backup; without one, move everything but {FILE} out of {out} and grade everybody again"
+
+    def _explain(self, error: sqlite3.Error) -> GradebookError:
+        busy = isinstance(error, sqlite3.OperationalError)  # or its disk is full
+        return GradebookError(f"{self._path}: {error}; {'try again' if busy else self._todo}")
 
     def __enter__(self) -> "Gradebook":
         return self
@@ -120,9 +118,7 @@ class Gradebook:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self.close()
         if isinstance(error, sqlite3.DatabaseError):
-            busy = isinstance(error, sqlite3.OperationalError)  # or its disk is full
-            todo = "try again" if busy else "take it from a backup, or grade into a new folder"
-            raise GradebookError(f"{self._path}: {error}; {todo}") from None
+            raise self._explain(error) from None
 
     def score_with(self, problems: Mapping[str, Problem], functions: Collection[str] | None = None) -> bool:
         """Score all results, recorded and to come, with the weights of `problems`; whether that changes any.
@@ -201,30 +197,19 @@ class Gradebook:
         """The path of each submission when it was last graded, by name."""
         return dict(self._connection.execute("SELECT submission, path FROM latest").fetchall())
 
-    def overrule(self, grading: Grading, problem: str, because: str | None) -> None:
-        """Count right answers in `problem` though they break the rules, in every grading of the same content.
+    def decide(self, table: str, decision: Comment, whose: str) -> None:
+        """Write down what staff decided, and let every grading that is read from now on have it."""
+        add_decision(self._path.parent, table, decision, whose)
+        self.decisions = read_decisions(self._path.parent)
 
-        None as reason takes it back.
-        """
-        self._decide("overruled", grading, problem, None if because is None else (because,))
-
-    def adjust(self, grading: Grading, problem: str, adjustment: Adjustment | None) -> None:
-        """Add points to what the tests of `problem` earn, in every grading of the same content.
-
-        It takes the place of an earlier adjustment; None takes that one back.
-        """
-        values = adjustment and (adjustment.points, adjustment.because, adjustment.at.isoformat())
-        self._decide("adjusted", grading, problem, values)
-
-    def _decide(self, table: str, grading: Grading, problem: str, values: tuple[object, ...] | None) -> None:
-        """Record what staff decided on a problem, in the place of what they decided before."""
-        key = (grading.submission, grading.content, problem)
-        with self._transaction() as connection:
-            condition = "submission = ? AND content = ? AND problem = ?"
-            connection.execute(f"DELETE FROM {table} WHERE {condition}", key)  # noqa: S608
-            if values is not None:
-                marks = ", ".join("?" * len(key + values))
-                connection.execute(f"INSERT INTO {table} VALUES ({marks})", key + values)  # noqa: S608
+    def unused_decisions(self) -> list[str]:
+        """Say of each decision that is about nothing that was graded where it stands."""
+        known: dict[str, set[str]] = {}
+        query = "SELECT DISTINCT submission, content, handed_in FROM grading"
+        for submission, content, handed_in in self._connection.execute(query):
+            for name in (submission, *_handed_in_from_json(handed_in).keys):
+                known.setdefault(name, set()).add(content)
+        return list(find_unused(self._path.parent, self.decisions, known))
 
     def _select(
         self, condition: str, parameters: Any = (), texts: bool = True, order: str = "submission"
@@ -239,21 +224,19 @@ class Gradebook:
         """The grading in a row, with its results and what staff decided about it."""
         notes = notes_from_json(row["notes"])
         told = tuple(each for each in notes.explanations if each.id not in self._muted)
-        key = (row["submission"], row["content"])
-        query = "SELECT problem, because FROM overruled WHERE submission = ? AND content = ?"
-        overruled = dict(self._connection.execute(query, key).fetchall())
-        query = "SELECT problem, points, because, at FROM adjusted WHERE submission = ? AND content = ?"
-        adjusted = self._connection.execute(query, key).fetchall()
+        handed_in = _handed_in_from_json(row["handed_in"])
+        own = self.decisions.about((row["submission"], *handed_in.keys), row["content"])
         fields: dict[str, Any] = {name: row[name] for name in GRADING} | {
             "started": datetime.fromisoformat(row["started"]),
             "notes": replace(notes, explanations=told),
-            "handed_in": _handed_in_from_json(row["handed_in"]),
+            "handed_in": handed_in,
         }
         return Grading(
             **fields,
             results=self._results(row["id"], texts),
-            overruled=overruled,
-            adjusted={name: Adjustment(points, why, datetime.fromisoformat(at)) for name, points, why, at in adjusted},
+            overruled={each.problem: each.text for each in own.overrule},
+            adjusted={each.problem: (each.points, each.text) for each in own.adjust},
+            comments=tuple(each.text for each in own.comment),
         )
 
     def _results(self, grading: int, texts: bool) -> list[Result]:

@@ -1,8 +1,9 @@
 """The grade of each student: the attempt that counts, and what is left of its points after lateness."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 
 from cs336_kit.engine.errors import CourseworkError
 from cs336_staff.grading.course import Course
@@ -21,21 +22,25 @@ class Grade:
         student: who.
         handed: the attempt.
         grading: its results.
-        attempts: how many there were.
         days_late: of this attempt, if that is known.
         penalty: what lateness costs, in points.
         lateness: the same in words; empty if the attempt is not late.
+        attempt: which one it is, counted from 1.
+        attempts: how many there were.
         instead: the submission of the student's that counts, if this one does not.
+        unsure: attempts that may have come later: it counts as the last one because it was graded last.
     """
 
     student: Student
     handed: HandedIn
     grading: Grading
-    attempts: int
     days_late: int | None
     penalty: float
     lateness: str = ""
+    attempt: int = 1
+    attempts: int = 1
     instead: str = ""
+    unsure: "Sequence[Grade]" = ()
 
     @property
     def id(self) -> str:
@@ -55,41 +60,30 @@ class Grade:
 
 def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
     """One grade for each student, for the last or the best of all attempts that were ever graded; by key."""
-    attempts = list(gradebook.attempts())
-    last: dict[str, Grading] = {}
-    for grading in attempts:
-        for student in grading.handed_in.students:
-            before = last.get(student.key, grading)
-            last[student.key] = grading if grading.handed_in.attempt >= before.handed_in.attempt else before
-    course = match_extensions(course, {member.key for key in last for member in course.members.get(key, ())} | {*last})
-    chosen: dict[str, Grade] = {}
-    for grading in attempts:
-        is_last = any(last[student.key] is grading for student in grading.handed_in.students)
-        for grade in grades_of(grading, course, is_last):
-            before = chosen.get(grade.student.key)
-            number = 1 + (before.attempts if before else 0)
-            if before and not _counts(grade, before, course.attempt):
-                grade = before
-            chosen[grade.student.key] = replace(grade, attempts=number)
-    names = course.names_of(chosen)
-    found = [replace(each, student=replace(each.student, **names.get(key, {}))) for key, each in chosen.items()]
-    return sorted(found, key=lambda grade: grade.student.key)
+    gradings = list(gradebook.attempts())
+    keys = {student.key for grading in gradings for student in grading.handed_in.students}
+    course = match_extensions(course, keys | {member.key for key in keys for member in course.members.get(key, ())})
+    attempts: dict[str, list[Grade]] = {}
+    for grading in gradings:
+        for grade in grades_of(grading, course):
+            attempts.setdefault(grade.student.key, []).append(grade)
+    names = course.names_of(attempts)
+    decided = gradebook.decisions.counts
+    chosen = {key: _choose(theirs, course.attempt, decided.get(key)) for key, theirs in sorted(attempts.items())}
+    return [replace(each, student=replace(each.student, **names.get(key, {}))) for key, each in chosen.items()]
 
 
-def grades_of(grading: Grading, course: Course, is_last: bool = True) -> list[Grade]:
-    """One grade for each student who handed this in, as if it were the only attempt.
-
-    The times that Canvas gives are those of the last attempt.
-    """
+def grades_of(grading: Grading, course: Course) -> list[Grade]:
+    """One grade for each student who handed this in, as if it were the only attempt."""
     handed = grading.handed_in
-    if handed.at is None and is_last:
-        handed = replace(handed, at=next((course.came[s.key] for s in handed.students if s.key in course.came), None))
+    if handed.at is None:
+        handed = replace(handed, at=course.came.get(handed.order))
     handed = with_groups(handed, course.members)
     found = []
     for student in handed.students:
         days = course.days_late(student.key, handed)
         late = course.say_late(days, handed)
-        found.append(Grade(student, handed, grading, 1, days, course.penalty(days) * grading.points, late))
+        found.append(Grade(student, handed, grading, days, course.penalty(days) * grading.points, late))
     return found
 
 
@@ -150,11 +144,24 @@ def match_extensions(course: Course, students: Collection[str]) -> Course:
     return replace(course, extensions={own[key]: due for key, due in course.extensions.items()})
 
 
-def _counts(grade: Grade, before: Grade, attempt: str) -> bool:
-    """Tell whether `grade` counts rather than the one before it; times are compared if both are known."""
-    one, other = grade.handed, before.handed
-    if attempt == "best" and grade.points != before.points:
-        return grade.points > before.points
-    if one.at and other.at and one.at != other.at:
-        return one.at > other.at
-    return one.attempt >= other.attempt
+def _choose(attempts: Sequence[Grade], counts: str, decided: str | None) -> Grade:
+    """The attempt that counts, the "last" or the "best", of those of one student in the order of grading.
+
+    Staff may have `decided` on one, by the first digits of its content.
+    """
+    named = [each for each in attempts if decided and each.grading.content.startswith(decided)]
+    chosen, *others = named or attempts
+    for each in others:
+        later = each.handed.is_later(chosen.handed) is not False
+        if later if counts == "last" or each.points == chosen.points else each.points > chosen.points:
+            chosen = each
+    unsure = [
+        each
+        for each in attempts
+        if each.handed.is_later(chosen.handed) is None and not isclose(each.points, chosen.points)
+    ]
+    unsure = unsure if counts == "last" and not named else []
+    place = attempts.index(chosen)
+    later = [chosen.handed.is_later(each.handed) for each in attempts]
+    number = 1 + sum(i < place if is_later is None else is_later for i, is_later in enumerate(later))
+    return replace(chosen, attempt=number, attempts=len(attempts), unsure=unsure)

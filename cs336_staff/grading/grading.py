@@ -61,21 +61,6 @@ def notes_from_json(text: str) -> Notes:
 
 
 @dataclass(frozen=True)
-class Adjustment:
-    """A decision of staff about the points of a problem, after a regrade request.
-
-    Args:
-        points: added to what the tests earn; below 0, taken away.
-        because: the reason, for the student and the gradebook.
-        at: when, with the offset from UTC.
-    """
-
-    points: float
-    because: str
-    at: datetime
-
-
-@dataclass(frozen=True)
 class Grading:
     """One submission, graded.
 
@@ -92,7 +77,8 @@ class Grading:
         handed_in: by whom, and when.
         results: one for every test, scored with the present weights.
         overruled: the problems in which staff counted what breaks the rules, and why.
-        adjusted: the problems whose points staff adjusted; a comment, which changes none, is under "".
+        adjusted: the problems to whose points staff added something, how much and why.
+        comments: what staff say besides.
     """
 
     submission: str
@@ -107,7 +93,8 @@ class Grading:
     handed_in: HandedIn
     results: Sequence[Result] = field(repr=False)
     overruled: Mapping[str, str] = field(default_factory=dict)
-    adjusted: Mapping[str, Adjustment] = field(default_factory=dict)
+    adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    comments: Sequence[str] = ()
 
     def results_of(self, problem: str) -> list[Result]:
         return [result for result in self.results if result.problem == problem]
@@ -139,10 +126,8 @@ class Grading:
 
     def points_of(self, problem: str) -> float:
         """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
-        earned = self.earned(problem)
-        if problem not in self.adjusted:
-            return earned
-        return max(0.0, min(self.maximum_of(problem), earned + self.adjusted[problem].points))
+        added, _ = self.adjusted.get(problem, (0.0, ""))
+        return max(0.0, min(self.maximum_of(problem), self.earned(problem) + added))
 
     @cached_property
     def points(self) -> float:
@@ -150,11 +135,11 @@ class Grading:
 
     @property
     def decisions(self) -> list[str]:
-        """All that staff decided about it, each in a line; a comment is an adjustment of no problem by nothing."""
-        counted = [f"{problem}: counted by staff: {because}" for problem, because in self.overruled.items()]
-        return counted + [
-            f"{problem}: {each.points:+g} points by staff: {each.because}" if problem else f"From staff: {each.because}"
-            for problem, each in self.adjusted.items()
+        """All that staff decided about it, each in a line."""
+        return [
+            *(f"{problem}: counted by staff: {why}" for problem, why in self.overruled.items()),
+            *(f"{problem}: {points:+g} points by staff: {why}" for problem, (points, why) in self.adjusted.items()),
+            *(f"From staff: {comment}" for comment in self.comments),
         ]
 
     @cached_property

@@ -1,5 +1,6 @@
 """Finding out who handed in, and when, from the names that Canvas, Moodle, Blackboard and Gradescope give."""
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 
@@ -15,19 +16,20 @@ from cs336_kit.engine.errors import CourseworkError
 from cs336_staff.sandbox.printable import printable
 
 METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
+LONGEST = 180  # bytes of a name that is kept whole
 
 # What a platform writes comes first, with a `prefix` for each student. What follows, the student may have written.
 FORMS = {
     # smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the file, the file's own name,
-    # and the attempt, counted from the second one on.
-    "canvas": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+))_\d+_"
-    r"(?P<file>.*?)(-(?P<attempt>\d+))?(?P<suffix>\.\w+)?",
+    # and a number if the student had handed in one of that name before, or typed it.
+    "canvas": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+))_(?P<order>\d+)_"
+    r"(?P<file>.*?)(-\d+)?(?P<suffix>\.\w+)?",
     # Jane Smith_1234_assignsubmission_file_homework.zip, or a folder of that name without a file's; and what was typed.
     # Moodle writes a space for an underscore in the name.
     "moodle": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<id>\d+))_assignsubmission_"
     r"((?P<text>onlinetext)|file)_?(?P<file>.*)",
     # Homework 1_smithjane_attempt_2026-10-01-23-58-01_homework.zip, and a .txt that says what there is.
-    "blackboard": r"(?s)(?P<prefix>.+?_(?P<id>(?P<name>[^_]+))_attempt_\d{4}(-\d\d){5})"
+    "blackboard": r"(?s)(?P<prefix>.+?_(?P<id>(?P<name>[^_]+))_attempt_(?P<order>\d{4}(-\d\d){5}))"
     r"((?P<text>\.txt)|_(?P<file>.*))",
 }
 Platform = Literal["", "canvas", "moodle", "blackboard", "gradescope", "none"]
@@ -58,17 +60,29 @@ class HandedIn:
 
     Args:
         students: who handed it in; a group has several.
-        attempt: counted from 0.
+        order: what the platform wrote: of two attempts the later one has the larger number. 0 if it wrote none.
         late: whether it came after the deadline.
         at: when it came, if that is known.
         guessed: whether nothing says who did it, and the name of the submission stands for its student.
     """
 
     students: tuple[Student, ...]
-    attempt: int = 0
+    order: int = 0
     late: bool = False
     at: datetime | None = None
     guessed: bool = False
+
+    @property
+    def keys(self) -> list[str]:
+        return [student.key for student in self.students]
+
+    def is_later(self, other: Self) -> bool | None:
+        """Tell whether it came after another of the same students; None if nothing that a platform wrote says so."""
+        if self.at and other.at and self.at != other.at:
+            return self.at > other.at
+        if self.order and other.order and self.order != other.order:
+            return self.order > other.order
+        return None
 
 
 def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
@@ -88,7 +102,8 @@ def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Pla
 
 
 def _fitting(folder: Path, paths: list[Path]) -> Platform:
-    if (folder / METADATA).is_file():
+    exported = sum(bool(re.fullmatch(r"submission_\d+(\.\w+)?", path.name)) for path in paths)
+    if (folder / METADATA).is_file() and 2 * exported >= len(paths):
         return "gradescope"
     platforms: list[Platform] = ["canvas", "moodle", "blackboard"]
     fits = {platform: sum(bool(_parts(path, platform)) for path in paths) for platform in platforms}
@@ -118,7 +133,8 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
             return _of_gradescope(entry)
     if found := _parts(path, platform):
         student = Student(found["id"], _line(found["name"]))
-        return HandedIn((student,), int(found.get("attempt") or 0), bool(found.get("late")))
+        order = int(found.get("order", "0").replace("-", ""))
+        return HandedIn((student,), order, bool(found.get("late")))
     name = path.name.removesuffix(".py").removesuffix(".zip")
     return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
 
@@ -211,7 +227,7 @@ def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
     )
     created = entry.get(":created_at")
     at = datetime.fromisoformat(created.replace(" Z", "+00:00").replace(" UTC", "+00:00")) if created else None
-    return HandedIn(students, attempt=len(entry.get(":history") or []), at=at)
+    return HandedIn(students, at=at)
 
 
 def _line(text: str) -> str:
@@ -220,10 +236,17 @@ def _line(text: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss."""
+    """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss.
+
+    Of a long name the middle is left out, with a digest of the whole in its place: both ends may say whose it is.
+    """
     name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
     letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
-    safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")[:100].encode()[:200].decode(errors="ignore")
+    safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")
+    if len(whole := safe.encode()) > LONGEST:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+        start, end = (part.decode(errors="ignore") for part in (whole[: LONGEST // 2], whole[-LONGEST // 2 :]))
+        safe = f"{start}_{digest}_{end}"
     # Files and a folder that are written beside it.
     if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe == "students":
         safe += "_"

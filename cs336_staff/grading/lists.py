@@ -40,14 +40,14 @@ def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
     return {student.key: tuple(group) for group in members.values() for student in group}
 
 
-def read_times(path: Path) -> dict[str, datetime]:
-    """The time of each student's last attempt, by the id that Canvas knows the student by.
+def read_times(path: Path) -> dict[int, datetime]:
+    """The time at which each file came, by the id that Canvas knows the file by.
 
     Raises:
         RosterError: the file is not such a list.
     """
-    rows, _ = _table(path, ("user_id", "submitted_at"), "write it as cs336_staff/docs/running-a-course.md says")
-    times: dict[str, datetime] = {}
+    rows, _ = _table(path, ("file_id", "submitted_at"), "write it as cs336_staff/docs/running-a-course.md says")
+    times: dict[int, datetime] = {}
     for number, row in enumerate(rows, start=2):
         try:
             at = datetime.fromisoformat(row["submitted_at"])
@@ -56,7 +56,9 @@ def read_times(path: Path) -> dict[str, datetime]:
         if at.tzinfo is None:
             expected = "expected a time with its offset from UTC, such as 2026-10-01T23:59:00Z"
             raise RosterError(f"{path}:{number}: submitted_at is {row['submitted_at']!r}, {expected}")
-        times[row["user_id"]] = max(at, times.get(row["user_id"], at))
+        if not row["file_id"].isdecimal():
+            raise RosterError(f"{path}:{number}: file_id is {row['file_id']!r}, expected Canvas's number of a file")
+        times[int(row["file_id"])] = at
     return times
 
 

@@ -1,10 +1,9 @@
-"""`cs336 staff report` fills in templates, under a policy by which a page loads nothing and runs our script alone."""
+"""`cs336 staff report` fills in templates, under a policy by which a page loads and runs nothing."""
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, median
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -21,19 +20,18 @@ from cs336_staff.grading.blocks import make_printable
 from cs336_staff.grading.class_page import Entry
 from cs336_staff.grading.class_summary import sum_up
 from cs336_staff.grading.course import Course, results_folder
-from cs336_staff.grading.decisions import RESULTS, open_results
-from cs336_staff.grading.feedback import feedback
 from cs336_staff.grading.finding import Finding
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import account_for, grades, say_points
 from cs336_staff.grading.grading import Matrix
-from cs336_staff.grading.sections import Section, printed, remarks, sections
+from cs336_staff.grading.rescore import RESULTS, open_results
+from cs336_staff.grading.sections import printed, remarks, sections
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
 INDEX, STUDENTS = "index.html", "students"
 LONGEST = 300  # of a text that is shown as a line
-MOST = 10  # of the slowest, and of those that take the most memory
+MOST = 8  # findings of a class
 
 
 @click.command()
@@ -53,7 +51,7 @@ def report(results: Path, anonymous: bool) -> None:
 def write_site(
     out: Path, gradebook: Gradebook, problems: Mapping[str, Problem], course: Course, anonymous: bool = False
 ) -> int:
-    """Write `index.html`, and `students/ID.html` and `students/ID.md` for each submission; older ones are removed.
+    """Write `index.html`, and `students/ID.html` for each submission; older ones are removed.
 
     Args:
         out: the folder of results.
@@ -74,15 +72,12 @@ def write_site(
     pages, folder = load_templates(), out / STUDENTS
     folder.mkdir(exist_ok=True)
     for page in folder.glob("*.html"):
-        page.with_suffix(".md").unlink(missing_ok=True)
         page.unlink()
     for entry in known:
         whole = replace(entry, grading=gradebook.with_texts(entry.grading))
         if anonymous:
             whole = make_anonymous(whole, numbered[entry.id])
-        told = list(sections(whole.grading, problems))
-        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, told))
-        write_atomically(folder / f"{whole.id}.md", feedback(whole.grading, problems, whole.grades, told))
+        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, problems))
     entries = [make_anonymous(entry, numbered[entry.id]) for entry in known] if anonymous else known
     write_atomically(out / INDEX, fill_class_page(pages, entries, problems))
     return len(entries)
@@ -98,19 +93,12 @@ def load_templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = (TEMPLATES / "table.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    pages.globals |= {
-        "script": Markup(script),  # noqa: S704 (our own)
-        "script_hash": f"sha256-{digest}",
-        "style": Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (our own)
-    }
+    pages.globals["style"] = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 (our own)
     pages.filters |= {
         "heat": lambda lost: f"--lost:{lost**0.6:.2f}",  # small losses are to be seen, too
         "line": _line,
         "page": lambda id: f"{STUDENTS}/{quote(id)}.html",
         "parts": Finding.of,
-        "percent": _percent,
         "shown": make_printable,
     }
     return pages
@@ -119,27 +107,22 @@ def load_templates() -> Environment:
 def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem]) -> str:
     """The page for staff."""
     ran = [entry for entry in entries if not entry.refused]
-    found = class_page.count_findings(ran, problems)
-    by_memory = sorted(ran, key=lambda entry: -entry.grading.notes.peak_memory)
+    points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(
         opening=sum_up(entries, problems),
         entries=entries,
         ran=ran,
         problems=problems,
-        wrote={problem.id: sum(entry.wrote(problem) for entry in ran) for problem in problems.values()},
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),
-        able={problem.id: sum(entry.can(problem) for entry in ran) for problem in problems.values()},
-        share=class_page.ABLE,
-        grades=class_page.distribute_grades(entries),
-        passing={problem.id: class_page.measure_passing(ran, problem) for problem in problems.values()},
-        found=[each for each in found if each.finding.runs],
-        crashing=[each for each in found if not each.finding.runs],
-        slowest=sorted(ran, key=lambda entry: -entry.grading.seconds)[:MOST],
-        hungriest=[entry for entry in by_memory if entry.grading.notes.peak_memory][:MOST],
+        grades=points,
+        median=median(points),
+        mean=fmean(points),
+        found=class_page.count_findings(ran, problems),
+        most=MOST,
     )
 
 
-def fill_student_page(pages: Environment, entry: Entry, told: Sequence[Section]) -> str:
+def fill_student_page(pages: Environment, entry: Entry, problems: Mapping[str, Problem]) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
     grading = entry.grading
     failed = {result.problem for result in grading.results if not result.passed}
@@ -150,7 +133,7 @@ def fill_student_page(pages: Environment, entry: Entry, told: Sequence[Section])
         points=say_points(grading, entry.grades),
         account=account_for(entry.grades),
         remarks=[make_printable(each).partition("\n")[::2] for each in (*remarks(grading), *printed(grading))],
-        sections=told,
+        sections=list(sections(grading, problems)),
         figure=figure,
         yours=draw_cells(grading.notes.weights, figure) if figure else [],
         right=draw_cells(figure.right(), figure) if figure else [],
@@ -162,11 +145,6 @@ def _line(text: str) -> str:
     """A text in one line, cut off where nobody reads on."""
     line = " ".join(text[: 4 * LONGEST].split())
     return line if len(line) <= LONGEST else line[:LONGEST] + "…"
-
-
-def _percent(share: float) -> int:
-    """Whole percent, of which 0 and 100 mean none and all."""
-    return round(100 * share) if share in (0, 1) else min(99, max(1, round(100 * share)))
 
 
 class Cell(NamedTuple):

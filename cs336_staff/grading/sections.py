@@ -50,7 +50,6 @@ class Section:
     Args:
         problem: the problem.
         points: what its tests earned, less what it pays for works that are not the student's own, and staff adjusted.
-        paid: that, for each work.
         results: of its tests.
         explanations: what the examination found, without what is told of an earlier problem.
         kinds: what fails; nothing where all pass, and for a bonus problem that is not written.
@@ -58,7 +57,6 @@ class Section:
 
     problem: Problem
     points: float
-    paid: Mapping[str, float]
     results: Sequence[Result]
     explanations: Sequence[Explanation]
     kinds: Sequence[Kind]
@@ -66,16 +64,6 @@ class Section:
     @property
     def title(self) -> str:
         return self.problem.title + " (bonus)" * self.problem.bonus
-
-    @property
-    def lost(self) -> str:
-        """The points lost in each test function, most first, and for works that are not the student's own."""
-        follows = " (from an earlier problem)" * any(each.is_of_earlier for each in self.explanations)
-        if not any(result.passed for result in self.results):
-            return f"all of them{follows}"
-        lost = [f"{points:.2f} in {function}{follows}" for function, points in lose(self.results).items()]
-        lost += [f"{points:.2f} for {work}, which is not your own work" for work, points in self.paid.items()]
-        return ", ".join(lost)
 
     @property
     def state(self) -> str:
@@ -88,10 +76,10 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
     """Tell for each problem what fails and why. An exception is told once, however many problems it breaks."""
     told: set[tuple[str, str]] = set()  # the exceptions of the problems before, and where each was raised
     for problem in problems.values():
-        results, paid = grading.results_of(problem.id), grading.charges.get(problem.id, {})
+        results = grading.results_of(problem.id)
         passed = all(result.passed for result in results)
         if passed or grading.notes.refused or (is_unwritten(results) and problem.bonus):
-            yield Section(problem, grading.points_of(problem.id), paid, results, (), ())
+            yield Section(problem, grading.points_of(problem.id), results, (), ())
             continue
         explanations = [each for each in grading.notes.explanations if each.problem == problem.id]
         new = [each for each in explanations if error_of(each) not in told]
@@ -102,7 +90,7 @@ def sections(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[Sect
             kinds.append(Kind(kind, error in told))
             if kind[0].check is Check.CALL:
                 told.add(error)
-        yield Section(problem, grading.points_of(problem.id), paid, results, new, kinds)
+        yield Section(problem, grading.points_of(problem.id), results, new, kinds)
 
 
 def error_of(explanation: Explanation) -> tuple[str, str] | None:

@@ -1,11 +1,12 @@
 """Properties that the hidden tests ask of an answer, besides that it is right."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import WrongAnswer
+from cs336_kit.engine.compare import WrongAnswer, same
 from cs336_kit.engine.result import Check
 
 
@@ -19,13 +20,17 @@ def assert_right(case: Case, answer: Any, message: str) -> None:
         raise WrongAnswer(f"{message}\n{wrong}", Check.PROPERTY, wrong.answer) from None
 
 
-def assert_near(answer: Any, right: Tensor, bound: Tensor, message: str) -> None:
-    """Fail with `message` unless `answer` is a tensor like `right`, and no further from it than `bound`."""
+def assert_near(answer: Any, right: Tensor, tolerance: Tensor, message: str) -> None:
+    """Fail with `message` unless `answer` is a tensor like `right`, and no further from it than `tolerance`."""
     same_form = isinstance(answer, Tensor) and (answer.shape, answer.dtype) == (right.shape, right.dtype)
-    if not same_form or not ((answer.double() - right.double()).abs() <= bound).all():
+    if not same_form or not same(answer, right, tolerance, of=1.0).all():
         raise WrongAnswer(message, Check.PROPERTY)
 
 
-def assert_again(case: Case, again: Any, answer: Tensor) -> None:
-    """Fail unless the same call gave the same answer once more, to what rounding explains."""
-    assert_near(again, answer, 2 * case.bound["answer"], "the same call gives a different answer the second time")
+def assert_no_side_effects(case: Case, call: Callable[[], Any]) -> None:
+    """Fail unless a call leaves its inputs alone, is right, and gives the same once more, to what rounding explains."""
+    with case.unchanged_inputs():
+        answer = call()
+        case.check(answer)
+    first, again = (case.parts(each)["answer"] for each in (answer, call()))
+    assert_near(again, first, 2 * case.rounding["answer"], "the same call gives a different answer the second time")

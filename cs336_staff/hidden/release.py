@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from cs336_kit.engine.assignment import FILE_NAME, Problem, check_weights, load_problems
+from cs336_kit.engine.assignment import FILE_NAME, Problem, check_weights, load_problems, tests_in
 from cs336_kit.engine.toml_file import AssignmentError, Complaint, located, read_toml
 
 FOLDER = Path(__file__).parent
@@ -16,7 +16,6 @@ ROOMS = FOLDER.parent / "problems"
 EXAMPLE = b"anyone can read this"
 COURSE = FOLDER.parent / "course.toml"
 SECRET, CASES = "secret.txt", "hidden"  # in the folder of the course
-OLD_SECRET = FOLDER / "secret.txt"  # where it was before a course had a folder
 REHEARSAL = (
     "REHEARSAL: the hidden inputs come from the example secret of this repository, which anyone can read. "
     "Run `cs336 staff new-course FOLDER` before you grade a class."
@@ -75,11 +74,6 @@ def load_release() -> Release:
         AssignmentError: the course's secret is not there, or something in the two files is not as it should be.
     """
     course = load_course_folder()
-    if OLD_SECRET.exists():
-        todo = (
-            f"move it to {course.place} or away" if course.place else "`cs336 staff new-course FOLDER` takes it along"
-        )
-        raise AssignmentError(f"{OLD_SECRET} is not where the secret of a course belongs; {todo}")
     if course.place is None:
         return rehearsal()
     path, todo = course.place / SECRET, "restore it from your backup"
@@ -129,7 +123,7 @@ def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Proble
     for kind, files in (("tests", [*root.glob("tests/test_*.py")]), ("hidden", [*ROOMS.glob("*/hidden_tests.py")])):
         weighed = {name for problem in problems.values() for name in getattr(problem, kind)}
         for name in sorted(check_weights(root, problems.values(), kind, files) - weighed):
-            home = next(file for file in files if f"\ndef {name}(" in file.read_text(encoding="utf-8"))
+            home = next(file for file in files if name in tests_in([file]))
             what = f"gives no weight to {name} of {home.parent.name}/{home.name}"
             raise located(root / FILE_NAME, Complaint(("problem",), what))
     chosen = [problem for problem in problems.values() if problem.left_out == left_out]

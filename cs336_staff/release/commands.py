@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from cs336_kit.engine.assignment import find_problem, load_problems
 from cs336_kit.handing_in.archive import read_archive
@@ -20,8 +19,6 @@ from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, make_handout, write_handout
 from cs336_staff.release.mutants import modules_of, verify_mutants
-from cs336_staff.release.pairs import verify_pairs
-from cs336_staff.release.prices import handout_texts
 from cs336_staff.release.stages import Stage, Stages, count
 from cs336_staff.release.trial_run import try_out
 from cs336_staff.release.verify import (
@@ -94,18 +91,11 @@ def verify(problem: str | None) -> None:
         stages.run("Both suites catch every misconception", partial(verify_misconceptions, suite))
     title = "The examinations find what is expected, and in right programs nothing"
     stages.run(title, partial(verify_examination, root, problems))
-    title = "Of two misconceptions in one program both are found"
-    pairs = stages.run(title, partial(verify_pairs, root, problems))
     if suite:
         # A file may be shared: what other problems have written there, their own tests see.
         whole = both_suites(root) if problem else suite
         modules = modules_of(problems)
         stages.run("No mutant of the solution passes all tests", partial(verify_mutants, whole, names=modules))
-    if pairs and pairs.pairs:
-        table = Table("problem", "pairs", "both found", box=None, padding=(0, 1, 0, 0))
-        for id, number in pairs.pairs.items():
-            table.add_row(id, str(number), str(pairs.both[id]))
-        Console().print(table)
     if stages.errors:
         raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
     click.echo("\nNo errors")
@@ -142,10 +132,10 @@ def handout(out: Path, since: Path | None) -> None:
     root = find_checked_root()
     try:
         previous = read_archive(since, MANIFEST, HANDOUT)[1] if since else {}
-        texts = {name: text.encode() for name, text in handout_texts(root, both_suites(root))}
-        release = make_handout(root, version("cs336_basics"), texts)
-        write_handout(release, out, previous)
-        click.echo(f"{len(release.files)} files written to {out}")
+        number = version("cs336_basics")
+        files = make_handout(root, number)
+        write_handout(files, number, out, previous)
+        click.echo(f"{len(files)} files written to {out}")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
     except OSError as error:

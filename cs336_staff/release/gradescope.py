@@ -24,7 +24,7 @@ LEFT_OUT = (
     "__pycache__",
     *("roster.csv", "groups.csv"),  # of a course that has no folder for them
     COURSE,  # it is written
-    *(f"cs336_staff/{folder}" for folder in ("docs", "similarity", "tests", "tools")),
+    *(f"cs336_staff/{folder}" for folder in ("docs", "tests", "tools")),
 )
 # What the grader needs, and what a submission may import.
 PACKAGES = (

@@ -1,12 +1,8 @@
 """Making what students receive: the tree without solutions, anything of the staff's, and problems that are left out.
 
 Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a function the region becomes
-`raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported.
-
-Files of any kind are cut by marks in comments. `staff-only: begin` and `staff-only: end` are around lines for staff,
-`# staff-only` is in one, and `# handout: ` begins one for students alone. `problem ID: begin` and `problem ID: end` are
-around lines that go when the course leaves the problem out, `<!-- problem ID -->` is at the end of one. A line that is
-marked with several goes when all of them do.
+`raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported. What
+students have in another form than staff lies in `overlay/` as they get it.
 
 The kit becomes one wheel: students see what they write, and no thirteen thousand lines beside it.
 """
@@ -17,37 +13,30 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from cs336_kit.engine.assignment import FILE_NAME as ASSIGNMENT
-from cs336_kit.engine.assignment import is_students, load_problems
+from cs336_kit.engine.assignment import is_students
 from cs336_kit.engine.errors import CourseworkError
-from cs336_kit.engine.suite import load_suite
 from cs336_kit.handing_in.archive import write_archive
 from cs336_kit.handing_in.update import Update, write_update
 from cs336_staff.release.kit import SOURCES, make_wheel
+from cs336_staff.release.left_out import without_left_out
 
-SHIPPED = {
+SHIPPED = {"LICENSE", "adapters.py", "assignment.toml", "cs336_basics", "cs336_kit", "docs", "fixtures", "tests"}
+WITHHELD = {
+    ".ci",
     ".gitignore",
-    "LICENSE",
+    ".pre-commit-config.yaml",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
-    "adapters.py",
-    "assignment.toml",
-    "cs336_basics",
-    "cs336_kit",
-    "docs",
-    "fixtures",
+    "cs336_staff",
     "pyproject.toml",
-    "tests",
 }
-WITHHELD = {".ci", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "cs336_staff"}
-PICTURES = "docs/pictures/"  # of screens that students have before them
+OVERLAY = "cs336_staff/release/overlay/"
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
-AROUND = re.compile(rb"\s*(?:#|<!--) (staff-only|problem [\w, ]+): (begin|end)(?: -->)?\s*")
-STUDENTS_ALONE = re.compile(rb"^(\s*)# handout: ?")
-IN_LINE = re.compile(rb"# (staff-only)\b.*| <!-- (problem [\w, ]+) -->")
 LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
 
 TELLING_LENGTH = 25
@@ -66,84 +55,41 @@ class HandoutError(CourseworkError):
     """The tree cannot be handed out; the message says which file is in the way and why."""
 
 
-@dataclass(frozen=True)
-class Handout:
-    """The files that students receive.
-
-    Args:
-        version: that of `pyproject.toml`.
-        files: content by name.
-        packed: the names of files that older handouts had, and that are in the wheel.
-    """
-
-    version: str
-    files: Mapping[str, bytes]
-    packed: Collection[str] = ()
-
-
-def make_handout(root: Path, version: str, instead: Mapping[str, bytes] | None = None) -> Handout:
-    """Cut what students receive out of the solved tree.
+def make_handout(root: Path, version: str) -> dict[str, bytes]:
+    """Cut what students receive out of the solved tree: the content of each file, by name.
 
     Args:
         root: the tree.
         version: that of `pyproject.toml`.
-        instead: the content of files, where it is not that of the tree.
 
     Raises:
-        HandoutError: a file of an unknown place or not known to git, markers that do not pair or name no problem, a
-            problem that the text does not state, or a line of a solution or of the staff's that would survive.
+        CourseworkError: a file of an unknown place or not known to git, markers that do not pair, a problem that the
+            texts do not state, or a line of a solution or of the staff's that would survive.
     """
-    contents = {name: (root / name).read_bytes() for name in _tracked(root)} | dict(instead or {})
-    gone, kept = (load_problems(root, left_out=each).keys() for each in (True, False))
-    files: dict[str, bytes] = {}
+    files = without_left_out(root, dict(_tracked(root)))
     secrets: set[str] = set()
-    for name, content in without_left_out(root, contents).items():
-        content = cut_marked(name, content, gone)
+    for name, content in files.items():
         if is_students(Path(name)) and name.endswith(".py"):
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
-            content = stub(name, source).encode()
-        for strange in sorted(_marked_problems(contents[name]) - gone - kept):
-            raise HandoutError(f"{name}: a mark names the problem {strange}, which is not in {ASSIGNMENT}")
-        if content or not name.endswith(".md"):  # a text of problems that are all left out
-            files[name] = content
+            files[name] = stub(name, source).encode()
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
-    _check_texts(b"\n".join(content for name, content in files.items() if name.startswith("docs/")), kept)
     kit = {name: files.pop(name) for name in [*files] if name.startswith(SOURCES)}
     if kit:
-        name, wheel = make_wheel(version, contents[PROJECT], kit | {SOURCES + ASSIGNMENT: files[ASSIGNMENT]})
+        project = (root / PROJECT).read_bytes()
+        name, wheel = make_wheel(version, project, kit | {SOURCES + ASSIGNMENT: files[ASSIGNMENT]})
         files[name] = wheel
         files[PROJECT] = files[PROJECT].replace(b'"KIT"', b'"%b"' % name.encode())
-    return Handout(version, files, frozenset(kit))
+    return files
 
 
-def without_left_out(root: Path, contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Leave out the files of problems that the course leaves out, and the lines of a text that list them."""
-    gone = load_problems(root, left_out=True)
-    problems = load_problems(root) | gone
-    belongs = {id: set(problem.files) for id, problem in problems.items()}
-    for test in load_suite(root, [root / "tests"], problems).tests if gone else ():
-        belongs[test.problem] |= {test.place[0], *(f"fixtures/{case.name}.safetensors" for case in test.cases())}
-    files = (
-        set().union(*(belongs[id] for id in gone)).difference(*(belongs[id] for id in problems.keys() - gone.keys()))
-    )
-    listed = {file.encode() for file in files}
-
-    def unlisted(line: bytes) -> bool:
-        return listed.isdisjoint(line.split()[:1])
-
-    return {
-        name: b"".join(filter(unlisted, content.splitlines(keepends=True))) if name.endswith(".md") else content
-        for name, content in contents.items()
-        if name not in files
-    }
-
-
-def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) -> None:
+def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous: Mapping[str, bytes]) -> None:
     """Write the git repository of one commit, its zip, and the update archive for those who have an earlier release.
 
     Args:
+        files: what `make_handout` gives.
+        version: that of `pyproject.toml`.
         out: a folder that is empty or does not exist.
         previous: the files of that earlier release; what is gone since is taken away by the update.
 
@@ -153,25 +99,24 @@ def write_handout(handout: Handout, out: Path, previous: Mapping[str, bytes]) ->
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HandoutError(f"{out} is not an empty folder; name another")
     tree = out / "tree"
-    pinned = {**handout.files, ".python-version": f"{PYTHON}\n".encode()}
-    for name, content in pinned.items():
+    files = {**files, ".python-version": f"{PYTHON}\n".encode()}
+    for name, content in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes(content)
     _run(tree, "uv", "lock", "--quiet")
     # An index does not always say how large its files are, and a lock needs no sizes.
     lock = re.sub(rb", size = \d+", b"", (tree / "uv.lock").read_bytes())
     (tree / "uv.lock").write_bytes(lock)
-    files = {**pinned, "uv.lock": lock}
+    files["uv.lock"] = lock
 
     _run(tree, "git", "init", "--quiet", "--initial-branch=main")
     _run(tree, "git", "add", "--all", "--force")
-    _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {handout.version}")
+    _run(tree, "git", "commit", "--quiet", "--message", f"The assignment, release {version}")
 
-    write_archive(out / f"handout-{handout.version}.zip", MANIFEST, {"version": handout.version}, files, FOLDER)
+    write_archive(out / f"handout-{version}.zip", MANIFEST, {"version": version}, files, FOLDER)
     ours = {name: content for name, content in files.items() if not is_students(Path(name))}
     gone = {name for name in previous if name not in files and not is_students(Path(name))}
-    removed = tuple(sorted(gone.union(handout.packed)))
-    write_update(out / f"update-{handout.version}.zip", Update(handout.version, ours, removed))
+    write_update(out / f"update-{version}.zip", Update(version, ours, tuple(sorted(gone))))
 
 
 def stub(name: str, source: str, written: Collection[str] = ()) -> str:
@@ -227,68 +172,22 @@ def _functions(node: ast.AST, inside: str = "") -> Iterator[tuple[str, range]]:
             yield from _functions(child, f"{inside}{child.name}.")
 
 
-def _tracked(root: Path) -> Iterator[str]:
-    """The names of the files that ship, once every file of the tree is accounted for."""
+def _tracked(root: Path) -> Iterator[tuple[str, bytes]]:
+    """The files that ship, by the names that students know, once every file of the tree is accounted for."""
     listing = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
     known = set(_run(root, "git", "ls-files", "-z").split("\0"))
-    for name in sorted(filter(None, _run(root, *listing).split("\0"))):
+    for place in sorted(filter(None, _run(root, *listing).split("\0"))):
+        name = place.removeprefix(OVERLAY)
         top = name.partition("/")[0]
-        if top in WITHHELD or name.startswith(PICTURES):
+        if name == place and top in WITHHELD:
             continue
-        if top not in SHIPPED:
+        if name == place and top not in SHIPPED:
             raise HandoutError(f"{name}: neither shipped nor withheld; say which in cs336_staff/release/handout.py")
-        if name not in known:
-            raise HandoutError(f"{name}: git does not know it; add it or remove it")
-        if (root / name).is_symlink() or not (root / name).is_file():
-            raise HandoutError(f"{name}: not a plain file")
-        yield name
-
-
-def cut_marked(name: str, content: bytes, left_out: Collection[str] = ()) -> bytes:
-    """Cut the lines of the staff's and those of problems that are `left_out`, and all marks.
-
-    Raises:
-        HandoutError: the marks do not pair.
-    """
-    kept: list[bytes] = []
-    around: list[str] = []
-
-    def goes(mark: str) -> bool:
-        return mark == "staff-only" or set(mark.removeprefix("problem ").split(", ")) <= set(left_out)
-
-    for line in content.splitlines(keepends=True):
-        if edge := AROUND.fullmatch(line):
-            mark = edge[1].decode()
-            if edge[2] == b"begin":
-                around.append(mark)
-            elif not around or around.pop() != mark:
-                raise HandoutError(f"{name}: {mark} markers that do not pair")
-        elif not any(map(goes, around)):
-            mark = IN_LINE.search(line)
-            if not mark or not goes((mark[1] or mark[2]).decode()):
-                kept.append(STUDENTS_ALONE.sub(rb"\1", IN_LINE.sub(b"", line)))
-    if around:
-        raise HandoutError(f"{name}: {around[-1]} markers that do not pair")
-    return b"".join(kept)
-
-
-def _marked_problems(content: bytes) -> set[str]:
-    """The ids in the marks of a file."""
-    marks = {edge[1] for line in content.splitlines() if (edge := AROUND.fullmatch(line))}
-    marks |= {both[1] for both in IN_LINE.findall(content)}
-    named = (mark.decode().removeprefix("problem ").split(", ") for mark in marks if mark.startswith(b"problem "))
-    return set[str]().union(*named)
-
-
-def _check_texts(text: bytes, problems: Collection[str]) -> None:
-    """Raise HandoutError unless each problem, and no other, has its line in the text."""
-    stated = [id.decode() for id in re.findall(rb"^\*\*Problem `(\w+)`", text, re.MULTILINE)]
-    for id in problems:
-        if stated.count(id) != 1:
-            raise HandoutError(f"docs: {stated.count(id)} lines begin with **Problem `{id}`, expected 1: its section's")
-    for id in stated:
-        if id not in problems:
-            raise HandoutError(f"docs: a line begins with **Problem `{id}`, which is not handed out; mark its section")
+        if place not in known:
+            raise HandoutError(f"{place}: git does not know it; add it or remove it")
+        if (root / place).is_symlink() or not (root / place).is_file():
+            raise HandoutError(f"{place}: not a plain file")
+        yield name, (root / place).read_bytes()
 
 
 def _tells(line: str) -> bool:

@@ -10,19 +10,8 @@ import torch
 
 from cs336_staff.authoring.room import load_rooms
 from cs336_staff.authoring.stored_cases import write_fixtures
-from cs336_staff.hidden.release import (
-    CASES,
-    COURSE,
-    FOLDER,
-    OLD_SECRET,
-    SECRET,
-    Release,
-    load_course_folder,
-    naming,
-    rehearsal,
-)
+from cs336_staff.hidden.release import CASES, COURSE, SECRET, Release, load_course_folder, naming
 
-SHORTEST = 32  # bytes of a secret: anyone could guess a short one from its SHA-256 in course.toml
 MADE = """\
 {folder} has what this course keeps to itself:
   secret.txt   every hidden input is drawn from it
@@ -39,17 +28,12 @@ cs336_staff/course.toml names it; commit that file.
 def new_course(folder: Path, force: bool) -> None:
     """Make FOLDER for what a course keeps to itself, with a secret and the hidden cases, and name it in course.toml.
 
-    It lies outside the checkout, since `git clean` deletes what git ignores. A secret at the place where it was before
-    courses had a folder, cs336_staff/hidden/secret.txt, is taken along.
+    It lies outside the checkout, since `git clean` deletes what git ignores.
     """
     torch.set_num_threads(1)  # as in `verify`
     folder = folder.resolve()
     _check(folder, force)
-    secret = secrets.token_hex(32).encode()
-    if moved := OLD_SECRET.exists():
-        secret = OLD_SECRET.read_bytes().strip()
-        if len(secret) < SHORTEST:
-            raise click.ClickException(f"{OLD_SECRET} is too short for a secret; delete it, and a new one is drawn")
+    secret = secrets.token_hex(32).encode()  # anyone could guess a short one from its SHA-256 in course.toml
     place = Path("~") / folder.relative_to(Path.home()) if folder.is_relative_to(Path.home()) else folder
     named = naming(str(place), secret)
     folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -59,20 +43,17 @@ def new_course(folder: Path, force: bool) -> None:
         (new / SECRET).write_bytes(secret + b"\n")
         (new / SECRET).chmod(0o600)
         (new / CASES).mkdir(0o700)
-        _draw(new / CASES, Release(secret))
+        specs = [spec for room in load_rooms().values() for spec in room.hidden]
+        with click.progressbar(length=len(specs), label="hidden cases") as bar:
+            write_fixtures(new / CASES, specs, Release(secret).seed, lambda name: bar.update(1))
         for name in (SECRET, CASES):
             if (folder / name).exists():
                 kept = folder / f"{datetime.now():%Y-%m-%d-%H%M%S}-{name}"
                 (folder / name).rename(kept)
                 click.echo(f"What was {folder / name} is {kept}")
             (new / name).rename(folder / name)
-    if moved:  # what git tracks may be drawn from it
-        _draw(FOLDER / "fixtures", rehearsal())
     (unfinished := COURSE.with_suffix(".new")).write_text(named, encoding="utf-8")
     unfinished.rename(COURSE)
-    if moved:
-        OLD_SECRET.unlink()
-        click.echo(f"The secret was {OLD_SECRET}; the cases beside it are those of the rehearsal again.")
     click.echo(MADE.format(folder=folder), nl=False)
 
 
@@ -85,9 +66,3 @@ def _check(folder: Path, force: bool) -> None:
         raise click.ClickException(f"course.toml already names a course, in {place}; --force makes another one")
     if any((folder / name).exists() for name in (SECRET, CASES, "results")):
         raise click.ClickException(f"{folder} already holds a course; name another folder, or --force")
-
-
-def _draw(folder: Path, release: Release) -> None:
-    specs = [spec for room in load_rooms().values() for spec in room.hidden]
-    with click.progressbar(length=len(specs), label="hidden cases") as bar:
-        write_fixtures(folder, specs, release.seed, lambda name: bar.update(1))

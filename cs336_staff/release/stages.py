@@ -4,19 +4,16 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import track
 from rich.text import Text
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-REDRAWN = 0.1  # seconds between two drawings of the bar
 
 
 @dataclass
@@ -24,12 +21,14 @@ class Stage:
     """One stage: how far it is, and what is wrong.
 
     Attributes:
-        show: called whenever something has changed.
+        console: a bar is drawn there.
+        is_first: whether no stage before it has an error: then its first one is printed at once.
         done, total: units of work; both are 0 where nobody counts.
         errors: what is wrong, one line each.
     """
 
-    show: Callable[["Stage"], None] = lambda stage: None
+    console: Console = field(default_factory=lambda: Console(quiet=True))
+    is_first: bool = False
     done: int = 0
     total: int = 0
     errors: list[str] = field(default_factory=list)
@@ -43,13 +42,16 @@ class Stage:
             chunk: as many in a row are done in the same fork.
         """
         self.total = len(items)
-        self.show(self)
         processors = len(os.sched_getaffinity(0))
         with ProcessPoolExecutor(processors, get_context("fork"), _share, (work, items)) as forks:
-            for given in forks.map(_do, range(len(items)), chunksize=chunk):
-                yield given
+            given = forks.map(_do, range(len(items)), chunksize=chunk)
+            hidden = not self.console.is_terminal
+            # A thread that draws must not be there when a process is forked.
+            for each in track(
+                given, "  ", self.total, auto_refresh=False, console=self.console, transient=True, disable=hidden
+            ):
                 self.done += 1
-                self.show(self)
+                yield each
 
     def check(self, work: Callable[[T], Iterable[str]], items: Sequence[T], chunk: int = 1) -> None:
         """Do the work for each item in the same way, and record what it says is wrong."""
@@ -59,8 +61,9 @@ class Stage:
 
     def error(self, text: str) -> None:
         """Record what is wrong."""
+        if self.is_first and not self.errors:
+            self.console.print(Text(f"   first error: {text}", "red"))
         self.errors.append(text)
-        self.show(self)
 
     def __str__(self) -> str:
         return f"{self.done} of {self.total}, {count(self.errors)}" if self.total else count(self.errors)
@@ -80,40 +83,23 @@ def _do(number: int) -> Any:
 
 
 class Stages:
-    """Runs one stage after the other and keeps them, with their errors."""
+    """Runs one stage after the other and keeps their errors."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._stages: list[Stage] = []
-
-    @property
-    def errors(self) -> list[str]:
-        return [error for stage in self._stages for error in stage.errors]
+        self._run = 0
+        self.errors: list[str] = []
 
     def run(self, title: str, work: Callable[[Stage], T]) -> T | None:
-        """Do the work of the next stage and return what it gives; an exception is one more error, and gives None.
-
-        The very first error is printed at once, for those who would rather stop and correct it.
-        """
-        stage = Stage()
-        self._stages.append(stage)
-        self._console.print(Text(f"{len(self._stages)}. {title}"))
-        start, given = time.monotonic(), None
-        with _bar(self._console) as draw:
-            told = bool(self.errors)
-
-            def show(stage: Stage) -> None:
-                nonlocal told
-                if stage.errors and not told:
-                    told = True
-                    self._console.print(Text(f"   first error: {stage.errors[0]}", "red"))
-                draw(stage)
-
-            stage.show = show
-            try:
-                given = work(stage)
-            except Exception as error:
-                stage.error(f"stage {len(self._stages)} ended early: {type(error).__name__}: {error}")
+        """Do the work of the next stage and return what it gives; an exception is one more error, and gives None."""
+        self._run += 1
+        self._console.print(Text(f"{self._run}. {title}"))
+        stage, start, given = Stage(self._console, is_first=not self.errors), time.monotonic(), None
+        try:
+            given = work(stage)
+        except Exception as error:
+            stage.error(f"stage {self._run} ended early: {type(error).__name__}: {error}")
+        self.errors += stage.errors
         seconds = time.monotonic() - start
         self._console.print(Text(f"   {stage}, {seconds:.0f} s", "red" if stage.errors else "green"))
         return given
@@ -122,28 +108,3 @@ class Stages:
 def count(errors: Sequence[str]) -> str:
     """Say how many there are."""
     return f"{len(errors)} error{'s' * (len(errors) > 1)}" if errors else "no errors"
-
-
-@contextmanager
-def _bar(console: Console) -> Iterator[Callable[[Stage], None]]:
-    # Drawn when something changes: a thread that draws must not be there when a process is forked.
-    columns = (TextColumn("  "), BarColumn(), TextColumn("{task.description}"))
-    drawn = 0.0
-    with Progress(
-        *columns,
-        console=console,
-        auto_refresh=False,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("", total=None)
-
-        def draw(stage: Stage) -> None:
-            nonlocal drawn
-            if time.monotonic() - drawn > REDRAWN:
-                drawn = time.monotonic()
-                bar.update(task, description=str(stage), completed=stage.done, total=stage.total or None, refresh=True)
-
-        yield draw

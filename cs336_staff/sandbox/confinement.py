@@ -2,9 +2,10 @@
 
 `bubblewrap`: namespaces of its own. It sees the interpreter, the packages, the system's libraries and nothing else;
 nothing is writable, there is no network. Inside, each worker is locked in (`cs336_staff/sandbox/inside/lock_in.py`).
-`process`: no namespaces, for containers that forbid them. Workers are locked in, and besides run as `nobody` (which
-needs root) or under Landlock, or both.
+`process`: for machines without bubblewrap, and containers that forbid namespaces. Workers are locked in and under
+Landlock, and where namespaces work they see no other files (`cs336_staff/sandbox/inside/own_root.py`).
 `none`: nothing but limits on time and memory.
+Where root grades, workers run as `nobody` in the first two.
 
 This module imports torch only when the other process is importing it too, so that both do so at the same time.
 """
@@ -33,7 +34,6 @@ from cs336_staff.sandbox.inside.lock_in import hide_memory
 Layer = Literal["bubblewrap", "process", "none"]
 
 STAFF = Path(__file__).resolve().parents[1]
-NOBODY = 65534
 START_SECONDS = 120
 FORK_SECONDS = 30
 # Of /usr nothing else, unless the interpreter lies there.
@@ -56,11 +56,20 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2 << 20),
     "JAXTYPING_DISABLE": "1",  # a student's own wrong annotation costs no points
 }
-MAIN = (
-    "import gc, sys, json; gc.disable(); control, settings = int(sys.argv[1]), json.loads(sys.argv[2]); "
-    "sys.path.insert(0, settings['worker']); sys.path.extend(settings['packages']); "
-    "from cs336_staff.sandbox.inside.zygote import main; main(control, settings)"
-)
+# Before it imports torch, since a process with threads gets no namespace.
+MAIN = """
+import gc, json, sys
+gc.disable()
+control, settings = int(sys.argv[1]), json.loads(sys.argv[2])
+sys.path.insert(0, settings["worker"])
+sys.path.extend(settings["packages"])
+from cs336_staff.sandbox.inside.own_root import lock_in_zygote
+if settings["confined"]:
+    settings["layers"] += lock_in_zygote(*(settings[key] for key in ("readable", "packages", "worker", "place")))
+from cs336_staff.sandbox.inside.zygote import main
+main(control, settings)
+"""
+MARKS = "no user namespaces here: what a submission reads leaves marks for later ones; see cs336_staff/docs/security.md"
 
 
 class SandboxError(CourseworkError):
@@ -71,8 +80,8 @@ class SandboxError(CourseworkError):
 class Achieved:
     """The layers between a submission and this machine, as reports name them.
 
-    `parts` are those of "namespaces", "uid", "ids", "landlock" and "seccomp" that hold. `notes` say why a stronger
-    layer was not taken.
+    `parts` are those of "namespaces", "mounts", "uid", "ids", "landlock" and "seccomp" that hold. `notes` say why a
+    stronger layer was not taken, and what this one leaves open.
     """
 
     layer: Layer
@@ -107,13 +116,11 @@ class Process:
 class Sandbox:
     """A running zygote. Any number of processes that were forked from this one may use it at the same time."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, uid: bool) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer) -> None:
         self._process, self._control = process, control
-        probe, layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
+        probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
         probe.kill()
-        outside = ["namespaces"] * (layer == "bubblewrap") + ["uid"] * uid
-        self._layers = layers
-        self.achieved = Achieved(layer, (*outside, *layers))
+        self.achieved = Achieved(layer, tuple(self._layers))
 
     def fork(self, cpu_seconds: int, data_bytes: int, modules: Sequence[str] = ()) -> Process:
         """A fresh worker.
@@ -145,7 +152,7 @@ class Sandbox:
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
         self.close()
-        fresh = _spawn(self.achieved.layer, NOBODY if "uid" in self.achieved.parts else None)
+        fresh = _spawn(self.achieved.layer)
         self._process, self._control = fresh._process, fresh._control
         if fresh._layers != self._layers:
             raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
@@ -221,7 +228,8 @@ def start(layer: Layer | Literal["auto"] = "auto") -> Sandbox:
             sandbox = _process()
         except SandboxError as process:
             raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
-        sandbox.achieved = Achieved("process", sandbox.achieved.parts, (f"no bubblewrap: {bubblewrap}",))
+        notes = (f"no bubblewrap: {bubblewrap}", *sandbox.achieved.notes)
+        sandbox.achieved = Achieved("process", sandbox.achieved.parts, notes)
         return sandbox
 
 
@@ -236,22 +244,13 @@ def _bubblewrap() -> Sandbox:
 
 
 def _process() -> Sandbox:
-    notes = ()
-    if os.geteuid() == 0:
-        try:
-            sandbox = _spawn("process", user=NOBODY)
-        except SandboxError as error:
-            notes = (f"not run as nobody, who cannot read {sys.base_prefix} or the packages: {error}",)
-            sandbox = _spawn("process")
-    else:
-        sandbox = _spawn("process")
+    sandbox = _spawn("process")
     parts = sandbox.achieved.parts
-    if "landlock" not in parts and ("uid" not in parts or _others_may_read(STAFF)):
+    if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _others_may_read(STAFF)):
         sandbox.close()
-        reason = f"others may read {STAFF}; chmod 700 a folder above it" if "uid" in parts else "; ".join(notes)
-        needed = "Linux 5.13 with Landlock, or root with an interpreter that nobody may read"
-        raise SandboxError(f"expected {needed}; {reason or 'this kernel has no Landlock and this is not root'}")
-    sandbox.achieved = Achieved("process", parts, notes)
+        reason = f"others may read {STAFF}; chmod 700 a folder above it" if "uid" in parts else "this is not root"
+        raise SandboxError(f"expected Linux 5.13 with Landlock, or root; this kernel has no Landlock, and {reason}")
+    sandbox.achieved = Achieved("process", parts, () if "mounts" in parts else (MARKS,))
     return sandbox
 
 
@@ -268,18 +267,22 @@ def _compile_packages() -> None:
         subprocess.run([sys.executable, "-c", warm_up], env=environment, cwd=STAFF.parent, capture_output=True)
 
 
-def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
+def _spawn(layer: Layer) -> Sandbox:
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
         if STAFF.is_relative_to(path):
             raise SandboxError(f"expected {STAFF} outside {path}, which submissions can read; use an editable install")
     with tempfile.TemporaryDirectory(prefix="cs336-worker-") as folder, tempfile.TemporaryFile() as stderr:
-        _copy_worker(Path(folder))
+        worker, place = Path(folder, "worker"), Path(folder, "root")
+        _copy_worker(worker)
+        place.mkdir()
         settings = {
-            "worker": folder,
+            "worker": str(worker),
+            "place": str(place),
             "packages": packages,
             "confined": layer != "none",
+            "layers": ["namespaces"] * (layer == "bubblewrap"),
             # Under bubblewrap there is nothing else, and nothing is writable.
             "readable": [path for path in (*visible, *_libraries(), *DEVICES) if os.path.exists(path)]
             if layer == "process"
@@ -289,7 +292,7 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
         interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
         command = [*interpreter, str(theirs.fileno()), json.dumps(settings)]
         if layer == "bubblewrap":
-            command = [*_bubblewrap_command([*visible, folder]), *command]
+            command = [*_bubblewrap_command([*visible, str(worker)]), *command]
         try:
             process = subprocess.Popen(
                 command,
@@ -299,9 +302,6 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
                 env=ENVIRONMENT,
                 cwd="/",
                 pass_fds=[theirs.fileno()],
-                user=user,
-                group=user,
-                extra_groups=None if user is None else [],
             )
         except OSError as error:
             raise SandboxError(str(error)) from None
@@ -324,7 +324,7 @@ def _spawn(layer: Layer, user: int | None = None) -> Sandbox:
     if json.loads(about) != here:
         ours.close()
         raise SandboxError(f"expected the same torch and the same vector instructions inside, {here}; got {about!r}")
-    return Sandbox(process, ours, layer, uid=user is not None)
+    return Sandbox(process, ours, layer)
 
 
 def _copy_worker(folder: Path) -> None:
@@ -335,7 +335,7 @@ def _copy_worker(folder: Path) -> None:
         for source in package.glob("*.py"):
             shutil.copyfile(source, copy / source.name)
     shutil.copyfile(STAFF.with_name(FILE_NAME), folder / FILE_NAME)  # says what the rules forbid
-    for path in (folder, *folder.rglob("*")):
+    for path in (folder.parent, folder, *folder.rglob("*")):
         path.chmod(0o755)
 
 
@@ -344,8 +344,13 @@ def _libraries() -> list[str]:
 
 
 def _bubblewrap_command(visible: list[str]) -> list[str]:
-    command = ["bwrap", "--unshare-all", "--hostname", "sandbox", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
+    command = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    command += ["--hostname", "sandbox", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
+    # In a user namespace root would stay what it is outside, and there is no other user.
+    command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
     for path in [*visible, *_libraries()]:
+        for folder in reversed(Path(path).parents[:-1]):  # else it makes those that others cannot pass
+            command += ["--dir", str(folder)]
         if os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]
         else:

@@ -17,7 +17,8 @@ class Limits:
         memory_bytes: resident memory of a worker; also the private memory that it may map beyond the zygote's.
         threads: of a worker.
         reply_bytes: of the tensors in one reply, and less where the call has small arguments.
-        output_bytes: kept of each of stdout and stderr; the rest is dropped.
+        output_bytes: kept of each of stdout and stderr; the worker waits while the rest is dropped,
+            64 KiB every 10 ms.
     """
 
     call_seconds: float = 10.0

@@ -28,6 +28,7 @@ from cs336_staff.sandbox.request import Request
 from cs336_staff.sandbox.submission import Submission
 
 SAMPLE_SECONDS = 0.01
+PAUSE_SECONDS = 0.001  # in a long call: a reply that comes byte by byte would cost this side as much as the worker
 AHEAD = 16  # requests that a worker has before it is asked for their replies
 DROPPED_SECONDS = 1.0  # that a worker may take for a reply that nobody needs
 TIMEOUTS = 2  # calls without an answer, after which a submission gets less time for each
@@ -324,6 +325,7 @@ class Worker:
             self._exchange(conversation, SAMPLE_SECONDS)  # most calls need no more
             if not channel.replies:
                 self._watch(conversation, what, seconds)
+            self._check_size(conversation, what)  # threads stay when a call has ended
         except EOFError:
             raise WorkerDied(f"{what}: {self._say_how_it_ended(conversation)}") from None
         except TooLongError as error:
@@ -337,10 +339,12 @@ class Worker:
         sampled = started = time.monotonic()
         while not conversation.channel.replies:
             self._exchange(conversation, SAMPLE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
             now = time.monotonic()
             if now < sampled + SAMPLE_SECONDS:
                 continue
             sampled = now
+            self._listen(conversation)
             self._check_size(conversation, what)
             computed, passed = own.used()
             self._seconds = before + max(computed, passed)
@@ -396,13 +400,16 @@ class Worker:
         return _without_places(printable(self._output[stream].decode(errors="replace")))
 
     def _keep(self, stream: int, kept: bytearray) -> bool:
-        """Take what is in a pipe; False when its other end is closed."""
+        """Take what is in a pipe; False when its other end is closed, or no more of it is kept.
+
+        Whoever prints more waits until it is taken now and then: to take it at once would cost half of a processor.
+        """
         try:
             data = os.read(stream, CHUNK)
         except BlockingIOError:
             return True
         kept += data[: self.limits.output_bytes - len(kept)]
-        return bool(data)
+        return bool(data) and len(kept) < self.limits.output_bytes
 
     def _check_size(self, conversation: _Conversation, what: str) -> None:
         """Look at the threads and the memory of the worker, and end it if it cannot answer any more."""

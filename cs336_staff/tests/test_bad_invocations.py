@@ -61,21 +61,16 @@ staff findings FOLDER/none
 staff findings FOLDER
 staff findings FOLDER/damaged
 staff findings FOLDER/damaged-later
-staff similar
-staff similar FOLDER/none.zip
-staff similar FOLDER
-staff similar FOLDER/text.zip FOLDER/empty.zip
 staff report FOLDER/none
 staff report FOLDER
 staff report FOLDER/damaged
 staff report FOLDER/damaged-later
 staff overrule
-staff overrule ada --because x --undo --out FOLDER
 staff overrule ada --because x --out FOLDER
-staff overrule ada --undo --out FOLDER/damaged
+staff overrule ada --because x --out FOLDER/damaged
 staff adjust ada softmax
 staff adjust ada softmax 1 --because x --out FOLDER/none
-staff adjust ada softmax --undo --out FOLDER/damaged
+staff adjust ada softmax 1 --because x --out FOLDER/damaged
 staff rescore --out FOLDER/none
 staff rescore --out FOLDER
 staff rescore --out FOLDER/damaged-later

@@ -27,7 +27,6 @@ WRITTEN = (
     "cs336_staff/hidden",
     "cs336_staff/release",
     "cs336_staff/sandbox",
-    "cs336_staff/similarity",
     "cs336_staff/tools",
     "docs",
     "tests",

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,12 @@ class Terminal(pexpect.spawn):
         """Wait for these, one after the other."""
         for text in texts:
             self.expect_exact(text)
+
+    def wait_for(self, path: Path) -> None:
+        """Wait for the command to make a file."""
+        while not path.exists():
+            assert self.isalive(), self.read()
+            time.sleep(0.1)
 
     def end(self) -> int | None:
         """Wait for the end of the command: its exit status."""

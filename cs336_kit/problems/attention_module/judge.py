@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import WrongAnswer
+from cs336_kit.engine.compare import THREE_DIGITS, WrongAnswer, same
 from cs336_kit.engine.result import Check
 
 # How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
@@ -28,7 +28,7 @@ def check_dropout(case: Case, answer: Any) -> None:
             than p is dropped, or weights are dropped together; the output is made with other weights.
     """
     output, weights = case.check_form(answer).values()
-    right, bound = case.expected[WEIGHTS], case.bound[WEIGHTS]
+    right = case.expected[WEIGHTS]
     V, p = case.original["V"], case.dropout
     # Of a weight that is nearly 0, rounding hides what became of it.
     counts = right > 0.1 / right.shape[-1]
@@ -37,8 +37,7 @@ def check_dropout(case: Case, answer: Any) -> None:
     ratio = (weights / right)[counts]
     kept = ratio[ratio != 0]
     dropped = 1 - len(kept) / len(ratio)
-    error = (output - weights @ V).abs()
-    is_sum = bool((error <= bound @ V.double().abs() / (1 - p)).all())
+    is_sum = bool(same(output, weights @ V).all())
 
     if not dropped and not _near(ratio, 1.0):
         raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", Check.PROPERTY)
@@ -48,12 +47,12 @@ def check_dropout(case: Case, answer: Any) -> None:
         raise WrongAnswer("no weight is dropped, but numbers of the output are", Check.PROPERTY)
     if (weights[right == 0] != 0).any():
         raise WrongAnswer("keys that a query may not attend to have weights other than 0", Check.PROPERTY)
-    small = ((weights * (1 - p) - right).abs() <= 2 * bound + 0.01 * right) | (weights == 0)
+    small = same(weights * (1 - p), right, case.rounding[WEIGHTS] + THREE_DIGITS * right, of=1.0) | (weights == 0)
     if dropped and not (_near(kept, 1 / (1 - p)) and small[~counts].all()):
         mean = float(kept.mean())
-        factor = f"{mean:.3g}" if _near(kept, mean) and not _near(kept, 1 / (1 - p)) else "various numbers"
+        factor = f"{mean:.4g}" if _near(kept, mean) and not _near(kept, 1 / (1 - p)) else "various numbers"
         raise WrongAnswer(
-            f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.3g}",
+            f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.4g}",
             Check.PROPERTY,
         )
     if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
@@ -83,4 +82,4 @@ def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def _near(x: Tensor, to: float) -> bool:
-    return bool(((x - to).abs() <= 0.01 * to).all())
+    return bool(same(x, to).all())

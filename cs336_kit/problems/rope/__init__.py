@@ -10,6 +10,7 @@ from cs336_kit.engine.on_paper import tell_numbers
 from cs336_kit.engine.room import Room
 from cs336_kit.problems.rope.examination import examine_rope
 from cs336_kit.problems.rope.program import TABLE
+from cs336_kit.problems.rope.steps import follow_rope
 
 
 def tell_pair(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
@@ -22,4 +23,9 @@ def tell_pair(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterato
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation preserves it"
 
 
-ROOM = Room(examinations={"run_rope": examine_rope}, on_paper=tell_pair, right={"run_rope": partial(TABLE.call, [])})
+ROOM = Room(
+    examinations={"run_rope": examine_rope},
+    steps={"run_rope": follow_rope},
+    on_paper=tell_pair,
+    right={"run_rope": partial(TABLE.call, [])},
+)

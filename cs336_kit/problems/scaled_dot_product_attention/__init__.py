@@ -14,6 +14,7 @@ from cs336_kit.engine.room import Functions, Room
 from cs336_kit.examination.table import widen
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT, attend
+from cs336_kit.problems.scaled_dot_product_attention.steps import follow_attention
 
 
 def tell_query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
@@ -58,6 +59,7 @@ def attention_on(earlier: Functions) -> Callable[..., Tensor]:
 
 ROOM = Room(
     examinations={"run_scaled_dot_product_attention": examine_attention},
+    steps={"run_scaled_dot_product_attention": follow_attention},
     on_paper=tell_query,
     right={
         "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: F.scaled_dot_product_attention(Q, K, V, mask)

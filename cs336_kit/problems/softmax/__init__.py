@@ -9,6 +9,7 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.on_paper import tell_numbers, tell_sum
 from cs336_kit.engine.room import Room
 from cs336_kit.problems.softmax.examination import examine_softmax
+from cs336_kit.problems.softmax.steps import follow_softmax
 
 
 def tell_slice(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
@@ -20,6 +21,7 @@ def tell_slice(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterat
 
 ROOM = Room(
     examinations={"run_softmax": examine_softmax},
+    steps={"run_softmax": follow_softmax},
     on_paper=tell_slice,
     right={"run_softmax": lambda in_features, dim: torch.softmax(in_features, dim)},
 )

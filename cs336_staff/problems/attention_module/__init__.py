@@ -6,10 +6,7 @@ from cs336_staff.authoring.room import Build, Part, Room
 from cs336_staff.problems.attention_module.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.attention_module.mistakes import MISTAKES
 from cs336_staff.problems.attention_module.programs import STYLES, drop, dropping, module
-from cs336_staff.problems.attention_module.reference import (
-    bound_scaled_dot_product_attention_module,
-    run_scaled_dot_product_attention_module,
-)
+from cs336_staff.problems.attention_module.reference import run_scaled_dot_product_attention_module
 from cs336_staff.problems.scaled_dot_product_attention.reference import WEIGHTS
 
 
@@ -19,7 +16,7 @@ def with_drop(drop: Part) -> Build:
 
 
 ROOM = Room(
-    answers={run_scaled_dot_product_attention_module: bound_scaled_dot_product_attention_module},
+    answers=[run_scaled_dot_product_attention_module],
     public=PUBLIC,
     hidden=HIDDEN,
     build=with_drop(drop),

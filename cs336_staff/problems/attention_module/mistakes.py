@@ -60,8 +60,5 @@ MISTAKES = (
     in_module("module-dropout-on-scores", on_scores),
     in_module("module-weights-before-dropout", returning(weigh)),
     in_module("module-weights-before-mask", returning(lambda Q, K, mask: weigh(Q, K, None))),
-    in_module(
-        "module-scores-as-weights",
-        returning(scores),
-    ),
+    in_module("module-scores-as-weights", returning(scores)),
 )

@@ -45,4 +45,4 @@ def drop_bernoulli(weights: Tensor, p: float) -> Tensor:
     return weights * torch.bernoulli(torch.full_like(weights, 1 - p)) / (1 - p)
 
 
-STYLES = {"einops": drop_bernoulli, "matmul": F.dropout}
+STYLES = {"einsum": drop_bernoulli, "matmul": F.dropout}

@@ -1,15 +1,9 @@
-"""What the attention module gives in float64 when it drops nothing, and how far a right program may round."""
-
-from typing import Any
+"""What the attention module gives in float64 when it drops nothing."""
 
 import torch
 from torch import Tensor
 
-from cs336_staff.authoring.rounding import Bounded, Rounded
-from cs336_staff.problems.scaled_dot_product_attention.reference import (
-    bound_scaled_dot_product_attention,
-    run_scaled_dot_product_attention,
-)
+from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 
 
 def run_scaled_dot_product_attention_module(
@@ -18,14 +12,3 @@ def run_scaled_dot_product_attention_module(
     """The right answer without dropout: which weights it drops differs from program to program."""
     identity = torch.eye(K.shape[-2], dtype=K.dtype)  # attention that averages it gives its weights
     return run_scaled_dot_product_attention(Q, K, V, mask), run_scaled_dot_product_attention(Q, K, identity, mask)
-
-
-def bound_scaled_dot_product_attention_module(
-    Q: Rounded,
-    K: Rounded,
-    V: Rounded,
-    mask: Tensor | None,
-    cotangent: Rounded | None = None,
-    **dropout: Any,
-) -> Bounded:
-    return bound_scaled_dot_product_attention(Q, K, V, mask, cotangent)

@@ -6,10 +6,10 @@ from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.blockwise_attention.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.blockwise_attention.mistakes import MISTAKES
 from cs336_staff.problems.blockwise_attention.programs import STYLES, blockwise
-from cs336_staff.problems.blockwise_attention.reference import bound_blockwise_attention, run_blockwise_attention
+from cs336_staff.problems.blockwise_attention.reference import run_blockwise_attention
 
 ROOM = Room(
-    answers={run_blockwise_attention: bound_blockwise_attention},
+    answers=[run_blockwise_attention],
     public=PUBLIC,
     hidden=HIDDEN,
     build=lambda earlier: partial(blockwise),

@@ -13,11 +13,13 @@ from cs336_kit.engine.failure import Stopped, StudentRaised
 from cs336_kit.engine.result import Check
 from cs336_staff.authoring.cases import CaseSpec, Inputs
 from cs336_staff.authoring.stored_cases import make_case
-from cs336_staff.hidden.drawn import drawn
-from cs336_staff.hidden.properties import assert_again, assert_right
+from cs336_staff.hidden.properties import assert_no_side_effects, assert_right
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.hidden.release import load_release
 from cs336_staff.problems.blockwise_attention.cases import inputs as draw_inputs
 from cs336_staff.problems.blockwise_attention.cases import kinds
+
+public = public_tests("test_8_blockwise.py")
 
 # What a worker may map for a long sequence; the matrix of all its queries × keys takes 33 MiB, and in half precision
 # 17 MiB. The solution takes less than 6 MiB. With short vectors a block costs few operations but exponentials.
@@ -27,25 +29,10 @@ BLOCK_SIZE = 160  # so that the scores of all queries and one block of keys may 
 ROWS = 64  # of the answer that are compared; which, only the secret says
 
 
-@pytest.mark.cases("blockwise/*")
-def test_hidden_blockwise_attention(case):
-    case.check(adapters.run_blockwise_attention(**case.inputs))
-
-
-@pytest.mark.cases("blockwise-last-digit/*")
-def test_hidden_blockwise_attention_to_the_last_digit(case):
-    case.check_to_the_last_digit(adapters.run_blockwise_attention(**case.inputs))
-
-
-@pytest.mark.cases("blockwise-gradients/*")
-def test_hidden_blockwise_attention_gradients(case):
-    case.require_gradients()
-    case.check_gradients(adapters.run_blockwise_attention(**case.inputs))
-
-
-@drawn(kinds())
-def test_blockwise_attention_of_any_shape(case):
-    case.check(adapters.run_blockwise_attention(**case.inputs))
+test_hidden_blockwise_attention = again(public.test_blockwise_attention)
+test_hidden_blockwise_attention_to_the_last_digit = again(public.test_blockwise_attention_to_the_last_digit)
+test_hidden_blockwise_attention_gradients = again(public.test_blockwise_attention_gradients)
+test_blockwise_attention_of_any_shape = again(public.test_blockwise_attention, kinds())
 
 
 @functools.cache
@@ -82,8 +69,4 @@ def test_blockwise_attention_in_little_memory():
 
 @pytest.mark.cases("blockwise/mask-per-head")
 def test_blockwise_attention_has_no_side_effects(case):
-    with case.unchanged_inputs():
-        answer = adapters.run_blockwise_attention(**case.inputs)
-        case.check(answer)
-    again = adapters.run_blockwise_attention(**case.inputs)
-    assert_again(case, again, answer)
+    assert_no_side_effects(case, lambda: adapters.run_blockwise_attention(**case.inputs))

@@ -1,24 +1,14 @@
 """Blockwise attention as right programs compute it; the parts of `blockwise` can be exchanged."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import torch
-from einops import einsum
 from torch import Tensor
 
 from cs336_staff.authoring.room import Part
-from cs336_staff.problems.scaled_dot_product_attention.programs import (
-    Attention,
-    attention_in_chunks,
-    attention_matmul,
-    attention_of_torch,
-)
+from cs336_staff.problems.scaled_dot_product_attention.programs import attention_matmul
 from cs336_staff.problems.softmax.programs import widened
-
-Blockwise = Callable[[Tensor, Tensor, Tensor, Tensor | None, int | None], Tensor]
-
 
 CHOSEN_BLOCK_SIZE = 64  # where none is given: larger than any sequence of the cases
 
@@ -135,54 +125,13 @@ blockwise_tiles = partial(
 )
 
 
-def blockwise_two_passes(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
-    """First the largest score of each query over all blocks of keys, then the sums: nothing is rescaled."""
-
-    def scores(columns: slice) -> Tensor:
-        products = einsum(widened(Q), widened(K[..., columns, :]), "... q d, ... k d -> ... q k")
-        may = True if mask is None else _tile(mask, slice(None), columns, Q, K)
-        return torch.where(torch.as_tensor(may), products * Q.shape[-1] ** -0.5, -math.inf)
-
-    blocks = _blocks(K, block_size)
-    largest = torch.stack([scores(columns).detach().amax(-1) for columns in blocks]).amax(0).unsqueeze(-1)
-    largest = largest.masked_fill(largest == -math.inf, 0.0)
-    total, weighted = torch.zeros(()), torch.zeros(())
-    for columns in blocks:
-        weights = torch.exp(scores(columns) - largest)
-        total = total + weights.sum(-1, keepdim=True)
-        weighted = weighted + einsum(weights, widened(V[..., columns, :]), "... q k, ... k v -> ... q v")
-    return (weighted / total.masked_fill(total == 0, 1)).to(Q.dtype)
-
-
-def in_query_chunks(attention: Attention) -> Blockwise:
+def in_query_chunks(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
     """Whole rows of scores, for a few queries at a time."""
-
-    def blockwise(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
-        blocks = _blocks(Q, block_size)
-        tiles = [None if mask is None else _tile(mask, rows, slice(None), Q, K) for rows in blocks]
-        chunks = [attention(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
-        return torch.cat(chunks, -2)
-
-    return blockwise
+    queries, keys = Q.shape[-2], K.shape[-2]
+    blocks = cut(queries, block_size or CHOSEN_BLOCK_SIZE)
+    tiles = [None if mask is None else tile(mask, rows, slice(None), queries, keys) for rows in blocks]
+    chunks = [attention_matmul(Q[..., rows, :], K, V, tile) for rows, tile in zip(blocks, tiles, strict=True)]
+    return torch.cat(chunks, -2)
 
 
-def blockwise_in_float64(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block_size: int | None) -> Tensor:
-    return blockwise_tiles(Q.double(), K.double(), V.double(), mask, block_size).to(Q.dtype)
-
-
-def _blocks(x: Tensor, size: int | None) -> list[slice]:
-    return cut(x.shape[-2], size or CHOSEN_BLOCK_SIZE)
-
-
-def _tile(mask: Tensor, rows: slice, columns: slice, Q: Tensor, K: Tensor) -> Tensor:
-    return tile(mask, rows, columns, Q.shape[-2], K.shape[-2])
-
-
-STYLES = {
-    "einsum": blockwise_tiles,
-    "einops": blockwise_two_passes,
-    "matmul": in_query_chunks(attention_matmul),
-    "float64 inside": blockwise_in_float64,
-    "in chunks": in_query_chunks(attention_in_chunks),
-    "fused": in_query_chunks(attention_of_torch),
-}
+STYLES = {"einsum": blockwise_tiles, "matmul": in_query_chunks}

@@ -3,11 +3,11 @@
 from cs336_kit.problems.decoding.program import OF_HEADS, OWN, RIGHT, run
 from cs336_staff.authoring.room import Room, wrong_steps
 from cs336_staff.problems.decoding.cases import HIDDEN, PUBLIC
-from cs336_staff.problems.decoding.reference import CACHED, bound_decoding, run_decoding
+from cs336_staff.problems.decoding.reference import CACHED, run_decoding
 from cs336_staff.problems.multihead_self_attention.programs import in_steps
 
 ROOM = Room(
-    answers={run_decoding: bound_decoding},
+    answers=[run_decoding],
     public=PUBLIC,
     hidden=HIDDEN,
     build=in_steps(run, RIGHT),

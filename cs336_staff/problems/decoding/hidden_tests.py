@@ -5,29 +5,21 @@ import pytest
 import adapters
 from cs336_kit.problems.decoding.judge import decode_in_pieces
 from cs336_staff.hidden.drawn import drawn
-from cs336_staff.hidden.properties import assert_again, assert_right
+from cs336_staff.hidden.properties import assert_no_side_effects, assert_right
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.problems.decoding.cases import kinds, kinds_without_a_cache
 
+public = public_tests("test_9_decoding.py")
 
-@pytest.mark.cases("decoding/*")
-def test_hidden_decoding(case):
-    case.check(adapters.run_decoding(**case.inputs))
+
+test_hidden_decoding = again(public.test_decoding)
+test_hidden_decoding_gradients = again(public.test_decoding_gradients)
+test_decoding_of_any_shape = again(public.test_decoding, kinds())
 
 
 @pytest.mark.cases("decoding-in-pieces/*")
 def test_hidden_decoding_in_pieces(case):
     case.check(decode_in_pieces(case, adapters.run_decoding, [4, 1, 5, 1]))
-
-
-@pytest.mark.cases("decoding-gradients/*")
-def test_hidden_decoding_gradients(case):
-    case.require_gradients()
-    case.check_gradients(adapters.run_decoding(**case.inputs))
-
-
-@drawn(kinds())
-def test_decoding_of_any_shape(case):
-    case.check(adapters.run_decoding(**case.inputs))
 
 
 @drawn(kinds_without_a_cache())
@@ -38,8 +30,4 @@ def test_decoding_token_by_token(case):
 
 @pytest.mark.cases("decoding/several-tokens-window")
 def test_decoding_has_no_side_effects(case):
-    with case.unchanged_inputs():
-        answer = adapters.run_decoding(**case.inputs)
-        case.check(answer)
-    again = case.parts(adapters.run_decoding(**case.inputs))
-    assert_again(case, again["answer"], case.parts(answer)["answer"])
+    assert_no_side_effects(case, lambda: adapters.run_decoding(**case.inputs))

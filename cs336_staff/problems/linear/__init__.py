@@ -7,10 +7,10 @@ from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.linear.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.linear.mistakes import MISTAKES
 from cs336_staff.problems.linear.programs import STYLES, linear_in_steps
-from cs336_staff.problems.linear.reference import bound_linear, run_linear
+from cs336_staff.problems.linear.reference import run_linear
 
 ROOM = Room(
-    answers={run_linear: bound_linear},
+    answers=[run_linear],
     public=PUBLIC,
     hidden=HIDDEN,
     build=lambda earlier: partial(linear_in_steps),

@@ -1,22 +1,11 @@
 """The linear layer, hidden."""
 
-import pytest
-
-import adapters
-from cs336_staff.hidden.drawn import drawn
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.problems.linear.cases import kinds
 
-
-@pytest.mark.cases("linear/*")
-def test_hidden_linear(case):
-    case.check(adapters.run_linear(**case.inputs))
+public = public_tests("test_3_linear.py")
 
 
-@pytest.mark.cases("linear/3d")
-def test_hidden_linear_to_the_last_digit(case):
-    case.check_to_the_last_digit(adapters.run_linear(**case.inputs))
-
-
-@drawn(kinds())
-def test_linear_of_any_shape(case):
-    case.check(adapters.run_linear(**case.inputs))
+test_hidden_linear = again(public.test_linear)
+test_hidden_linear_to_the_last_digit = again(public.test_linear_to_the_last_digit)
+test_linear_of_any_shape = again(public.test_linear, kinds())

@@ -1,17 +1,10 @@
 """Attention between two sequences, hidden."""
 
-import pytest
-
-import adapters
-from cs336_staff.hidden.drawn import drawn
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.problems.multihead_attention.cases import kinds
 
-
-@pytest.mark.cases("multihead_attention/*")
-def test_hidden_multihead_attention(case):
-    case.check(adapters.run_multihead_attention(**case.inputs))
+public = public_tests("test_7_multihead_attention.py")
 
 
-@drawn(kinds())
-def test_multihead_attention_of_any_shape(case):
-    case.check(adapters.run_multihead_attention(**case.inputs))
+test_hidden_multihead_attention = again(public.test_multihead_attention)
+test_multihead_attention_of_any_shape = again(public.test_multihead_attention, kinds())

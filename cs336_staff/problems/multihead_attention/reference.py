@@ -1,12 +1,10 @@
-"""What multi-head attention between two sequences gives in float64, and how far a right program may round."""
+"""What multi-head attention between two sequences gives in float64."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
-from cs336_staff.authoring.rounding import Bounded, Rounded
-from cs336_staff.problems.multihead_self_attention.reference import average_heads, bound_heads
+from cs336_staff.problems.multihead_self_attention.reference import average_heads
 
 
 def run_multihead_attention(
@@ -32,9 +30,3 @@ def masks_of_heads(num_heads: int, query: Tensor, mask: Tensor | None) -> Sequen
     if mask is not None and mask.ndim > query.ndim:
         return mask.expand(*mask.shape[:-3], num_heads, -1, -1).unbind(-3)
     return [mask] * num_heads
-
-
-def bound_multihead_attention(
-    num_heads: int, query: Rounded, key: Rounded, value: Rounded, mask: Tensor | None = None, **weights: Any
-) -> Bounded:
-    return bound_heads(num_heads, query, key, value, masks_of_heads(num_heads, query.value, mask), **weights)

@@ -6,17 +6,12 @@ from cs336_staff.problems.multihead_self_attention.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.multihead_self_attention.mistakes import MISTAKES
 from cs336_staff.problems.multihead_self_attention.programs import in_steps
 from cs336_staff.problems.multihead_self_attention.reference import (
-    bound_multihead_self_attention,
-    bound_multihead_self_attention_with_rope,
     run_multihead_self_attention,
     run_multihead_self_attention_with_rope,
 )
 
 ROOM = Room(
-    answers={
-        run_multihead_self_attention: bound_multihead_self_attention,
-        run_multihead_self_attention_with_rope: bound_multihead_self_attention_with_rope,
-    },
+    answers=[run_multihead_self_attention, run_multihead_self_attention_with_rope],
     public=PUBLIC,
     hidden=HIDDEN,
     build=in_steps(multihead, RIGHT),

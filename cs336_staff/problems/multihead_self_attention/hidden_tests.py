@@ -5,8 +5,11 @@ import pytest
 import adapters
 from cs336_staff.hidden.drawn import drawn
 from cs336_staff.hidden.kinds import change_inputs
-from cs336_staff.hidden.properties import assert_again, assert_near
+from cs336_staff.hidden.properties import assert_near, assert_no_side_effects
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.problems.multihead_self_attention.cases import kinds, kinds_with_rope
+
+public = public_tests("test_5_multihead.py")
 
 
 def with_another_last_token(inputs):
@@ -15,36 +18,16 @@ def with_another_last_token(inputs):
     return inputs | {"in_features": x}
 
 
-@pytest.mark.cases("multihead/*")
-def test_hidden_multihead_self_attention(case):
-    case.check(adapters.run_multihead_self_attention(**case.inputs))
-
-
-@pytest.mark.cases("multihead-rope/*")
-def test_hidden_multihead_self_attention_with_rope(case):
-    case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
-
-
-@pytest.mark.cases("multihead-gradients/*")
-def test_hidden_multihead_self_attention_gradients(case):
-    case.require_gradients()
-    case.check_gradients(adapters.run_multihead_self_attention(**case.inputs))
-
-
-@pytest.mark.cases("multihead-rope-gradients/*")
-def test_hidden_multihead_self_attention_with_rope_gradients(case):
-    case.require_gradients()
-    case.check_gradients(adapters.run_multihead_self_attention_with_rope(**case.inputs))
-
-
-@drawn(kinds())
-def test_multihead_self_attention_of_any_shape(case):
-    case.check(adapters.run_multihead_self_attention(**case.inputs))
-
-
-@drawn(kinds_with_rope())
-def test_multihead_self_attention_with_rope_of_any_shape(case):
-    case.check(adapters.run_multihead_self_attention_with_rope(**case.inputs))
+test_hidden_multihead_self_attention = again(public.test_multihead_self_attention)
+test_hidden_multihead_self_attention_with_rope = again(public.test_multihead_self_attention_with_rope)
+test_hidden_multihead_self_attention_gradients = again(public.test_multihead_self_attention_gradients)
+test_hidden_multihead_self_attention_with_rope_gradients = again(
+    public.test_multihead_self_attention_with_rope_gradients
+)
+test_multihead_self_attention_of_any_shape = again(public.test_multihead_self_attention, kinds())
+test_multihead_self_attention_with_rope_of_any_shape = again(
+    public.test_multihead_self_attention_with_rope, kinds_with_rope()
+)
 
 
 @drawn(change_inputs(kinds(), with_another_last_token))
@@ -64,7 +47,4 @@ def test_positions_count_from_zero(case):
 
 @pytest.mark.cases("multihead-rope/square")
 def test_multihead_self_attention_has_no_side_effects(case):
-    with case.unchanged_inputs():
-        answer = adapters.run_multihead_self_attention_with_rope(**case.inputs)
-        case.check(answer)
-    assert_again(case, adapters.run_multihead_self_attention_with_rope(**case.inputs), answer)
+    assert_no_side_effects(case, lambda: adapters.run_multihead_self_attention_with_rope(**case.inputs))

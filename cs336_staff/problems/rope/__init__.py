@@ -7,10 +7,10 @@ from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.rope.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.rope.mistakes import MISTAKES
 from cs336_staff.problems.rope.programs import STYLES, rotate_in_steps
-from cs336_staff.problems.rope.reference import bound_rope, run_rope
+from cs336_staff.problems.rope.reference import run_rope
 
 ROOM = Room(
-    answers={run_rope: bound_rope},
+    answers=[run_rope],
     public=PUBLIC,
     hidden=HIDDEN,
     build=lambda earlier: partial(rotate_in_steps),

@@ -4,29 +4,17 @@ import pytest
 
 import adapters
 from cs336_staff.hidden.drawn import drawn
-from cs336_staff.hidden.properties import assert_again, assert_near
+from cs336_staff.hidden.properties import assert_near, assert_no_side_effects
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.problems.rope.cases import kinds
 
-
-@pytest.mark.cases("rope/*")
-def test_hidden_rope(case):
-    case.check(adapters.run_rope(**case.inputs))
+public = public_tests("test_4_rope.py")
 
 
-@pytest.mark.cases("rope/permuted")
-def test_hidden_rope_to_the_last_digit(case):
-    case.check_to_the_last_digit(adapters.run_rope(**case.inputs))
-
-
-@pytest.mark.cases("rope-gradients/*")
-def test_hidden_rope_gradients(case):
-    case.require_gradients()
-    case.check_gradients(adapters.run_rope(**case.inputs))
-
-
-@drawn(kinds())
-def test_rope_of_any_shape(case):
-    case.check(adapters.run_rope(**case.inputs))
+test_hidden_rope = again(public.test_rope)
+test_hidden_rope_to_the_last_digit = pytest.mark.cases("rope/permuted")(again(public.test_rope_to_the_last_digit))
+test_hidden_rope_gradients = again(public.test_rope_gradients)
+test_rope_of_any_shape = again(public.test_rope, kinds())
 
 
 @drawn(kinds())
@@ -40,7 +28,4 @@ def test_rope_keeps_lengths(case):
 
 @pytest.mark.cases("rope/per-batch")
 def test_rope_has_no_side_effects(case):
-    with case.unchanged_inputs():
-        answer = adapters.run_rope(**case.inputs)
-        case.check(answer)
-    assert_again(case, adapters.run_rope(**case.inputs), answer)
+    assert_no_side_effects(case, lambda: adapters.run_rope(**case.inputs))

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from cs336_kit.problems.rope.program import RIGHT, run_rope
 from cs336_staff.authoring.room import Part
-from cs336_staff.problems.rope import reference
 from cs336_staff.problems.softmax.programs import widened
 
 
@@ -35,21 +34,4 @@ def rotate_matrix(x: Tensor, positions: Tensor, theta: float) -> Tensor:
     return einsum(rows, pairs, "... i j, ... j -> ... i").flatten(-2).to(x.dtype)
 
 
-def rotate_with_swapped_copy(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    angles = angles_of(x, positions, theta).repeat_interleave(2, -1)
-    swapped = torch.stack((-x[..., 1::2], x[..., 0::2]), -1).flatten(-2)
-    return (x * angles.cos() + swapped * angles.sin()).to(x.dtype)
-
-
-def rotate_in_float64(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    return reference.run_rope(x.shape[-1], theta, 0, x.double(), positions).to(x.dtype)
-
-
-STYLES = {
-    "einops": rotate_matrix,
-    "matmul": rotate_complex,
-    "scaled queries": rotate_with_swapped_copy,
-    "float64 inside": rotate_in_float64,
-    "in chunks": rotate_complex,
-    "fused": rotate_with_swapped_copy,
-}
+STYLES = {"einsum": rotate_matrix, "matmul": rotate_complex}

@@ -8,13 +8,10 @@ from cs336_staff.problems.scaled_dot_product_attention.cases import HIDDEN, PUBL
 from cs336_staff.problems.scaled_dot_product_attention.figure import FIGURE
 from cs336_staff.problems.scaled_dot_product_attention.mistakes import MISTAKES
 from cs336_staff.problems.scaled_dot_product_attention.programs import STYLES, attention
-from cs336_staff.problems.scaled_dot_product_attention.reference import (
-    bound_scaled_dot_product_attention,
-    run_scaled_dot_product_attention,
-)
+from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 
 ROOM = Room(
-    answers={run_scaled_dot_product_attention: bound_scaled_dot_product_attention},
+    answers=[run_scaled_dot_product_attention],
     public=PUBLIC,
     hidden=HIDDEN,
     build=lambda earlier: partial(attention, softmax=lambda S: earlier["softmax"](S, -1)),
@@ -32,5 +29,4 @@ ROOM = Room(
         "test_4d_scaled_dot_product_attention[4d-no-mask]",
     ),
     # A finite number in the place of -inf is found by its size, or by what becomes of a row that is hidden throughout.
-    alike=("attention-mask-fill", "attention-mask-fill-lowest", "attention-nothing-mean"),
 )

@@ -6,8 +6,11 @@ import torch
 import adapters
 from cs336_staff.hidden.drawn import drawn
 from cs336_staff.hidden.kinds import ONE_MORE, change_inputs
-from cs336_staff.hidden.properties import assert_again, assert_right
+from cs336_staff.hidden.properties import assert_no_side_effects, assert_right
+from cs336_staff.hidden.public import again, public_tests
 from cs336_staff.problems.scaled_dot_product_attention.cases import kinds, kinds_without_a_mask
+
+public = public_tests("test_2_attention.py")
 
 
 def answer_of(case):
@@ -37,45 +40,23 @@ def of_the_last_batch_entry(inputs):
     return inputs | {name: inputs[name][-1] for name in "QKV"}
 
 
-@pytest.mark.cases("attention/3d-*")
-def test_hidden_attention(case):
-    case.check(answer_of(case))
-
-
-@pytest.mark.cases("attention/4d-*")
-def test_hidden_4d_attention(case):
-    case.check(answer_of(case))
-
-
-@pytest.mark.cases("attention/other-*")
-def test_hidden_attention_of_any_batch(case):
-    case.check(answer_of(case))
-
-
-@pytest.mark.cases("attention-half-precision/*")
-def test_hidden_attention_in_half_precision(case):
-    case.check_to_the_last_digit(answer_of(case))
-
-
-@pytest.mark.cases("attention-last-digit/*")
-def test_hidden_attention_to_the_last_digit(case):
-    case.check_to_the_last_digit(answer_of(case))
-
-
-@pytest.mark.cases("attention-gradients/*")
-def test_hidden_attention_gradients(case):
-    case.require_gradients()
-    case.check_gradients(answer_of(case))
-
-
-@pytest.mark.cases("attention-nothing/*")
-def test_hidden_attention_with_nothing_to_attend_to(case):
-    case.check(answer_of(case))
-
-
-@drawn(kinds(), kinds_without_a_mask())
-def test_attention_of_any_shape(case):
-    case.check(answer_of(case))
+test_hidden_attention = again(public.test_scaled_dot_product_attention)
+test_hidden_4d_attention = again(public.test_4d_scaled_dot_product_attention)
+test_hidden_attention_of_any_batch = again(public.test_any_batch_scaled_dot_product_attention)
+test_hidden_attention_in_half_precision = again(public.test_scaled_dot_product_attention_in_half_precision)
+test_hidden_attention_to_the_last_digit = again(public.test_scaled_dot_product_attention_to_the_last_digit)
+test_hidden_attention_gradients = pytest.mark.cases("attention-gradients/*")(
+    again(public.test_scaled_dot_product_attention_gradients)
+)
+test_hidden_attention_with_nothing_to_attend_to = again(
+    public.test_scaled_dot_product_attention_with_nothing_to_attend_to
+)
+test_attention_of_any_shape = again(public.test_scaled_dot_product_attention, kinds(), kinds_without_a_mask())
+test_attention_gradients_of_any_shape = again(
+    public.test_scaled_dot_product_attention_gradients,
+    kinds(gradients=("Q", "K", "V")),
+    kinds_without_a_mask(gradients=("Q", "K", "V")),
+)
 
 
 @drawn(
@@ -106,15 +87,6 @@ def test_attention_treats_batch_entries_alone(case):
     assert_right(case, answer_of(case), "the answer is wrong for one entry of the batch alone")
 
 
-@drawn(kinds(gradients=("Q", "K", "V")), kinds_without_a_mask(gradients=("Q", "K", "V")))
-def test_attention_gradients_of_any_shape(case):
-    case.require_gradients()
-    case.check_gradients(answer_of(case))
-
-
 @pytest.mark.cases("attention/3d-mask-per-batch")
 def test_attention_has_no_side_effects(case):
-    with case.unchanged_inputs():
-        answer = answer_of(case)
-        case.check(answer)
-    assert_again(case, answer_of(case), answer)
+    assert_no_side_effects(case, lambda: answer_of(case))

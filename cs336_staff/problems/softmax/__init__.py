@@ -7,10 +7,10 @@ from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.softmax.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.softmax.mistakes import MISTAKES
 from cs336_staff.problems.softmax.programs import STYLES, softmax_in_steps
-from cs336_staff.problems.softmax.reference import bound_softmax, run_softmax
+from cs336_staff.problems.softmax.reference import run_softmax
 
 ROOM = Room(
-    answers={run_softmax: bound_softmax},
+    answers=[run_softmax],
     public=PUBLIC,
     hidden=HIDDEN,
     build=lambda earlier: partial(softmax_in_steps),

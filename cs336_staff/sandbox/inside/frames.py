@@ -32,15 +32,15 @@ class FrameError(ValueError):
     """A frame is not what this module's text says."""
 
 
-def pack(header: dict[str, Any], tensors: list[Tensor] | tuple[Tensor, ...] = (), tail: bytes = b"") -> bytes:
-    """The frame of `header`, the elements of `tensors`, and whatever bytes come after them.
+def pack(header: dict[str, Any], tensors: list[Tensor] | tuple[Tensor, ...] = ()) -> bytes:
+    """The frame of `header` and the elements of `tensors`.
 
     Raises:
         TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or the header holds what JSON cannot.
         FrameError: the header is too long.
     """
     encoded = pack_header(header, tensors)
-    body = b"".join(elements(tensor) for tensor in tensors) + tail
+    body = b"".join(elements(tensor) for tensor in tensors)
     return PREFIX.pack(len(encoded), len(body)) + encoded + body
 
 

@@ -102,7 +102,8 @@ def _call(
     given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     recorded = header["recorded"] and sum(tensor.numel() for tensor in given) <= MOST_NUMBERS
-    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(), record.of_call(recorded):
+    watching = watch.watching(getattr(adapters, header["call"], None))
+    with torch.set_grad_enabled(header["grad_enabled"]), watching, record.of_call(recorded):
         value = _adapter(adapters, header["call"])(*arguments)
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)

@@ -39,7 +39,8 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
 
     Args:
         control: a SOCK_SEQPACKET Unix socket.
-        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code).
+        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code),
+            `layers` (those that hold for this process).
     """
     if settings["confined"]:
         hide_memory()
@@ -122,7 +123,7 @@ def _become_worker(
             socket.send_fds(channel, [b"."], [pidfd])
             os.close(pidfd)
         layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
-        send(CHANNEL, frames.pack({"layers": layers}))
+        send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
         serve(CHANNEL, watch, record)
         status = 0
     except BaseException:

@@ -1,36 +1,41 @@
-"""What the suite knows about an attack: its docstring says it.
+"""The attacks of the catalogue, as submissions.
 
-The first paragraph says what it tries; then come `key: value` lines:
-
-    plain    what becomes of a plain in-process run, an `Outcome` of `plain.py`
-    report   a text that the feedback to the student has
-    earns    the test function whose points it earns honestly, if there is one
-    machine  the processor that it is written for, if it is for one
+A head `NAME: PLAIN: REPORT`, or `NAME on MACHINE: ...`, says what becomes of an attack in a plain in-process run (an
+`Outcome` of `plain.py`), and a text that the feedback to the student has. Below it, after a comment that says what it
+tries, comes the body of `run_softmax`, or a whole file, if that name is in it.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent, indent
 
 from cs336_staff.grading.identity import safe_name
-from cs336_staff.tests import ROOT
-from cs336_staff.tests.attacks import made
+from cs336_staff.tests.attacks.catalogue import answers, archives, channel, machine
 
-SUBMISSIONS = Path(__file__).parent / "submissions"
+TEXT = answers.ATTACKS + channel.ATTACKS + machine.ATTACKS
+HEAD = re.compile(r"^(\w+)(?: on (\w+))?: (\w+): (.*)$", re.MULTILINE)
+_, *PIECES = HEAD.split(TEXT)
+CODE = dict(zip(PIECES[0::5], PIECES[4::5], strict=True))
+PRELUDE = """\
+import atexit, builtins, collections, concurrent.futures, contextlib, ctypes, gc, importlib.abc, importlib.util, io
+import itertools, json, mmap, os, pathlib, signal, socket, struct, subprocess, sys, threading, time, types, unittest
+import torch
+def zeros(in_features, dim):
+    return in_features * 0
+"""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A submission that tries what it should not, and where it lies."""
+    """A submission that tries what it should not: where it lies, and what its head says."""
 
     path: Path
-    tries: str
+    id: str
+    machine: str
     plain: str
     report: str
-    earns: str = ""
-    machine: str = ""
 
     @property
     def name(self) -> str:
@@ -44,9 +49,18 @@ class Attack:
 
 
 def find_attacks(folder: Path) -> Iterator[Attack]:
-    """Every attack; those that are not a single file are made in `folder`."""
-    files = ((path, ast.get_docstring(ast.parse(path.read_text())) or "") for path in SUBMISSIONS.rglob("*.py"))
-    for path, text in [*sorted(files), *made.make(folder, ROOT)]:
-        tries, _, _ = text.partition("\n\n")
-        fields = dict(re.findall(r"^\s*(plain|report|earns|machine): (.*)$", text, re.MULTILINE))
-        yield Attack(path, tries, **fields)
+    """Every attack, written into `folder`."""
+    for head in HEAD.findall(TEXT + "\n".join(archives.ATTACKS)):
+        yield Attack(write_attack(head[0], folder), *head)
+
+
+def write_attack(id: str, folder: Path) -> Path:
+    """Write one of them."""
+    if id not in CODE:
+        return archives.write_archive(id, folder)
+    code = dedent(CODE[id])
+    if "run_softmax" not in code:
+        code = f"def run_softmax(in_features, dim):\n{indent(code.strip(), '    ')}\n    return in_features * 0\n"
+    path = folder / f"{id}.py"
+    path.write_text(PRELUDE + code)
+    return path

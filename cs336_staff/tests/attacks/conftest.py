@@ -11,7 +11,7 @@ import pytest
 
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grading import Grading
-from cs336_staff.tests.attacks.attack import ROOT
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks.grade import NOT_HERE
 from cs336_staff.tests.attacks.plain import Outcome
 from cs336_staff.tests.under_load import busy
@@ -29,12 +29,8 @@ def started(folder: Path, *arguments: str) -> Run:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
     """The processes of the three runs and their folders, all at once: much of their time they wait for what hangs."""
     runs = {
-        name: started(tmp_path_factory.mktemp(name), *arguments)
-        for name, *arguments in (
-            ("plain", "plain"),
-            ("bubblewrap", "grade", "bubblewrap"),
-            ("process", "grade", "process"),
-        )
+        command.split()[-1]: started(tmp_path_factory.mktemp("run"), *command.split())
+        for command in ("plain", "grade bubblewrap", "grade process")
     }
     yield runs
     for process, _ in runs.values():

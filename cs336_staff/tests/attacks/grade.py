@@ -15,7 +15,8 @@ from cs336_staff.grading.course import Course
 from cs336_staff.grading.suite import GradedSuite, load_graded_suite
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.sandbox.worker import Limits
-from cs336_staff.tests.attacks.attack import ROOT, find_attacks
+from cs336_staff.tests import ROOT
+from cs336_staff.tests.attacks.attack import find_attacks
 
 NOT_HERE = 77
 TESTS = {

@@ -25,7 +25,8 @@ import numpy.testing  # noqa: F401  (imported before the fork, as torch and pyte
 import pytest
 import torch
 
-from cs336_staff.tests.attacks.attack import ROOT, Attack, find_attacks
+from cs336_staff.tests import ROOT
+from cs336_staff.tests.attacks.attack import Attack, find_attacks
 
 SUITE = """
 import json
@@ -118,7 +119,7 @@ def main(folder: Path) -> None:
     os.environ["CS336_STAFF_TOKEN"] = "not for students"  # noqa: S105
     (folder / "made").mkdir(parents=True)
     torch.set_num_threads(1)  # threads do not survive a fork
-    honest = Attack(Path(__file__).with_name("honest.py"), "be honest", "forged", "")
+    honest = Attack(Path(__file__).with_name("honest.py"), "honest", "", "forged", "")
     gc.freeze()  # what is here already need not be collected at the end of every fork
     outcomes: dict[str, Outcome] = {}
     for attack in [honest, *find_attacks(folder / "made")]:

@@ -3,12 +3,14 @@
 import platform
 import sqlite3
 import tempfile
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cs336_staff.grading.grading import Grading
+from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks.attack import Attack, find_attacks
 from cs336_staff.tests.attacks.grade import TESTS
 from cs336_staff.tests.attacks.plain import Outcome
@@ -33,7 +35,7 @@ def test_an_attack_earns_nothing_and_is_reported(attack: Attack, results: Path, 
     skip_elsewhere(attack)
     grading = gradings[attack.name]
     passed = {result.test for result in grading.results if result.passed}
-    assert passed == {test for test in TESTS if attack.earns and test.startswith(f"{attack.earns}[")}
+    assert passed == {test for test in TESTS if attack.id == "public_answers" and test.startswith("test_softmax[")}
     feedback = (results / attack.name / "feedback.md").read_text()
     assert attack.report in feedback
     assert "cs336_staff/grading" not in feedback
@@ -58,6 +60,18 @@ def test_a_report_stays_small(attack: Attack, results: Path, gradings: dict[str,
 def test_an_attack_works_where_nothing_stops_it(attack: Attack, plain: dict[str, Outcome]) -> None:
     skip_elsewhere(attack)
     assert plain[attack.name] == attack.plain
+
+
+def test_the_pages_count_them() -> None:
+    become = Counter(attack.plain for attack in ATTACKS)
+    pages = (ROOT / "README.md").read_text() + (ROOT / "cs336_staff/docs/security.md").read_text()
+    for said in (
+        f"Of the {len(ATTACKS)} attacks in the repository, none earns a point there, whereas {become['forged']} earn",
+        f"holds {len(ATTACKS)} small submissions",
+        "{forged} get full marks for a wrong answer, {reached} reach what they were after, {flooded} flood, {hung} "
+        "hang, {killed} end the grading process, and {refused} gain nothing".format(**become),
+    ):
+        assert said in pages.replace("\n", " ")
 
 
 def test_every_attack_has_its_own_report(results: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,11 +30,13 @@ from cs336_staff.sandbox import worker as client
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Refused, take_in
 from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, Worker
-from cs336_staff.tests.attacks import made
-from cs336_staff.tests.attacks.attack import ROOT, SUBMISSIONS, find_attacks
+from cs336_staff.tests import ROOT
+from cs336_staff.tests.attacks.attack import find_attacks, write_attack
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
 X = torch.ones(3)
+Softmax = Callable[[torch.Tensor, int], torch.Tensor]
+Answer = Callable[..., tuple[Any, Worker]]
 IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
 # The rest of what a plain run refuses: nothing is gained or broken even with the defence off.
 WITHOUT = {
@@ -46,17 +49,12 @@ WITHOUT = {
 
 
 def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason(tmp_path: Path) -> None:
-    refused = {attack.path.stem.split(".")[0] for attack in find_attacks(tmp_path) if attack.plain == "refused"}
-    markup = {name for name in refused if "<script>" in name}
-    shown = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    named = {
-        "gradebook": "name_of_the_gradebook",
-        "grades": "name_of_the_grades",
-        "no_text_\udcff": "name_that_is_no_text",
-    }
-    names = {named.get(name, name) for name in refused - markup} | {"name_with_markup" for _ in markup}
-    assert names - shown - IN_PARAMETERS == WITHOUT.keys()
-    assert all(name in (ROOT / "cs336_staff/docs/security.md").read_text() for name in WITHOUT)
+    refused = {attack.id for attack in find_attacks(tmp_path) if attack.plain == "refused"}
+    shown = {name.removeprefix("test_") for name in globals()}
+    assert refused - shown - IN_PARAMETERS == WITHOUT.keys()
+    page = (ROOT / "cs336_staff/docs/security.md").read_text()
+    assert all(name in page for name in WITHOUT)
+    assert f"For {len(refused - WITHOUT.keys())} of those `test_defences.py` shows" in page.replace("\n", " ")
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -73,18 +71,18 @@ def unpack(archive: Path, folder: Path) -> None:
 def test_climbing_archive(tmp_path: Path) -> None:
     inside = tmp_path / "a" / "b"
     inside.mkdir(parents=True)
-    unpack(made.climbing_archive(tmp_path, ROOT), inside)
+    unpack(write_attack("climbing_archive", tmp_path), inside)
     assert (tmp_path / "cs336-attack.py").exists()
 
 
 def test_linking_archive(tmp_path: Path) -> None:
     (tmp_path / "unpacked").mkdir()
-    unpack(made.linking_archive(tmp_path, ROOT), tmp_path / "unpacked")
+    unpack(write_attack("linking_archive", tmp_path), tmp_path / "unpacked")
     assert (tmp_path / "unpacked" / "adapters.py").read_text() == (ROOT / "adapters.py").read_text()
 
 
 def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = made.exploding_archive(tmp_path, ROOT)
+    path = write_attack("exploding_archive", tmp_path)
     with pytest.raises(Refused):
         take_in(path)
     monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 1 << 30)
@@ -92,7 +90,7 @@ def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_bzip2_archive(tmp_path: Path) -> None:
-    path = made.bzip2_archive(tmp_path, ROOT)
+    path = write_attack("bzip2_archive", tmp_path)
     assert path.stat().st_size < 1000
     tracemalloc.start()
     with zipfile.ZipFile(path) as file, file.open("model.py") as opened:
@@ -111,13 +109,13 @@ def test_name_of_the_gradebook(tmp_path: Path, name: str) -> None:
 
 
 def test_name_with_markup(tmp_path: Path) -> None:
-    name = made.name_with_markup(tmp_path, ROOT).name
+    name = write_attack("name_with_markup", tmp_path).name
     assert "<script>" in feedback(replace(GRADING, submission=name), {})
     assert "<" not in feedback(replace(GRADING, submission=safe_name(name)), {})
 
 
 def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = made.name_that_is_no_text(tmp_path, ROOT).name
+    name = write_attack("name_that_is_no_text", tmp_path).name
     feedback(replace(GRADING, submission=safe_name(name)), {}).encode()
     feedback(replace(GRADING, submission=name), {}).encode()
     monkeypatch.setattr(blocks, "printable", lambda text: text)
@@ -125,16 +123,17 @@ def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         feedback(replace(GRADING, submission=name), {}).encode()
 
 
-def softmax_of(attack: str) -> Callable[[torch.Tensor, int], torch.Tensor]:
-    """The function of an attack that does no harm where it is called: it raises, prints or computes."""
+@pytest.fixture
+def softmax(request: pytest.FixtureRequest, tmp_path: Path) -> Softmax:
+    """The function of the attack that the test is named after, which does no harm where it is called."""
     adapters = {}
-    exec((SUBMISSIONS / attack).read_text(), adapters)  # noqa: S102
+    exec(write_attack(request.node.name.removeprefix("test_"), tmp_path).read_text(), adapters)  # noqa: S102
     return adapters["run_softmax"]
 
 
-def test_strange_text() -> None:
+def test_strange_text(softmax: Softmax) -> None:
     with pytest.raises(Exception, match="<script>") as caught:
-        softmax_of("channel/strange_text.py")(X, 0)
+        softmax(X, 0)
     text = str(caught.value)
     with pytest.raises(UnicodeEncodeError):
         text.encode()
@@ -144,43 +143,28 @@ def test_strange_text() -> None:
     assert end == fence.removesuffix("text") == "````"
 
 
-def test_fake_report(capsys: pytest.CaptureFixture[str]) -> None:
-    softmax_of("channel/fake_report.py")(X, 0)
-    found = re.search(r"::set-output name=score::(\d+)", capsys.readouterr().out)
-    assert found
-    assert found[1] == "15"
+def test_fake_report(softmax: Softmax, capsys: pytest.CaptureFixture[str]) -> None:
+    softmax(X, 0)
+    assert re.findall(r"::set-output name=score::(\d+)", capsys.readouterr().out) == ["15"]
 
 
-def test_no_numbers() -> None:
-    softmax = softmax_of("answers/no_numbers.py")
+def test_no_numbers(softmax: Softmax) -> None:
     answers = [softmax(X, 0) for _ in range(2)]
-    expected = torch.full((3,), 1 / 3)
-    assert not ((answers[1] - expected).abs() > 1e-6).any()  # as if nothing were wrong with it
+    assert not ((answers[1] - 1 / 3).abs() > 1e-6).any()  # as if nothing were wrong with it
 
 
 @pytest.mark.slow
 def test_own_tests(tmp_path: Path) -> None:
-    folder = made.own_tests(tmp_path, ROOT)
+    folder = write_attack("own_tests", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload", "tests"]
     assert subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
 
 def test_shadowed_libraries(tmp_path: Path) -> None:
-    folder = made.shadowed_libraries(tmp_path, ROOT)
+    folder = write_attack("shadowed_libraries", tmp_path)
     command = [sys.executable, "-S", "-c", "import struct"]
     finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert "ImportError: shadowed" in finished.stderr
-
-
-@pytest.mark.slow
-def test_large_replies(unconfined: sandbox.Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    adapters, worker = adapters_of(unconfined, "resources/large_replies.py")
-    with worker, pytest.raises(LimitExceeded, match="a reply with more bytes"):
-        adapters.run_softmax(X, 0)
-    monkeypatch.setattr(channel, "REPLY_BYTES", 64 << 20)
-    adapters, worker = adapters_of(unconfined, "resources/large_replies.py")
-    with worker:
-        assert adapters.run_softmax(X, 0).nbytes == 20 << 20
 
 
 @pytest.fixture(scope="module")
@@ -189,42 +173,48 @@ def unconfined() -> Iterator[sandbox.Sandbox]:
         yield box
 
 
-def adapters_of(box: sandbox.Sandbox, name: str) -> tuple[Adapters, Worker]:
-    adapters = Adapters(ROOT / "adapters.py")
-    adapters.worker = worker = Worker(box, take_in(SUBMISSIONS / name))
-    return adapters, worker
+@pytest.fixture
+def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
+    """What an attack answers without a sandbox, to the last of some calls, and its worker."""
+
+    def answer(name: str, calls: int = 1) -> tuple[Any, Worker]:
+        adapters = Adapters(ROOT / "adapters.py")
+        with Worker(unconfined, take_in(write_attack(name, tmp_path))) as adapters.worker:
+            return [adapters.run_softmax(X, 0) for _ in range(calls)][-1], adapters.worker
+
+    return answer
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "gets"), [("channel/forged_reply.py", None), ("patching/patch_worker.py", {"passed": True})]
-)
-def test_forged_reply(unconfined: sandbox.Sandbox, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
-    adapters, worker = adapters_of(unconfined, name)
-    with worker, pytest.raises(ProtocolViolation):
-        adapters.run_softmax(X, 0)
+def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LimitExceeded, match="a reply with more bytes"):
+        answer("large_replies")
+    monkeypatch.setattr(channel, "REPLY_BYTES", 64 << 20)
+    assert answer("large_replies")[0].nbytes == 20 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "gets"), [("forged_reply", None), ("patch_worker", {"passed": True})])
+def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
+    with pytest.raises(ProtocolViolation):
+        answer(name)
     check = replies.check
     monkeypatch.setattr(
         client, "check", lambda head, body, request, sent: check({**head, **request}, body, request, sent)
     )
     for _ in range(50):
-        adapters, worker = adapters_of(unconfined, name)
         # Where the true reply is read together with the forged one, it is too long.
-        with worker, suppress(ProtocolViolation):
-            assert adapters.run_softmax(X, 0) == gets
+        with suppress(ProtocolViolation):
+            assert answer(name)[0] == gets
             return
     pytest.fail("the forged reply never came alone")
 
 
 @pytest.mark.slow
-def test_flood_of_remarks(unconfined: sandbox.Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_of_remarks(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     for limit in (replies.MAX_NAME, 1 << 20):
         monkeypatch.setattr(replies, "MAX_NAME", limit)
         monkeypatch.setattr(client, "MAX_ITEMS", limit)
-        adapters, worker = adapters_of(unconfined, "resources/flood_of_remarks.py")
-        with worker:
-            for _ in range(5):
-                adapters.run_softmax(X, 0)
-        sizes.append(sum(map(len, worker.missing)))
+        sizes.append(sum(map(len, answer("flood_of_remarks", calls=5)[1].missing)))
     assert sizes[0] < 100_000 < 1_500_000 < sizes[1]

@@ -6,11 +6,10 @@ import sys
 import pytest
 import torch
 
-from cs336_staff.authoring.programs import RIGHT
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT
 from cs336_staff.hidden.drawn import EXAMPLES, DrawnCases
 from cs336_staff.hidden.kinds import Spread
 from cs336_staff.hidden.release import load_release
-from cs336_staff.problems.faults import FAULTY
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 from cs336_staff.problems.softmax.cases import kinds
 
@@ -37,9 +36,9 @@ def test_every_kind_has_a_case_of_each_scale() -> None:
         assert largest[0] < 10 < largest[-1], kind
 
 
-@pytest.mark.parametrize("fault", ["scores not divided by √d_k", "√d_v in place of √d_k"])
+@pytest.mark.parametrize("fault", ["attention-scale-missing", "attention-scale-by-root-d_v"])
 def test_no_mistake_passes_by_the_luck_of_the_draw(fault: str) -> None:
-    right, wrong = (program["run_scaled_dot_product_attention"] for program in (RIGHT, FAULTY[fault]))
+    right, wrong = (program["run_scaled_dot_product_attention"] for program in (RIGHT, CATALOGUE[fault].adapters))
     for seed in range(50):
         for kind, draw in attention.kinds().items():
             drawn = [draw(Spread(seed, turn)).draw(torch.Generator().manual_seed(seed)) for turn in range(EXAMPLES)]

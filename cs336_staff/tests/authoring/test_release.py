@@ -32,7 +32,6 @@ def course(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     folder = tmp_path / "course"
     folder.mkdir()
     (folder / "secret.txt").write_text("abc\n")
-    monkeypatch.setattr(release, "OLD_SECRET", tmp_path / "secret.txt")
     monkeypatch.setattr(release, "COURSE", tmp_path / "course.toml")
     release.COURSE.write_text(f'folder = "{folder}"\nsecret_sha256 = "{hashlib.sha256(b"abc").hexdigest()}"\n')
     return folder
@@ -60,15 +59,6 @@ def test_no_other_secret_is_taken_for_the_one_of_the_course(course: Path) -> Non
         secret.unlink() if content is None else secret.write_text(content)
         with pytest.raises(AssignmentError, match=f"^{secret} {said}; restore it from your backup$"):
             load_release()
-
-
-def test_a_secret_at_the_old_place_is_refused(course: Path) -> None:
-    release.OLD_SECRET.write_text("abc")
-    with pytest.raises(AssignmentError, match=f"^{release.OLD_SECRET} is not where .*; move it to {course} or away$"):
-        load_release()
-    release.COURSE.write_text("")
-    with pytest.raises(AssignmentError, match=r"; `cs336 staff new-course FOLDER` takes it along$"):
-        load_release()
 
 
 @pytest.mark.parametrize("key", ["folder", "secret_sha256"])

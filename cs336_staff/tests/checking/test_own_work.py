@@ -49,3 +49,13 @@ def test_pytest_says_it_below_the_failures(student: Student) -> None:
     assert "softmax: 2 of 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
     assert "instead" not in said
     assert "17 passed" in said
+
+
+def test_a_comparison_with_torch_beside_the_code_costs_nothing(student: Student) -> None:
+    """The adapters import the file in the call of a test."""
+    student.replace(
+        FUNCTIONAL, "\ndef attention_scores(", "\ntorch.softmax(torch.ones(3), 0)\n\n\ndef attention_scores("
+    )
+    for command in (("pytest", "-q", "-k", "test_softmax"), ("cs336_kit", "check", "softmax")):
+        process = student.run(*command)
+        assert (process.returncode, "Write this yourself" in process.stdout) == (0, False)

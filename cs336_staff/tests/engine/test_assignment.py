@@ -11,6 +11,16 @@ from cs336_kit.engine.assignment import AssignmentError, find_root, load_problem
 from cs336_staff.authoring.room import reference_of
 from cs336_staff.tests import ROOT
 
+PROBLEM = """[[problem]]
+id = "softmax"
+title = "Softmax"
+points = 2
+files = []
+hints = []
+work = "{}"
+tests = {{ test_softmax = 1 }}
+"""
+
 
 def test_no_file_name_selects_tests_by_accident() -> None:
     """`-k test_scaled_dot_product_attention` matches the names of files too, of those that `uv run pytest` collects."""
@@ -49,6 +59,11 @@ def test_every_adapter_has_a_reference_with_its_arguments() -> None:
         ("[[problem]", "is not TOML"),
         ("", "assignment.toml:1: problem is missing"),
         ("[[problem]]\nid = 'softmax'", "assignment.toml:1: problem.title is missing"),
+        (
+            "# what may be used\nallowed = 'pad'\n" + PROBLEM.format("softmax"),
+            "assignment.toml:2: allowed is 'pad', expected a list",
+        ),
+        (PROBLEM.format("softmax|("), "assignment.toml:7: problem.work is not a regular expression: missing"),
     ],
 )
 def test_a_broken_assignment_is_named(tmp_path: Path, text: str, message: str) -> None:

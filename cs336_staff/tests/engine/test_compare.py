@@ -3,20 +3,20 @@
 import pytest
 import torch
 
-from cs336_kit.engine.compare import WrongAnswer, compare
+from cs336_kit.engine.compare import WrongAnswer, compare, same
 
 EXPECTED = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
-BOUND = torch.full_like(EXPECTED, 1e-6)
+TOLERANCE = torch.full_like(EXPECTED, 1e-6)
 
 
 def complaint(answer: object, what: str = "answer") -> str:
     with pytest.raises(WrongAnswer) as caught:
-        compare(answer, EXPECTED, torch.float32, BOUND, what)
+        compare(answer, EXPECTED, torch.float32, TOLERANCE, what)
     return str(caught.value)
 
 
-def test_an_answer_within_the_bound_is_right() -> None:
-    compare(EXPECTED.float() + 5e-7, EXPECTED, torch.float32, BOUND)
+def test_an_answer_within_the_tolerance_is_right() -> None:
+    compare(EXPECTED.float() + 5e-7, EXPECTED, torch.float32, TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,42 @@ def test_a_difference_in_the_last_digits_is_shown_with_them() -> None:
         compare(exact + 4e-9, exact, torch.float64, 1e-12 * exact)
 
 
-def test_the_place_is_where_rounding_explains_least() -> None:
-    bound = BOUND.clone()
-    bound[0, 0] = 1.0
+def test_the_place_is_where_most_is_off_of_what_is_allowed() -> None:
+    tolerance = TOLERANCE.clone()
+    tolerance[0, 0] = 1.0
     answer = EXPECTED.float() + torch.tensor([[2.0, 0, 0], [0, 1e-3, 0]])
     with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]"):
-        compare(answer, EXPECTED, torch.float32, bound)
+        compare(answer, EXPECTED, torch.float32, tolerance)
 
 
-def test_where_nothing_is_to_be_rounded() -> None:
-    with pytest.raises(WrongAnswer, match="it should be exactly that"):
-        compare(EXPECTED.float() + 1e-3, EXPECTED, torch.float32, torch.zeros_like(EXPECTED))
+def test_a_0_is_exact() -> None:
+    zeros = torch.zeros_like(EXPECTED)
+    compare(zeros.float(), zeros, torch.float32, zeros)
+    with pytest.raises(WrongAnswer, match="expected 0\nno error is allowed there: it should be exactly 0"):
+        compare(zeros.float() + 1e-30, zeros, torch.float32, zeros)
+
+
+def test_of_zeros_that_are_off_the_furthest_is_told() -> None:
+    zeros = torch.zeros_like(EXPECTED)
+    answer = torch.tensor([[0.0, 1e-9, 0.0], [0.0, -0.5, 0.25]])
+    with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]: got -0.5, expected 0"):
+        compare(answer, zeros, torch.float32, zeros)
+
+
+INFINITY, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("x", "right", "within", "alike"),
+    [
+        ([1.0, 100.0], [1.09, 100.0], 1e-3, [True, True]),  # of the largest
+        ([1.0, 100.0], [1.11, 100.0], 1e-3, [False, True]),
+        ([1.0, INFINITY], [1.09, INFINITY], 1e-3, [False, True]),  # of the largest finite one
+        ([NAN, NAN, 1.0], [NAN, 1.0, NAN], 1e-3, [True, False, False]),
+        ([INFINITY, -INFINITY, 1.0], [INFINITY, INFINITY, INFINITY], 1e-3, [True, False, False]),
+        ([0.0, 1e-30], [0.0, 0.0], 1e-3, [True, False]),  # of no number
+        ([], [], 1e-3, []),
+    ],
+)
+def test_two_numbers_are_the_same(x: list, right: list, within: float, alike: list) -> None:
+    assert same(torch.tensor(x), torch.tensor(right, dtype=torch.float64), within).tolist() == alike

@@ -41,11 +41,11 @@ def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
         ("module-dropout-on-scores", "no weight is dropped, and the weights are not those without dropout"),
         (
             "module-dropout-not-rescaled",
-            "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.33",
+            "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.333",
         ),
         (
             "module-dropout-divides-by-p",
-            "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.33",
+            "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.333",
         ),
         ("module-dropout-renormalised", "the weights that are kept are multiplied by various numbers, expected"),
         ("module-dropout-share", "% of the weights are dropped, expected 25%"),

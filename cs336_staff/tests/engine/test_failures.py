@@ -52,13 +52,37 @@ def test_an_unwritten_method_has_its_class(student: Student) -> None:
     assert "not implemented yet: write Linear.__init__ in cs336_basics/nn/linear.py, line" in process.stdout
 
 
+PRINTS = """print("printed", file=KEPT)
+    print("told", file=sys.stderr)
+    os.write(1, b"written ")
+    warnings.warn("warned")
+    logits = 2 * at_least_float32(x)"""
+
+
+@pytest.mark.parametrize(("how", "times"), [((), 1), (("-s",), 2)], ids=["captured", "not captured"])
+def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...], times: int) -> None:
+    """Two tests fail, and pytest shows the output of the first; the examination makes dozens of calls."""
+    student.replace(FUNCTIONAL, "import torch\n", "import os\nimport sys\nimport warnings\n\nimport torch\n")
+    student.replace(FUNCTIONAL, "\ndef softmax(", "\nKEPT = sys.stdout\n\n\ndef softmax(")
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
+    process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
+    assert "This explains both tests that fail." in process.stdout
+    said = process.stdout + process.stderr
+    assert said.count("printed") == said.count("written") == times
+    assert len(re.findall(r"^told$", said, re.M)) == times
+    assert "2 failed" in process.stdout
+    assert "2 warnings" in process.stdout
+
+
 def test_a_test_that_takes_long(student: Student) -> None:
     (student.folder / "conftest.py").write_text("import cs336_kit.plugin\ncs336_kit.plugin.LONG = 1.0\n")
-    slow = "import time; time.sleep(2)\n    logits = at_least_float32(x)"
+    slow = "import time; time.sleep(2)  # this line\n    logits = at_least_float32(x)"
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", slow)
     process = student.run("pytest", "-q", "-k", "test_softmax and (1d or 2d)")
+    before, _, _ = (student.folder / FUNCTIONAL).read_text().partition("# this line")
+    line = f"{FUNCTIONAL}:{len(before.splitlines())}"
     assert process.stderr == (
-        "\ntest_softmax[1d] has been running for 1 s: is there an endless loop in your code?\n"
+        f"\ntest_softmax[1d] has been running for 1 s, now in {line}: is there an endless loop in your code?\n"
         "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count.\n"
     )
 

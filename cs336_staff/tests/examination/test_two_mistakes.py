@@ -1,12 +1,13 @@
 """What is said of a program with two mistakes of the catalogue."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from cs336_kit.engine.room import load_room
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
-from cs336_staff.authoring.programs import CATALOGUE, combine, expected_findings
+from cs336_staff.authoring.programs import CATALOGUE, expected_findings, put_together
 
 ATTENTION = "run_scaled_dot_product_attention"
 EXPECTED = expected_findings()
@@ -33,17 +34,17 @@ PAIRS_IN_BLOCKS = [
     ],
 )
 def test_both_are_found(first, second):
-    both = combine(CATALOGUE[first], CATALOGUE[second])
-    assert both
-    [(adapter, examine)] = load_room(both.problem).examinations.items()
-    found = {each.id for each in examine(both.adapters[adapter])}
+    one, other = CATALOGUE[first], CATALOGUE[second]
+    assert not one.parts.keys() & other.parts.keys()
+    both = put_together([replace(one, parts={**one.parts, **other.parts})])
+    [(adapter, examine)] = load_room(one.problem).examinations.items()
+    found = {each.id for each in examine(both[adapter])}
     assert {*EXPECTED[adapter][first], *EXPECTED[adapter][second]} <= found
 
 
 def findings_of_pair(softmax, attention):
-    both = combine(CATALOGUE[softmax], CATALOGUE[attention])
-    assert both
-    return [found.id for found in examine_attention(both.adapters[ATTENTION])]
+    both = put_together([CATALOGUE[softmax], CATALOGUE[attention]])
+    return [found.id for found in examine_attention(both[ATTENTION])]
 
 
 @pytest.mark.parametrize(

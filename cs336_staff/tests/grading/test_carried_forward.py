@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite
-from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_together, wrong_submission
-from cs336_staff.authoring.room import Adapter, Misconception, load_rooms
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_in_place, put_together, wrong_submission
+from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, wrong
 from cs336_staff.grading.carried_forward import CarriedForward, as_if, differ, hide
-from cs336_staff.problems.faults import TRIVIAL
 from cs336_staff.release.verify import both_suites, run_suite
 from cs336_staff.sandbox.worker import Starved
 from cs336_staff.tests import ROOT
@@ -116,14 +118,59 @@ def test_an_attention_that_cannot_tell_carries_nothing(suite: Suite) -> None:
     assert lost(suite, wrong_submission("attention-mask-ignored"))[PROBLEM] > 4
 
 
+def always(value: float) -> dict[str, Adapter]:
+    """Tensors of the right shape and dtype, all of one number."""
+
+    def filled(right: Any) -> Any:
+        return tuple(map(filled, right)) if isinstance(right, tuple) else torch.full_like(right, value)
+
+    def of(right: Adapter) -> Adapter:
+        return lambda *arguments, **named: filled(right(*arguments, **named))
+
+    return {call: of(right) for call, right in RIGHT.items()}
+
+
+def attention_alone(program: Adapter) -> Mapping[str, Adapter]:
+    return put_in_place(wrong("", program), "scaled_dot_product_attention").adapters
+
+
+def uniform(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    return RIGHT["run_scaled_dot_product_attention"](torch.zeros_like(Q), K, V, mask)
+
+
+TRIVIAL = {
+    "zeros": always(0.0),
+    "ones": always(1.0),
+    "NaN": always(torch.nan),
+    "uniform weights": attention_alone(uniform),
+    "the mean of V": attention_alone(lambda Q, K, V, mask: uniform(Q, K, V, None)),
+    "the input itself": {
+        "run_softmax": lambda in_features, dim: in_features,
+        "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: V,
+        "run_linear": lambda in_features, **rest: in_features,
+        "run_rope": lambda in_query_or_key, **rest: in_query_or_key,
+        "run_multihead_self_attention": lambda in_features, **rest: in_features,
+        "run_multihead_self_attention_with_rope": lambda in_features, **rest: in_features,
+        "run_multihead_attention": lambda query, **rest: query,
+        "run_blockwise_attention": lambda Q, K, V, mask, block_size: V,
+    },
+}
+
+
 @pytest.mark.parametrize("program", TRIVIAL)
-def test_what_computes_nothing_is_no_fault_of_the_grader_and_nothing_is_carried_for_it(
-    whole: Suite, program: str
-) -> None:
+def test_what_computes_next_to_nothing_earns_next_to_nothing(whole: Suite, program: str) -> None:
     """Also in bonus problems: where dropout is judged, weights that are all 0 would be right."""
     judged = judge(whole, run_suite(whole, TRIVIAL[program]))
     assert not any(after.outcome is Outcome.ERROR for _, after in judged)
     assert not any(after.passed for before, after in judged if not before.passed)
+    for bonus in (False, True):
+        some = [after for test, (_, after) in zip(whole.tests, judged, strict=True) if test.bonus == bonus]
+        assert sum(result.points for result in some) < 0.03 * sum(result.maximum for result in some)
+
+
+def test_who_looks_up_the_public_answers_earns_an_eighth(suite: Suite) -> None:
+    public = sum(test.points for test in suite.tests if not test.hidden)
+    assert public < sum(test.points for test in suite.tests) / 8
 
 
 @pytest.mark.parametrize(

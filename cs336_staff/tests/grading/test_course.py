@@ -176,7 +176,7 @@ def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.M
     monkeypatch.setenv("HOME", str(tree))
     (folder / "roster.csv").write_text("Student,ID,Attention (55)\n")
     (folder / "groups.csv").write_text("group_name,canvas_user_id,name\n")
-    (folder / "times.csv").write_text("user_id,submitted_at\n")
+    (folder / "times.csv").write_text("file_id,submitted_at\n")
     find_checked_root()
     course = load_course(tree)
     west = timezone(timedelta(hours=-7))
@@ -246,12 +246,11 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
         )
         return {path.name for path, text in texts.items() if "untrue" in text}
 
-    everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html", "ada.md"}
+    everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html"}
     assert told() == everywhere
     (tree / FILE).write_text('muted = ["softmax-untrue"]\n')
     assert told() == set()
     assert "reports on 1 submission: its page is in" in run("report")
-    assert '<td class="number">1</td>' in (out / "index.html").read_text()  # findings of ada
     (tree / FILE).write_text("")
     assert told() == everywhere
 

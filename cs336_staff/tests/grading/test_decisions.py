@@ -1,6 +1,7 @@
 """Decisions of staff on a gradebook of recorded results: nothing is run."""
 
 import json
+import shlex
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -10,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cs336_staff.cli import staff
-from cs336_staff.grading import decisions
+from cs336_staff.grading import rescore
 from cs336_staff.grading.course import Course
-from cs336_staff.grading.gradebook import Gradebook
+from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.identity import HandedIn, Student
@@ -20,7 +21,7 @@ from cs336_staff.tests import ROOT
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tests.grading.shadow_class import MAXIMUM
-from cs336_staff.tests.grading.test_grades import SOFTMAX, gradebook_with, graded, rows
+from cs336_staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
 
 WHY = "test_softmax[2d] was wrong"
 
@@ -68,10 +69,64 @@ def test_points_are_added_and_taken_back(out):
     assert row(out, "alan") == alan
 
     # The second takes the place of the first; a negative number is no option.
+    assert f"It is written in {out / 'decisions.toml'}" in said
     succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
     assert score(out) == pytest.approx(points - 0.05, abs=0.006)
-    succeed("adjust", "ada", "softmax", "--undo", "--out", out)
+    (out / "decisions.toml").unlink()
+    succeed("rescore", "--out", out)
     assert row(out) == before
+
+
+def test_decisions_are_a_text_that_people_edit(out):
+    succeed("adjust", "ada", "softmax", "-0.05", "--because", 'a "slip"', "--out", out)
+    text = (out / "decisions.toml").read_text()
+    whose = '[[adjust]]  # ada\nstudent = "ada"\nwork = "cccccccccccc"\n'
+    entry = whose + 'problem = "softmax"\npoints = -0.05\ntext = "a \\"slip\\""\n'
+    assert text.startswith("# What staff decided about grades; nothing else records it.")
+    assert text.endswith(f"\n\n{entry}")
+    by_hand = '[[adjust]]\nstudent = "ada"\nproblem = "softmax"\npoints = +1\ntext = "agreed"\n[counts]\nalan = "cc"\n'
+    (out / "decisions.toml").write_text(by_hand)
+    before = float(row(out)["softmax"])
+    assert "Whose grade changed" in succeed("rescore", "--out", out)
+    assert float(row(out)["softmax"]) == pytest.approx(before + 1.05, abs=1e-3)
+    succeed("comment", "alan", "Nice einsum.", "--out", out)
+    assert (out / "decisions.toml").read_text().startswith(by_hand)
+    assert "From staff: Nice einsum." in row(out, "alan")["notes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[adjust", "decisions.toml is not TOML: Expected ']]' at the end of an array declaration (at "),
+        ('[[comment]]\nstudent = "ada"', "decisions.toml:1: comment.text is missing"),
+        ('[[comment]]\nwho = "ada"', "decisions.toml:2: comment.who is not a known key; the keys are student, "),
+        (
+            '[[adjust]]\nstudent = "a"\nproblem = "p"\ntext = "x"\npoints = true',
+            "decisions.toml:5: adjust.points is True, expected a number, such as +0.5 or -1",
+        ),
+        (
+            '[[overrule]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
+            "decisions.toml:4: overrule.problem is 'sofmax', expected one of softmax, ",
+        ),
+    ],
+)
+def test_a_mistake_in_the_decisions_is_named_with_its_line(out, text, message):
+    before = (out / "grades.csv").read_text()
+    (out / "decisions.toml").write_text(text)
+    finished = command("rescore", "--out", out)
+    assert finished.exit_code == 1
+    assert message in finished.output
+    assert (out / "grades.csv").read_text() == before
+
+
+def test_decisions_about_nothing_that_was_graded_are_listed(out):
+    about = '[[comment]]\nstudent = "{}"\ntext = "x"\n{}\n'
+    text = about.format("ada", "") + about.format("nobody", "") + about.format("ada", 'work = "ab"')
+    (out / "decisions.toml").write_text(f'{text}[counts]\nkurt = "cc"\n')
+    said = "".join(succeed("rescore", "--out", out).split())
+    lines = ("5: comment is about nobody", "9: comment is about ab of ada", "14: counts.kurt is about cc of kurt")
+    listed = "; ".join(f"{out / 'decisions.toml'}:{line}" for line in lines)
+    assert f"What staff decided is about nothing that was graded: {listed}".replace(" ", "") in said
 
 
 def test_what_a_killed_batch_has_graded_gets_its_grades(out):
@@ -87,6 +142,9 @@ def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, argument
     (out / "gradebook.sqlite").unlink()
     before = (out / "grades.csv").read_text()
     words = arguments.replace("OUT", str(out)).split()
+    assert command(*words).output.startswith(f"Error: {out} has results and no gradebook.sqlite: take it from a backup")
+    for report in out.glob("*/results.json"):
+        report.unlink()
     missing = f"Error: no gradebook in {out}; name the folder that `cs336 staff grade` wrote\n"
     assert command(*words).output == missing
     Gradebook(out / "gradebook.sqlite").close()
@@ -134,8 +192,6 @@ def test_a_comment_is_read_and_changes_no_points(out):
     assert "From staff: Nice einsum." in json.loads((out / "ada" / "results.json").read_text())["output"]
     succeed("rescore", "--out", out)
     assert "From staff: Nice einsum." in row(out)["notes"]
-    succeed("comment", "ada", "--undo", "--out", out)
-    assert row(out) == before
 
 
 def test_the_feedback_of_one_student_is_written_again(out):
@@ -159,7 +215,7 @@ def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(
         for number in range(30):
             gradebook.add(graded(f"student{number}_{number}_1_hw", 3.0))
     command("rescore", "--out", out)
-    monkeypatch.setattr(decisions, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
+    monkeypatch.setattr(rescore, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
     printed = command("rescore", "--out", out).output
     assert printed.count("other weights") == 1
     assert "For all of them: other weights" in printed
@@ -181,8 +237,7 @@ def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("ada", 3.0, "b" * 64))
     succeed("adjust", "ada", "softmax", "-0.1", "--because", "x", "--out", out)
-    with sqlite3.connect(out / "gradebook.sqlite") as connection:
-        assert connection.execute("SELECT content, points FROM adjusted").fetchall() == [("b" * 64, -0.1)]
+    assert f'work = "{"b" * 12}"\n' in (out / "decisions.toml").read_text()
 
 
 def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
@@ -219,18 +274,14 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
         ),
         ("adjust da softmax 1 --because x", "da may be 2 students: lovelaceada 1234: lovelaceada_1234_1_hw, ada: ada"),
         ("adjust 123 softmax 1 --because x", "no student or submission is called 123; grades.csv lists the names"),
-        ("comment ada", "expected TEXT, or --undo"),
         ("who test_sofmax", "no test is called test_sofmax; results.json has the names"),
         ("adjust ada softmacs 1 --because x", "expected a problem of softmax, "),
-        ("adjust ada softmax --undo", "ada has an adjustment in no problem, expected one in softmax"),
-        ("adjust ada softmax 1", "expected POINTS and --because TEXT, or --undo"),
-        ("adjust ada softmax 1 --undo", "expected POINTS and --because TEXT, or --undo"),
         ("adjust ada softmax half --because x", "'half' is not a valid float"),
         ("overrule nobody --because x", "no student or submission is called nobody; grades.csv lists the names"),
         ("overrule ada --because x", "ada has a violation of the rules in no problem, expected one in some problem"),
         ("overrule kurt rope --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
-        ("overrule kurt --undo", "kurt has a decision to take back in no problem"),
-        ("overrule kurt", "expected --because TEXT, or --undo"),
+        ("comment ada ' '", "expected a text for the student, got nothing"),
+        ("overrule kurt", "Missing option '--because'"),
     ],
 )
 def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
@@ -238,9 +289,32 @@ def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
         gradebook.add(replace(graded("kurt", 1.0), notes=forbidden))
-    finished = command(*arguments.split(), "--out", out)
+    finished = command(*shlex.split(arguments), "--out", out)
     assert finished.exit_code != 0
     assert message in finished.output
-    with sqlite3.connect(out / "gradebook.sqlite") as connection:
-        for table in ("adjusted", "overruled"):
-            assert connection.execute(f"SELECT * FROM {table}").fetchall() == []  # noqa: S608
+    assert not (out / "decisions.toml").exists()
+
+
+def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    students = [tmp_path / f"student{number}_{number}_{number}_hw.py" for number in range(12)]
+    for number, path in enumerate(students):
+        path.write_text(f"def run_softmax(x, dim):\n    return {number}\n")
+    results = tmp_path / "results"
+    grade_in_batch(tmp_path, *students).close()
+    succeed("adjust", "student3", "softmax", "+0.5", "--because", "agreed", "--out", results)
+    succeed("comment", "student5", "Nice einsum.", "--out", results)
+    before = rows(results / "grades.csv")
+    for lost in (Path.unlink, lambda path: path.write_bytes(b"")):
+        lost(results / "gradebook.sqlite")
+        said = f"{results} has results and no gradebook.sqlite: take it from a backup; without one, move everything "
+        with pytest.raises(GradebookError, match=f"{said}but decisions.toml out of .* and grade everybody again"):
+            grade_in_batch(tmp_path, *students[:2])
+        assert rows(results / "grades.csv") == before
+        assert said in " ".join(command("rescore", "--out", results).output.split())
+    (tmp_path / "results").rename(tmp_path / "old")
+    results.mkdir()
+    (tmp_path / "old" / "decisions.toml").rename(results / "decisions.toml")
+    grade_in_batch(tmp_path, *students).close()
+    succeed("rescore", "--out", results)
+    assert rows(results / "grades.csv") == before

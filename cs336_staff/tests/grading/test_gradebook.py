@@ -10,8 +10,10 @@ import pytest
 
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.toml_file import Signed
+from cs336_staff.grading.decisions import Adjustment, Overruling
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.grading import Adjustment, Grading, Notes
+from cs336_staff.grading.grading import Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 
 ROWS = (
@@ -26,11 +28,14 @@ ROWS = (
 GRADING = Grading(
     *("ada", "/submissions/ada.zip", "c" * 64, "d" * 64, 7, "bubblewrap", datetime(2026, 10, 1, tzinfo=UTC), 0.3),
     notes=Notes(stdout="hello"),
-    handed_in=HandedIn((Student("ada", "Ada"),), attempt=1, at=datetime(2026, 9, 30, tzinfo=UTC)),
+    handed_in=HandedIn((Student("ada", "Ada"),), order=1, at=datetime(2026, 9, 30, tzinfo=UTC)),
     results=list(ROWS),
 )
 WEIGHTS = {"test_softmax": 2.0, "test_hidden_softmax": 1.0}
 PROBLEMS = {"softmax": Problem("softmax", "Softmax", 3.0, (), WEIGHTS, ())}
+
+
+TODO = "take it from a backup; without one, move everything but decisions.toml out of .* and grade everybody again"
 
 
 def new_gradebook(folder: Path) -> Gradebook:
@@ -65,7 +70,7 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
             gradebook.score_with(problems)
             gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))
             if problem == "attention":  # staff count what softmax did, and nobody pays it instead
-                gradebook.overrule(GRADING, "softmax", "agreed")
+                gradebook.decide("overrule", Overruling(student="ada", problem="softmax", text="agreed"), "Ada")
             (grading,) = gradebook.latest()
         earned = worth * 2 / 3
         assert grading.points_of("softmax") == pytest.approx(earned - charged)
@@ -103,33 +108,29 @@ def test_a_class_is_read_without_texts(tmp_path):
     assert grading.results == [replace(row, headline="", details=(), staff="") for row in ROWS]
 
 
-def test_what_is_overruled_counts_for_this_content_until_it_is_taken_back(tmp_path):
+def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     grading = replace(GRADING, notes=Notes(forbidden={"softmax": {"softmax": ("torch.softmax in a.py:1: x",)}}))
+    work = GRADING.content[:12]
     with new_gradebook(tmp_path) as gradebook:
         gradebook.add(grading)
-        gradebook.overrule(grading, "softmax", "agreed")
+        gradebook.decide("overrule", Overruling(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
+        points = Signed(-0.5)
+        adjustment = Adjustment(student="ada", work=work, problem="softmax", points=points, text="late")
+        gradebook.decide("adjust", adjustment, "Ada")
         gradebook.add(replace(grading, suite="e" * 64))  # graded again, by another suite
-        gradebook.add(replace(grading, submission="alan"))
-        gradebook.overrule(grading, "softmax", "agreed again")
-        after, other = gradebook.of("ada"), gradebook.of("alan")
-        assert after
-        assert (grading.points, after.points) == (0, 2)
-        assert after.overruled == {"softmax": "agreed again"}
-        assert other == replace(grading, submission="alan")
-        gradebook.overrule(grading, "softmax", None)
-        assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
-
-
-def test_an_adjustment_holds_for_this_content_whatever_suite_grades_it(tmp_path):
-    adjustment = Adjustment(-0.5, "agreed", datetime(2026, 10, 2, tzinfo=UTC))
-    with new_gradebook(tmp_path) as gradebook:
-        gradebook.add(GRADING)
-        gradebook.adjust(GRADING, "softmax", adjustment)
-        gradebook.add(replace(GRADING, suite="e" * 64))  # graded again, by another suite
-        gradebook.add(replace(GRADING, submission="alan"))
-        adjusted, other = gradebook.latest()
-    assert (adjusted.adjusted, adjusted.points) == ({"softmax": adjustment}, 1.5)
-    assert (other.adjusted, other.points) == ({}, 2)
+        alan = replace(grading, submission="alan", handed_in=HandedIn((Student("alan", "Alan"),)))
+        gradebook.add(alan)
+        gradebook.add(replace(grading, content="f" * 64))
+        after, other, newer = (
+            gradebook.find("ada", GRADING.content, "e" * 64),
+            gradebook.of("alan"),
+            gradebook.of("ada"),
+        )
+    assert after
+    assert (after.overruled, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
+    assert (grading.points, after.points) == (0, 1.5)
+    assert other == alan
+    assert newer == replace(grading, content="f" * 64)
 
 
 def write_version(version: int) -> Callable[[Path], None]:
@@ -144,11 +145,14 @@ def write_version(version: int) -> Callable[[Path], None]:
     ("make", "message"),
     [
         (write_version(99), "gradebook.sqlite has version 99.*use the newer program"),
-        (write_version(7), "gradebook.sqlite has version 7.*grade into a new folder"),
+        (
+            write_version(8),
+            f"gradebook.sqlite has version 8.*{TODO}",
+        ),
         (Path.mkdir, "gradebook.sqlite: unable to open"),
         (
             lambda path: path.write_text("no database, but long enough to be looked at"),
-            "sqlite: file is not a database",
+            f"sqlite: file is not a database; {TODO}",
         ),
     ],
 )

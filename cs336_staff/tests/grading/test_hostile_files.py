@@ -163,10 +163,11 @@ def test_where_students_name_their_files_a_platforms_form_is_no_proof(tmp_path: 
     assert not any(grading.notes.taken_in for grading in found.values())
 
 
-def test_metadata_that_a_student_hands_in_is_not_read_where_staff_say_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stated", ["", "none"])
+def test_metadata_that_a_student_hands_in_is_not_read(stated: str, tmp_path: Path) -> None:
     metadata = b"ada.py:\n  :submitters:\n  - :name: Mallory\n    :sid: '55'\n"
     ada, _ = handed_in(tmp_path, {"ada.py": HONEST, "submission_metadata.yml": metadata})
-    assert keys(graded(tmp_path, ada, platform="none")) == ["ada"]
+    assert keys(graded(tmp_path, ada, platform=stated)) == ["ada"]
 
 
 def test_a_name_that_the_platform_does_not_give_is_a_submission_of_its_own_and_said_so(tmp_path: Path) -> None:

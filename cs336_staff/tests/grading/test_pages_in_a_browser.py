@@ -83,32 +83,3 @@ def test_low_contrast_and_a_missing_label_would_be_noticed(browser: Browser, tmp
         contrast, text = tab.evaluate(CONTRAST)
         assert (round(contrast, 2), text) == (2.85, "pale")
         assert tab.evaluate(NAMELESS) == ["<input>"]
-
-
-def test_sorting_and_filtering_by_keyboard(browser: Browser, folder: Path) -> None:
-    names = "[...document.querySelectorAll('#everyone tbody tr:not([hidden]) th')].map(each => each.textContent.trim())"
-    with opened(browser, (folder / "index.html").as_uri()) as (tab, noticed):
-        points = tab.get_by_role("button", name="Points", exact=True)
-        points.focus()
-        tab.keyboard.press("Enter")
-        assert tab.locator("th[aria-sort=descending]").inner_text().startswith("Points")
-        assert tab.evaluate(names)[0] == LONG
-        tab.keyboard.press("Enter")
-        assert tab.evaluate(names)[-1] == HEBREW
-        tab.get_by_label("Find").focus()
-        tab.keyboard.type("OK1")
-        assert sorted(tab.evaluate(names)) == ["ok1", "ok10", "ok11"]
-        assert tab.locator("#shown").inner_text() == f"3 of {len(HOSTILE) + 14}"
-        tab.get_by_label("Show").select_option("violations")
-        assert tab.evaluate(names) == []
-        tab.get_by_label("Find").fill("")
-        assert len(tab.evaluate(names)) == len(HOSTILE)
-        assert noticed == []
-
-
-def test_without_scripts_it_is_a_table(browser: Browser, folder: Path) -> None:
-    tab = browser.new_page(java_script_enabled=False)
-    tab.goto((folder / "index.html").as_uri())
-    assert tab.locator("#everyone tbody tr").count() == len(HOSTILE) + 14
-    assert not tab.locator("#controls").is_visible()
-    tab.close()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -35,13 +34,12 @@ def test_a_submission(student: Student) -> None:
     (student.folder / "cs336_basics" / "mine.py").write_text("# my own file\n")
     process = student.run("cs336_kit", "submit")
     assert process.returncode == 0, process.stderr
-    goes_in, stays_out = process.stdout.split("Stays out\n")
+    goes_in, _, board = process.stdout.partition("\n\n")
+    assert goes_in.startswith("Goes in\n  adapters.py\n")
     assert "  cs336_basics/mine.py\n" in goes_in
-    assert stays_out.startswith("  assignment.toml\n")
-    assert "  fixtures/\n" in stays_out
-    assert "  cs336_basics/notes.txt\n" in stays_out
-    assert "0/5" in stays_out
-    assert re.sub(r"\d+ of 2\d", "N of M", stays_out).endswith(
+    assert "notes.txt" not in goes_in
+    assert "0/5" in board
+    assert re.sub(r"\d+ of 2\d", "N of M", board).endswith(
         "\nNot done yet:\n  linear: 0 of 5 tests pass\n  multihead_self_attention: N of M tests pass\n"
         "You can hand this in now, go on working, and hand in again until the deadline.\n\n"
         f"{student.folder / 'submission.zip'} is written: hand it in\n"
@@ -117,12 +115,6 @@ def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
 
 
 @pytest.mark.slow
-def test_adapters_that_cannot_be_imported(student: Student) -> None:
-    student.replace("adapters.py", "import torch\n", "import torch\nimport no_such_module\n")
-    assert "ModuleNotFoundError: No module named 'no_such_module'" in refusal(student)
-
-
-@pytest.mark.slow
 def test_ctrl_c_writes_nothing(student: Student) -> None:
     student.replace(
         "cs336_basics/nn/linear.py",
@@ -130,21 +122,11 @@ def test_ctrl_c_writes_nothing(student: Student) -> None:
         "open('running', 'w'); \n        while True: pass\n        return einsum(",
     )
     terminal = Terminal(student.folder, "submit")
-    while not (student.folder / "running").exists():
-        time.sleep(0.1)
+    terminal.wait_for(student.folder / "running")
     terminal.sendintr()
     terminal.shows("Aborted!")
     assert terminal.end() == 1
     assert not (student.folder / "submission.zip").exists()
-
-
-@pytest.mark.parametrize("name", ["nothing.zip", "adapters.py"])
-def test_a_zip_that_is_none(student: Student, name: str) -> None:
-    result = CliRunner().invoke(cs336, ["submit", "--check", str(student.folder / name)])
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
-    assert result.output.count("\n") == 1
-    assert name in result.output
 
 
 SCORE = {"passed": 4, "tests": 4, "points": 2.0}

@@ -1,6 +1,5 @@
 """`cs336 update` puts the course's files in place, and touches nothing of the student's."""
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -41,18 +40,18 @@ def test_an_update(student: Student, update) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
         "changed  fixtures/linear/2d.safetensors",
-        "new      tests/new/test_6.py +1 -0",
-        "changed  tests/test_1_softmax.py +2 -0",
-        f"removed  tests/test_3_linear.py +0 -{before['tests/test_3_linear.py'].decode().count(chr(10))}",
+        "new      tests/new/test_6.py",
+        "changed  tests/test_1_softmax.py",
+        "removed  tests/test_3_linear.py",
         "Files changed: 4; this is release 0.1.1",
-        "The files as they were before are in before-update-0.1.1/",
+        "The files as they were before are in before-update-0.1.1-1/",
     ]
     after = files_in(student.folder)
     assert after.pop("tests/test_1_softmax.py") == softmax + b"\n# mended\n"
     assert after.pop("tests/new/test_6.py") == b"1\n"
     assert after.pop("fixtures/linear/2d.safetensors") == b"\xff\0"
     for name in ("tests/test_1_softmax.py", "fixtures/linear/2d.safetensors", "tests/test_3_linear.py"):
-        assert after.pop(f"before-update-0.1.1/{name}") == before.pop(name)
+        assert after.pop(f"before-update-0.1.1-1/{name}") == before.pop(name)
     assert after == before
 
 
@@ -61,11 +60,10 @@ def test_the_kit_takes_the_place_of_the_one_before(student: Student, update) -> 
     (student.folder / "kit/cs336_kit-0.1.0.post1-py3-none-any.whl").write_bytes(b"old")
     new = "kit/cs336_kit-0.1.1.post2-py3-none-any.whl"
     assert update({new: b"new", "pyproject.toml": b"# with the new line\n"}).output.splitlines()[1:] == [
-        "changed  pyproject.toml +1 -"
-        + str((student.folder / "before-update-0.1.1/pyproject.toml").read_text().count("\n")),
-        "removed  kit/cs336_kit-0.1.0.post1-py3-none-any.whl +0 -1",
+        "changed  pyproject.toml",
+        "removed  kit/cs336_kit-0.1.0.post1-py3-none-any.whl",
         "Files changed: 3; this is release 0.1.1",
-        "The files as they were before are in before-update-0.1.1/",
+        "The files as they were before are in before-update-0.1.1-1/",
         "The next uv run installs the new kit. With UV_NO_SYNC, run this:",
         f"uv pip install {new}",
     ]
@@ -83,17 +81,10 @@ def test_a_kit_that_is_not_installed_is_told_in_a_line(student: Student) -> None
         assert process.returncode != 0
 
 
-def test_a_checkout_with_other_ends_of_lines_is_the_same(student: Student, update) -> None:
+def test_what_is_there_already_is_no_change_whatever_ends_its_lines(student: Student, update) -> None:
     (student.folder / "README.md").write_bytes(b"one\r\ntwo\r\n")
-    assert update({"README.md": b"one\ntwo\n"}).output == "Files changed: 0; this is release 0.1.1\n"
-
-
-def test_twice_changes_nothing_more(student: Student, update) -> None:
-    files = {"README.md": b"new\n"}
-    assert update(files).exit_code == 0
     before = files_in(student.folder)
-    result = update(files)
-    assert result.output == "Files changed: 0; this is release 0.1.1\n"
+    assert update({"README.md": b"one\ntwo\n"}).output == "Files changed: 0; this is release 0.1.1\n"
     assert files_in(student.folder) == before
 
 
@@ -111,24 +102,18 @@ def test_twice_changes_nothing_more(student: Student, update) -> None:
         ),
         ([".VENV/bin/python"], [], "the update would touch .VENV/bin/python, which is not the course's"),
         ([], ["../other"], "'../other' is not a valid name in an archive"),
-        (["tests"], [], "tests is a folder, and the update has a file of that name"),
+        (["tests"], [], "tests is in the way of tests, which the update brings; move it away"),
+        (["LICENSE/x.md"], [], "LICENSE is in the way of LICENSE/x.md, which the update brings; move it away"),
     ],
 )
 def test_an_update_that_may_not_be(student: Student, update, files: list[str], removed: list[str], words: str) -> None:
+    (student.folder / "LICENSE").write_bytes(b"mine\n")
     before = files_in(student.folder)
     result = update({"README.md": b"new\n", **dict.fromkeys(files, b"")}, tuple(removed))
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
     assert words in result.output
-    assert result.output.count("\n") == 1
     assert files_in(student.folder) == before
-
-
-@pytest.mark.parametrize("version", ["../0.1", "", ".."])
-def test_a_version_that_is_none(student: Student, update, version: str) -> None:
-    result = update({"README.md": b""}, version=version)
-    assert result.exit_code == 1
-    assert result.output == f"Error: {version!r} is not a version\n"
 
 
 @pytest.mark.parametrize("where", ["..", "cs336_basics"])
@@ -141,28 +126,23 @@ def test_a_folder_that_leads_elsewhere(student: Student, update, tmp_path: Path,
     assert files_in(student.folder) == before
 
 
-def test_a_file_that_is_a_link_to_the_students(student: Student, update) -> None:
-    (student.folder / "README.md").symlink_to("adapters.py")
-    before = (student.folder / "adapters.py").read_bytes()
+@pytest.mark.parametrize("to", ["adapters.py", "cs336_basics/mine.py"])
+def test_a_file_that_is_a_link_to_the_students(student: Student, update, to: str) -> None:
+    before = files_in(student.folder)
+    (student.folder / "README.md").symlink_to(to)
     assert update({"README.md": b"new\n"}).exit_code == 0
-    assert (student.folder / "adapters.py").read_bytes() == before
-    assert (student.folder / "README.md").read_bytes() == b"new\n"
-    assert stat.S_ISREG((student.folder / "README.md").lstat().st_mode)
-
-
-def test_an_archive_of_something_else(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(student.folder)
-    write_archive(student.folder / "x.zip", "manifest.json", {}, {})
-    result = CliRunner().invoke(cs336, ["update", "x.zip"])
-    assert result.exit_code == 1
-    assert result.output == "Error: x.zip lacks 'update.json'; is it the right zip?\n"
+    assert not (student.folder / "README.md").is_symlink()
+    after = files_in(student.folder)
+    assert {name: after.get(name) for name in (*before, "README.md")} == {**before, "README.md": b"new\n"}
+    assert not (student.folder / "cs336_basics/mine.py").exists()
 
 
 def test_staff_cannot_write_what_students_would_refuse(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"the update would touch adapters\.py, which students write"):
         write_update(tmp_path / "x.zip", Update("1", {"adapters.py": b""}, ()))
-    with pytest.raises(ArchiveError, match="'' is not a version"):
-        write_update(tmp_path / "x.zip", Update("", {}, ()))
+    for version in ("../0.1", "", ".."):
+        with pytest.raises(ArchiveError, match=f"^{version!r} is not a version"):
+            write_update(tmp_path / "x.zip", Update(version, {}, ()))
     assert not list(tmp_path.iterdir())
 
 
@@ -173,15 +153,6 @@ def test_a_second_edit_does_not_take_the_place_of_the_copy_of_the_first(student:
         assert update({"tests/test_1_softmax.py": b"# new\n"}).exit_code == 0
     copies = [
         student.folder / folder / "tests/test_1_softmax.py"
-        for folder in ("before-update-0.1.1", "before-update-0.1.1-2")
+        for folder in ("before-update-0.1.1-1", "before-update-0.1.1-2")
     ]
     assert [copy.read_bytes() for copy in copies] == [b"# first\n", b"# second\n"]
-
-
-def test_a_file_where_a_folder_should_be(student: Student, update) -> None:
-    (student.folder / "notes").write_bytes(b"mine\n")
-    before = files_in(student.folder)
-    result = update({"README.md": b"new\n", "notes/x.md": b"new\n"})
-    assert "notes is a file, and the update has a folder of that name; move it away" in " ".join(result.output.split())
-    assert result.exit_code == 1
-    assert files_in(student.folder) == before

@@ -1,167 +1,66 @@
 """`cs336 bench`: every implementation that is written and runs here, and words on the others."""
 
-import io
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from matplotlib.image import imread
-from rich.console import Console
+from torch.nn.functional import scaled_dot_product_attention
 
-from cs336_kit.lab.bench import describe_rows, draw_rows
-from cs336_kit.lab.contenders import LINEAR, PYTORCH, attend_exactly
-from cs336_kit.lab.measurement import Cost, Row, make_inputs, prepare_call, summarise, time_calls
-from cs336_kit.lab.view import View
-from cs336_staff.tests.files import rows_of
+from cs336_kit.lab import bench
+from cs336_kit.lab.student import Student
 from cs336_staff.tests.lab.conftest import Lab
-from cs336_staff.tools.student import ROOT, Student
+from cs336_staff.tests.lab.test_debug import ATTENTION
 
-# Memory is measured in forks, which are made before anything is computed, or from a process that has one thread.
-RUNS = """\
-import os, sys
-from click.testing import CliRunner
-from cs336_kit.cli import cs336
-from cs336_kit.lab import measurement
-
-measurement.SECONDS = 0.3
-for folder, *arguments in (
-    ["unwritten", "--length", "16"],
-    ["written", "--length", "16", "--length", "256", "-o", "bench.csv", "-o", "bench.svg"],
-):
-    os.chdir(os.path.join(sys.argv[1], folder))
-    result = CliRunner().invoke(cs336, ["bench", *arguments], env={"COLUMNS": "80"})
-    with open("output.txt", "w", encoding="utf-8") as file:
-        file.write(f"{result.exit_code}\\n{result.output}")
-"""
-UNWRITTEN = "".join(
-    f"def {name}(*_):\n    raise NotImplementedError\n"
-    for name in ("run_scaled_dot_product_attention", "run_blockwise_attention", "checkpointed_attention")
-)
+CHUNKS = "yours, in chunks"
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders with what `cs336 bench` printed: "unwritten", and "written", which lacks blockwise attention alone."""
-    folder = tmp_path_factory.mktemp("bench")
-    for name in ("unwritten", "written"):
-        (folder / name).mkdir()
-    Student(folder / "written").unwrite("cs336_basics/nn/blockwise.py")
-    shutil.copy(ROOT / "assignment.toml", folder / "unwritten")
-    (folder / "unwritten" / "adapters.py").write_text(UNWRITTEN)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", RUNS, str(folder)], cwd=ROOT, env=environment, check=True, timeout=300)
-    return folder
+def yours(Q, K, V, mask):
+    scores = (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ V
 
 
-@pytest.mark.slow
-def test_a_short_run(runs: Path) -> None:
-    output = (runs / "written" / "output.txt").read_text(encoding="utf-8")
-    assert output.startswith("0\n"), output
-    words = " ".join(output.split())
-    assert "PyTorch with mask gets the mask as a matrix" in words
-    assert "PyTorch is_causal is told is_causal=True instead" in words
-    assert "blockwise is left out: not implemented yet: write blockwise_attention in" in output
-    assert "torch.compile is left out: --compile adds it" in output
-    assert max(len(line) for line in output.splitlines() if " left out" not in line) <= 80
-    table = rows_of(runs / "written" / "bench.csv")
-    rows = {(row["implementation"], int(row["length"])): row for row in table}
-    assert {name for name, _ in rows} == {"einsum", "query chunks", "checkpointed", *PYTORCH, LINEAR}
-    assert all(float(row["largest_difference"]) < 1e-5 for (name, _), row in rows.items() if name != LINEAR)
-    assert all(float(row["forward_seconds"]) > 0 for row in rows.values())
-    assert all(float(row["forward_ratio_low"]) <= float(row["forward_ratio_high"]) for row in rows.values())
-    assert float(rows["einsum", 256]["training_ratio"]) == 1.0
-    # Four layers keep their matrices at once, or one at a time. Below 256, what counts is what else there is.
-    plain, checkpointed = (int(rows[name, 256]["training_bytes"]) for name in ("einsum", "checkpointed"))
-    assert checkpointed < 0.7 * plain
+def test_tables_of_what_is_written_and_runs_here(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    blockwise = "def run_blockwise_attention(*_):\n    raise NotImplementedError\n"
+    result = lab("bench", "--length", "16", "--length", "32", adapters=ATTENTION + blockwise)
+    assert result.exit_code == 0
+    output, rows = result.output, [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "yours, blockwise is left out: not implemented yet: write run_blockwise_attention in adap" in " ".join(rows)
+    assert "MiB of tensors held at most, forward and backward" in rows
+    assert max(map(len, output.splitlines())) <= 80
+    for name in ("yours", CHUNKS, "PyTorch, math", "PyTorch, is_causal"):
+        assert (
+            len([row for row in rows if row.startswith(f"{name} ")]) == 4
+        )  # time and memory, with backward and without
+    nothing = lab("bench", "--length", "16", adapters="")
+    assert nothing.exit_code == 0
+    assert "yours is left out: " in nothing.output
+    assert "PyTorch, math is left out" not in nothing.output
+
+
+@pytest.mark.parametrize("name", ["yours", CHUNKS, "PyTorch, math", "PyTorch, flash", "PyTorch, is_causal"])
+def test_all_compute_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "CHUNK", 3)
+    Q, K, V = torch.randn(3, 1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(8, 8, dtype=torch.bool).tril()
+    expected = scaled_dot_product_attention(Q, K, V, attn_mask=mask)
+    torch.testing.assert_close(bench.attend(Student(yours), name, Q, K, V, mask), expected)
+
+
+def test_memory_is_counted() -> None:
+    """A forward pass holds few matrices at once, one in chunks fewer; all that the backward pass needs are more."""
     matrix = 4 * 256**2 * 4
-    assert 8 * matrix < plain < 20 * matrix
-    assert b"time of training" in (runs / "written" / "bench.svg").read_bytes()
-
-
-@pytest.mark.slow
-def test_nothing_of_the_students_is_written(runs: Path) -> None:
-    output = (runs / "unwritten" / "output.txt").read_text(encoding="utf-8")
-    assert output.startswith("0\n"), output
-    assert "einsum is left out: not implemented yet: write " in output
-    assert "PyTorch is_causal" in output
-
-
-def cost(ratio: float, scatter: float = 0.01) -> Cost:
-    return Cost(ratio / 100, scatter, (ratio, 0.95 * ratio, 1.05 * ratio), 2**20)
-
-
-def said(*rows: Row) -> str:
-    console = Console(width=80, file=io.StringIO(), highlight=False)
-    console.print(*describe_rows(rows), sep="\n")
-    return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
-
-
-def test_which_is_quickest_and_from_which_length_in_words() -> None:
-    ratios = {128: (1.0, 1.2, 0.5), 256: (1.0, 1.0, 0.5), 512: (1.0, 0.8, 0.78)}
-    names = ("einsum", "query chunks", "PyTorch with mask")
-    text = said(
-        *(
-            Row(length, name, cost(ratio), cost(1.0), 1e-7)
-            for length, of_length in ratios.items()
-            for name, ratio in zip(names, of_length, strict=True)
-        )
-    )
-    quicker = "PyTorch with mask from 128 on (1.3 times at 512), query chunks from 512 on (1.2 times at 512)."
-    assert f"In a forward pass, in at least three rounds of four quicker than einsum: {quicker}" in text
-    assert "In training, nothing is quicker than einsum at 512." in text
-    assert "0.78±0.04" in text
-    assert "→" not in text
-
-
-def test_a_busy_machine_ranks_nothing() -> None:
-    text = said(Row(128, "einsum", cost(1.0), cost(1.0, scatter=0.6), 0.0))
-    assert "→ The times scatter: half of those of einsum at length 128 are about 60% or more from their median." in text
-    assert "run it again when it is quiet" in text
+    peaks = {
+        (name, backward): bench.measure_memory(bench.prepare(Student(yours), name, 256, backward, "cpu"), "cpu")
+        for name in ("yours", CHUNKS)
+        for backward in (False, True)
+    }
+    assert 2 * matrix <= peaks["yours", False] < 4 * matrix
+    assert peaks[CHUNKS, False] < 0.7 * peaks["yours", False]
+    assert peaks["yours", True] > peaks["yours", False] + matrix
+    assert bench.measure_memory(lambda: torch.ones(1000).sum(), "cpu") == pytest.approx(4000, abs=64)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu(lab: Lab) -> None:
     result = lab("bench", "--device", "cuda", "--length", "256")
     assert result.exit_code == 0, result.output
-    assert torch.cuda.get_device_name() in result.output
-    assert "PyTorch is_causal" in result.output
-
-
-def test_training_goes_through_four_layers() -> None:
-    calls = []
-
-    def attention(Q, K, V, mask):
-        calls.append((Q, mask))
-        return attend_exactly(Q, K, V, mask).float()
-
-    prepare_call("training", attention, 5)()
-    assert [Q.shape for Q, _ in calls] == [(1, 4, 5, 64)] * 4
-    assert not torch.equal(calls[0][0], calls[1][0])
-    assert torch.equal(calls[0][1], torch.ones(5, 5, dtype=torch.bool).tril())
-
-
-def test_calls_take_turns_and_ratios_are_those_of_a_round() -> None:
-    order = []
-    seconds = time_calls({"a": lambda: order.append("a"), "b": lambda: order.append("b")})
-    assert order[:6] == ["a", "b"] * 3
-    assert all(0 < min(values) < 0.1 for values in seconds.values())  # others may take a moment away
-    found = summarise([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0], None)
-    assert (found.seconds, found.ratio) == (5.0, (2.0, 2.0, 2.0))
-
-
-@pytest.mark.parametrize("name", PYTORCH)
-def test_pytorchs_own_computes_the_same_with_a_mask_and_with_is_causal(name: str) -> None:
-    Q, K, V, mask = make_inputs(8)
-    assert (PYTORCH[name](Q, K, V, mask) - attend_exactly(Q, K, V, mask)).abs().max() < 1e-6
-
-
-def test_a_plot_without_memory(tmp_path: Path) -> None:
-    """As on machines where memory is not known."""
-    cost = Cost(1e-3, 0.0, (1.0, 1.0, 1.0), None)
-    rows = [Row(length, "einsum", cost, cost, 1e-7) for length in (64, 128)]
-    View([], lambda: draw_rows(rows)).save(tmp_path / "bench.png")
-    assert imread(tmp_path / "bench.png").std() > 0.02
+    assert "PyTorch, flash" in result.output

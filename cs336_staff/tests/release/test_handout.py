@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from hashlib import sha256
@@ -12,10 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.handing_in.archive import read_archive
 from cs336_kit.handing_in.update import read_update
-from cs336_staff.release.handout import FOLDER, MANIFEST, HandoutError, cut_solution, make_handout, write_handout
+from cs336_staff.release.handout import (
+    FOLDER,
+    MANIFEST,
+    OVERLAY,
+    HandoutError,
+    cut_solution,
+    make_handout,
+    write_handout,
+)
 from cs336_staff.release.kit import make_wheel
+from cs336_staff.release.texts import TextError, check_texts
 from cs336_staff.release.trial_run import TrialError, walk
 from cs336_staff.tests import ROOT
 
@@ -52,12 +63,10 @@ def tree(tmp_path: Path) -> Path:
     """A small solved tree that git knows."""
     (tmp_path / "cs336_basics").mkdir()
     (tmp_path / "cs336_basics/head.py").write_text(SOLVED)
-    (tmp_path / "README.md").write_text("for all\n<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
-    (tmp_path / "pyproject.toml").write_text('a = [\n    "for all",\n    "for staff", # staff-only\n]\n')
+    (tmp_path / "README.md").write_text("for staff\n")
     (tmp_path / "assignment.toml").write_text("problem = []\n")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/for_staff.md").write_text("<!-- staff-only: begin -->\nfor staff\n<!-- staff-only: end -->\n")
-    (tmp_path / "cs336_staff").mkdir()
+    (tmp_path / OVERLAY).mkdir(parents=True)
+    (tmp_path / OVERLAY / "README.md").write_text("for students\n")
     (tmp_path / "cs336_staff/secret.py").touch()
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "--all")
@@ -68,16 +77,15 @@ def git(tree: Path, *command: str) -> str:
     return subprocess.run(["git", *command], cwd=tree, capture_output=True, text=True, check=True).stdout
 
 
-def test_solutions_and_staff_lines_are_cut_out(tree: Path) -> None:
-    files = make_handout(tree, "1").files
+def test_solutions_are_cut_out_and_the_overlay_is_laid_over(tree: Path) -> None:
+    files = make_handout(tree, "1")
     head = (
         "import math\n\nimport torch\n\n\nclass Head:\n    def forward(self, x):\n        raise NotImplementedError\n"
     )
     assert {name: content.decode() for name, content in files.items()} == {
-        "README.md": "for all\n",
+        "README.md": "for students\n",
         "assignment.toml": "problem = []\n",
         "cs336_basics/head.py": head,
-        "pyproject.toml": 'a = [\n    "for all",\n]\n',
     }
 
 
@@ -101,8 +109,6 @@ def test_markers_that_do_not_pair(source: str, message: str) -> None:
         ("docs/a.md", "write return self.attend_to_everything(x)", "docs/a.md: a line of the solution would reach"),
         ("docs/a.md", "# BEGIN SOLUTION", "docs/a.md: 'BEGIN SOLUTION' would reach students"),
         ("docs/a.md", "see cs336_staff/authoring/references.py", "docs/a.md: 'cs336_staff' would reach students"),
-        ("docs/a.md", "# staff-only: begin\n", "docs/a.md: staff-only markers that do not pair"),
-        ("docs/a.md", "<!-- problem rope: end -->\n", "docs/a.md: problem rope markers that do not pair"),
         ("fixtures/a.bin", "\0return self.attend_to_everything(x)\0", "fixtures/a.bin: a line of the solution"),
     ],
 )
@@ -115,39 +121,21 @@ def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "message"),
+    ("old", "new", "message"),
     [
+        ("**Problem `rope` (", "Problem (", "docs: 0 lines begin with **Problem `rope`"),
+        ("**Problem `decoding`", "**Problem `rope`", "docs: 2 lines begin with **Problem `rope`"),
         (
-            "docs/assignment.md",
-            "**Problem `rope` (",
-            "Problem (",
-            "docs: 0 lines begin with **Problem `rope`",
-        ),
-        ("docs/bonus.md", "**Problem `decoding`", "**Problem `rope`", "docs: 2 lines begin with **Problem `rope`"),
-        (
-            "docs/bonus.md",
-            "-- problem decoding:",
-            "-- problem decode:",
-            "bonus.md: a mark names the problem decode,",
-        ),
-        (
-            "adapters.py",
-            "# problem linear:",
-            "# problem liner:",
-            "adapters.py: a mark names the problem liner",
-        ),
-        (
-            "docs/bonus.md",
             "\n## B2",
             "\n**Problem `gelu`**\n## B2",
-            "docs: a line begins with **Problem `gelu`",
+            "docs: a line begins with **Problem `gelu`, which is not handed out",
         ),
     ],
 )
-def test_a_text_that_does_not_go_with_the_problems(name: str, old: str, new: str, message: str) -> None:
-    changed = (ROOT / name).read_text().replace(old, new)
-    with pytest.raises(HandoutError, match=re.escape(message)):
-        make_handout(ROOT, "1.0.0", {name: changed.encode()})
+def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: str) -> None:
+    texts = {path.name: path.read_text().replace(old, new) for path in ROOT.glob("docs/*.md")}
+    with pytest.raises(TextError, match=re.escape(message)):
+        check_texts(texts, load_problems(ROOT))
 
 
 def test_a_file_that_git_does_not_know(tree: Path) -> None:
@@ -157,6 +145,7 @@ def test_a_file_that_git_does_not_know(tree: Path) -> None:
 
 
 def test_a_link(tree: Path) -> None:
+    (tree / "docs").mkdir()
     (tree / "docs/link").symlink_to("cs336_staff")
     git(tree, "add", "--all")
     with pytest.raises(HandoutError, match="docs/link: not a plain file"):
@@ -167,7 +156,7 @@ def test_a_folder_in_use_is_left_alone(tree: Path, tmp_path_factory: pytest.Temp
     out = tmp_path_factory.mktemp("out")
     (out / "mine").touch()
     with pytest.raises(HandoutError, match="is not an empty folder"):
-        write_handout(make_handout(tree, "1"), out, {})
+        write_handout(make_handout(tree, "1"), "1", out, {})
     assert [path.name for path in out.iterdir()] == ["mine"]
 
 
@@ -177,20 +166,20 @@ PREVIOUS = {"tests/test_gone.py": b"", "adapters.py": b""}
 @pytest.fixture(scope="module")
 def files() -> Mapping[str, bytes]:
     """The handout of this tree."""
-    return make_handout(ROOT, "1").files
+    return make_handout(ROOT, "1")
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which it is written."""
     out = tmp_path_factory.mktemp("handout") / "out"
-    write_handout(make_handout(ROOT, "1"), out, PREVIOUS)
+    write_handout(make_handout(ROOT, "1"), "1", out, PREVIOUS)
     return out
 
 
 @pytest.mark.slow
 def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) -> None:
-    write_handout(make_handout(ROOT, "1"), tmp_path / "two", PREVIOUS)
+    write_handout(make_handout(ROOT, "1"), "1", tmp_path / "two", PREVIOUS)
     digests = []
     for folder in (out, tmp_path / "two"):
         commits = git(folder / "tree", "log", "--format=%H")
@@ -207,8 +196,7 @@ def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) ->
 @pytest.mark.slow
 def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(out: Path) -> None:
     update = read_update(out / "update-1.zip")
-    assert [name for name in update.removed if not name.startswith("cs336_kit/")] == ["tests/test_gone.py"]
-    assert "cs336_kit/__init__.py" in update.removed  # an older handout has the kit as sources
+    assert update.removed == ("tests/test_gone.py",)
     assert len([name for name in update.files if name.endswith(".whl")]) == 1
     assert "tests/test_1_softmax.py" in update.files
     assert not any(name.startswith(("adapters", "cs336_basics")) for name in update.files)
@@ -219,9 +207,16 @@ def test_this_tree_can_be_handed_out(files: Mapping[str, bytes]) -> None:
     assert not any(name.startswith(("cs336_staff", "cs336_kit", ".ci")) for name in files)
 
 
+def test_pictures_are_those_that_the_texts_show(files: Mapping[str, bytes]) -> None:
+    texts = b"".join(content for name, content in files.items() if name.endswith(".md")).decode()
+    assert {name for name in files if name.startswith("docs/pictures/")} == {
+        f"docs/{picture}" for picture in re.findall(r"\]\((pictures/.*?)\)", texts)
+    }
+
+
 def test_the_folder_is_the_students(files: Mapping[str, bytes]) -> None:
     """Some files that uv writes come on top."""
-    theirs = [name for name in files if not name.startswith("fixtures/")]
+    theirs = [name for name in files if not name.startswith(("fixtures/", "docs/pictures/"))]
     assert len([*theirs, ".python-version", "uv.lock"]) <= 40
     assert sum(files[name].count(b"\n") for name in theirs if name.endswith(".py")) < 1_500
 
@@ -244,6 +239,36 @@ def test_the_kit_is_a_wheel_with_a_version_of_its_own(files: Mapping[str, bytes]
     other = make_wheel("1", project, sources | {"cs336_kit/cli.py": b""})[0]
     assert re.fullmatch(r"kit/cs336_kit-1\.post\d+-py3-none-any\.whl", other)
     assert other != name
+
+
+def test_the_students_project_is_this_one_but_for_what_staff_need() -> None:
+    ours, theirs = (tomllib.loads((ROOT / folder / "pyproject.toml").read_text()) for folder in (".", OVERLAY))
+    for key in ("scripts", "entry-points"):
+        del ours["project"][key]
+    del ours["project"]["optional-dependencies"]["cluster"]
+    ours["project"]["dependencies"].append("cs336-kit")
+    assert theirs["project"] == ours["project"]
+    assert theirs["build-system"] == ours["build-system"]
+    tools, of_staff = theirs["tool"], ours["tool"]
+    pytest_options = of_staff["pytest"]["ini_options"]
+    del pytest_options["markers"]
+    pytest_options["addopts"] = [
+        option for option in pytest_options["addopts"] if not option.startswith(("-mnot slow", "-pno:"))
+    ]
+    assert tools["pytest"]["ini_options"] == pytest_options
+    assert tools["ruff"]["lint"].items() <= of_staff["ruff"]["lint"].items()
+    assert tools["ruff"]["line-length"] == of_staff["ruff"]["line-length"]
+    assert [tools["uv"][key] for key in ("exclude-newer", "environments")] == [
+        of_staff["uv"][key] for key in ("exclude-newer", "environments")
+    ]
+
+
+def test_students_have_the_beginning_of_the_readme_and_ignore_no_other_files() -> None:
+    ours, theirs = (
+        {name: (ROOT / folder / name).read_text() for name in ("README.md", ".gitignore")} for folder in (".", OVERLAY)
+    )
+    assert ours["README.md"].startswith(theirs["README.md"].partition("\n## ")[0])
+    assert {*theirs[".gitignore"].splitlines()} <= {*ours[".gitignore"].splitlines()}
 
 
 @pytest.mark.slow

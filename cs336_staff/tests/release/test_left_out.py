@@ -10,14 +10,14 @@ from cs336_kit.engine.assignment import AssignmentError, load_problems
 from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import CATALOGUE
 from cs336_staff.release import verify
-from cs336_staff.release.handout import cut_marked, without_left_out
-from cs336_staff.release.prices import TEXTS, handout_texts, with_points
+from cs336_staff.release.left_out import without_left_out
 from cs336_staff.release.stages import Stage
+from cs336_staff.release.texts import TextError, write_texts
 from cs336_staff.release.verify import both_suites, verify_misconceptions
 from cs336_staff.tests import ROOT
 
 BONUS = "blockwise_attention"
-TEXT, BONUS_TEXT = TEXTS
+TEXT, BONUS_TEXT = "docs/assignment.md", "docs/bonus.md"
 
 
 def write_tree(tree: Path, *left_out: str) -> Path:
@@ -44,13 +44,12 @@ def suite(tree: Path) -> Suite:
 
 
 def cut(tree: Path) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The files of a tree without marks, before and after what is left out is cut."""
+    """The files of a tree with all problems, and without those that are left out."""
     paths = (path for path in tree.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     files = {path.relative_to(tree).as_posix(): path.read_bytes() for path in paths}
     files |= {file: b"" for problem in load_problems(ROOT).values() for file in problem.files}
-    gone = load_problems(tree, left_out=True).keys()
-    after = {name: cut_marked(name, content, gone) for name, content in without_left_out(tree, files).items()}
-    return {name: cut_marked(name, content) for name, content in files.items()}, after
+    stated = (ROOT / "assignment.toml").read_bytes()
+    return without_left_out(ROOT, files | {"assignment.toml": stated}), without_left_out(tree, files)
 
 
 def test_a_problem_that_is_left_out_leaves_no_file_and_no_line(tree: Path) -> None:
@@ -77,21 +76,17 @@ def test_what_two_problems_share_goes_with_the_second(tmp_path: Path) -> None:
     assert b"## B2" not in one[BONUS_TEXT]
     every = [problem.id for problem in load_problems(ROOT).values() if problem.bonus]
     _, without = cut(write_tree(tmp_path / "every", *every))
-    assert without[BONUS_TEXT] == b""
+    assert BONUS_TEXT not in without
     assert b"bonus.md" not in without[TEXT]
     assert b"run_scaled_dot_product_attention_module" not in without["adapters.py"]
 
 
-def test_without_such_a_problem_nothing_is_cut(tmp_path: Path) -> None:
-    before, after = cut(write_tree(tmp_path))
-    assert before == after
-
-
-@pytest.mark.parametrize("names", [("adapters.py",), ("assignment.toml",), TEXTS], ids=" ".join)
-def test_what_belongs_to_a_problem_is_marked(names: tuple[str, ...]) -> None:
-    text = "".join((ROOT / name).read_text() for name in names)
-    assert {*re.findall(r"^(?:#|<!--) problem (\w+): begin", text, re.MULTILINE)} == load_problems(ROOT).keys()
-    assert "problem" not in {*re.findall(r"<!-- (\w+)", cut_marked(names[0], text.encode()).decode())}
+def test_a_problem_that_shares_its_section_is_not_cut_by_half(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path, BONUS)
+    text = (tree / BONUS_TEXT).read_text()
+    (tree / BONUS_TEXT).write_text(re.sub(r"^## B4.*$", "### B4", text, flags=re.MULTILINE))
+    with pytest.raises(TextError, match=f"begins with ..Problem `{BONUS}`, which is not handed out; give it a section"):
+        cut(tree)
 
 
 def test_what_a_kept_problem_needs_is_not_left_out(tmp_path: Path) -> None:
@@ -132,13 +127,12 @@ def test_the_text_lists_the_works_of_the_assignment() -> None:
     assert listed == [problem.id for problem in load_problems(ROOT).values() if problem.work]
 
 
-def test_the_text_states_the_points_of_the_assignment(suite: Suite) -> None:
-    text, whole = (ROOT / TEXT).read_text(), both_suites(ROOT)
-    assert with_points(text, whole) == text, "run: python -m cs336_staff.release.prices"
+def test_the_texts_state_the_points_of_the_assignment(tree: Path) -> None:
+    texts, problems = {name: (ROOT / name).read_text() for name in (TEXT, BONUS_TEXT)}, load_problems(ROOT)
+    assert write_texts(texts, problems) == texts, "run: python -m cs336_staff.release.texts"
 
-    wrong = text.replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |")
-    wrong = wrong.replace("0.52", "1").replace("2 + 2 + 3 + 3 points", "9 points")
-    assert with_points(wrong, whole) == text
-    # The lines of the problem that is left out are cut afterwards.
-    assert with_points(text, suite) == text.replace("2 + 2 + 3 + 3 points", "2 + 2 + 3 points")
-    assert dict(handout_texts(ROOT, whole)) == {name: (ROOT / name).read_text() for name in TEXTS}
+    wrong = texts[TEXT].replace("(2 points)", "(7 points)").replace("| `linear` | 1 |", "| `linear` | 3 |")
+    wrong = wrong.replace("2 + 2 + 3 + 3 points", "9 points")
+    assert write_texts(texts | {TEXT: wrong}, problems) == texts
+    without = write_texts(texts, load_problems(tree), [BONUS])
+    assert without[TEXT] == texts[TEXT].replace("2 + 2 + 3 + 3 points", "2 + 2 + 3 points")

@@ -18,10 +18,10 @@ from cs336_kit.cli import cs336
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.case import case_names, load_metadata
 from cs336_staff.authoring.room import load_rooms
-from cs336_staff.authoring.stored_cases import check_fixtures, write_fixtures
+from cs336_staff.authoring.stored_cases import check_fixtures
 from cs336_staff.grading.course import FILE
 from cs336_staff.hidden import release
-from cs336_staff.hidden.release import Release, load_release, rehearsal
+from cs336_staff.hidden.release import Release, load_release
 from cs336_staff.release import new_course
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.files import commit_all, copy_tree, files_in
@@ -44,8 +44,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (checkout / file).touch()
     for module in (release, new_course):
         monkeypatch.setattr(module, "COURSE", checkout / FILE)
-        monkeypatch.setattr(module, "FOLDER", checkout / "cs336_staff" / "hidden")
-        monkeypatch.setattr(module, "OLD_SECRET", checkout / "cs336_staff" / "hidden" / "secret.txt")
+    monkeypatch.setattr(release, "FOLDER", checkout / "cs336_staff" / "hidden")
     monkeypatch.setattr(new_course, "load_rooms", lambda: {"softmax": replace(ROOMS["softmax"], hidden=FEW)})
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(checkout)
@@ -153,35 +152,6 @@ def test_a_folder_inside_the_checkout_is_refused(checkout: Path, tmp_path: Path,
     before = files_in(tmp_path)
     assert "is inside the checkout, where `git clean` deletes it" in refused("new-course", place, *force)
     assert files_in(tmp_path) == before
-
-
-def test_the_secret_of_the_old_place_moves_and_what_is_tracked_is_the_rehearsals_again(
-    checkout: Path, folder: Path
-) -> None:
-    release.OLD_SECRET.write_text(f"{OLD}\n")
-    tracked = checkout / "cs336_staff" / "hidden" / "fixtures"
-    write_fixtures(tracked, FEW, Release(OLD.encode()).seed)
-    private = files_in(tracked)
-    for command in (["grade", "."], ["fixtures"], ["gradescope", "-o", "a.zip"]):
-        assert refused(*command) == (
-            f"Error: {release.OLD_SECRET} is not where the secret of a course belongs; "
-            "`cs336 staff new-course FOLDER` takes it along"
-        )
-    result = run("new-course", folder)
-    assert result.exit_code == 0, result.output
-    assert f"The secret was {release.OLD_SECRET}; " in result.output
-    assert not release.OLD_SECRET.exists()
-    assert load_release() == Release(OLD.encode(), folder)
-    assert files_in(folder / "hidden") == private
-    assert list(check_fixtures(tracked, FEW, rehearsal().seed)) == []
-
-
-@pytest.mark.parametrize("old", [b"", b"abc\n", b"\xff"])
-def test_a_secret_that_can_be_guessed_does_not_move(checkout: Path, folder: Path, old: bytes) -> None:
-    release.OLD_SECRET.write_bytes(old)
-    assert "is too short for a secret; delete it, and a new one is drawn" in refused("new-course", folder)
-    assert release.OLD_SECRET.read_bytes() == old
-    assert not folder.exists()
 
 
 def test_a_full_disk_leaves_what_was_there(

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from cs336_staff.grading.commands import grade
+from cs336_staff.release.handout import OVERLAY
 from cs336_staff.tests.grading.test_grade import ROOT
 
 WORKFLOWS = ROOT / "cs336_staff" / "docs" / "github"
@@ -40,7 +41,7 @@ def test_students_run_the_commands_of_the_readme_without_a_secret():
     assert "secrets" not in text
     install, *commands, check = [line for command in steps("check.yml").values() for line in command.splitlines()]
     assert install == "pipx install uv"
-    assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / "README.md").read_text()
+    assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / OVERLAY / "README.md").read_text()
     assert workflow("check.yml")["jobs"]["check"]["env"] == {"UV_NO_SYNC": 1}
     assert check == "uv run pytest"
 

@@ -185,44 +185,14 @@ def names(text: str, folder: Path) -> None:
             check_names(each)
 
 
-PIECES = [
-    *"\n\r \t\f\0a1é_#'\"-@,([{",
-    *(
-        "\\\n",
-        ".a",
-        "'''",
-        "not ",
-        "a=",
-        "f(",
-        "lambda:",
-        "f'{",
-        "if x:\n ",
-        "else:\n",
-        "from ",
-        "import ",
-        "from cs336_basics",
-        ".a import a\n",
-    ),
-    *(
-        "import cs336_basics.a.adapters\n",
-        "def run_softmax(): return 1\n",
-        "torch.",
-        "func ",
-        "checkpoint",
-        "\nfunc as ",
-    ),
-    *(
-        "Expected type: ",
-        "Actual value: ",
-        "Tensor[Tensor, '",
-        "f() takes ",
-        "f() missing 1 required ",
-        "f() got an ",
-        " is ",
-    ),
-    *("batch2 tensor to be: [", "tensor a (1) must match ", "size mismatch for a: torch.Size(", "Missing key(s) in "),
-    *("Error(s) in loading state_dict for A:", "shape '", "the answer has shape ", "the a is ", " of the weights are "),
-]
+PHRASES = (
+    "\\\n|if x:\n |else:\n|.a import a\n|import cs336_basics.a.adapters\n|def run_softmax(): return 1\n|\nfunc as |"
+    ".a|'''|not |a=|f(|lambda:|f'{|from |import |from cs336_basics|torch.|func |checkpoint|"
+    "Expected type: |Actual value: |Tensor[Tensor, '|f() takes |f() missing 1 required |f() got an | is |"
+    "batch2 tensor to be: [|tensor a (1) must match |size mismatch for a: torch.Size(|Missing key(s) in |"
+    "Error(s) in loading state_dict for A:|shape '|the answer has shape |the a is | of the weights are "
+)
+PIECES = [*"\n\r \t\f\0a1é_#'\"-@,([{", *PHRASES.split("|")]
 
 
 class _Wire:

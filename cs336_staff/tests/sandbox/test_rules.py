@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.failure import StudentRaised
-from cs336_kit.rules.forbidden import ALLOWED, CONTAINERS, FORBIDDEN, HOMES, work_of
+from cs336_kit.rules.forbidden import ALLOWED, FORBIDDEN, HOMES, work_of
 from cs336_kit.rules.price import charge
 from cs336_kit.rules.watch import MAX_USES, Use
 from cs336_staff.grading.one_submission import MAX_SHOWN, judge
@@ -73,7 +73,7 @@ class Unwatched(torch.Tensor):
         ("F.conv1d(x[0], torch.ones(4, 4, 1))", "torch.nn.functional.conv1d"),
         ("F.bilinear(x, x, torch.ones(4, 4, 4))", "torch.nn.functional.bilinear"),
         ("F.normalize(x.exp(), p=1.0, dim=dim)", "torch.nn.functional.normalize"),
-        ("F.pad(x, (1, 1))", "torch.nn.functional.pad"),
+        ("F.one_hot(x.long())", "torch.nn.functional.one_hot"),
         ("F.cross_entropy(x[0, 0], x[0, 0])", "torch.nn.functional.cross_entropy"),
         ("nn.Dropout(0.5)(x)", "torch.nn.Dropout"),
         ("F.relu(x, inplace=True)", "torch.nn.functional.relu"),  # it hands back its argument, but not as it was
@@ -126,6 +126,9 @@ OPS = "class Ops:\n    def softmax(self, x, dim): return x.exp() / x.exp().sum(d
             "try:\n    softmax = lambda x, dim: x.exp()\nexcept ImportError:\n    from torch import softmax",
         ),
         ("torch.softmax(x, dim) if dim > 90 else x", ""),
+        ("F.pad(x, (1, 1))", ""),
+        ("nn.ZeroPad2d(1)(x)", ""),
+        ("torch.stft(x[0, 0], 2, 1, return_complex=True).abs()", ""),  # it pads
         ("x", "def train(x):\n    return F.cross_entropy(nn.Linear(4, 4)(x), x)"),
         ("x", "torch.softmax(torch.ones(3), 0)"),  # when it is imported
         ("x if isinstance(x, nn.Linear) else x", ""),
@@ -210,10 +213,10 @@ def paying(**ran: str) -> dict[str, dict[str, float]]:
         ({BLOCKWISE: f"nn.functional.{ATTENTION}"}, {BLOCKWISE: {ATTENTION: 3}}),
         # What does the work of no problem costs all points of the first that runs it.
         (
-            {"linear": "nn.functional.pad", BLOCKWISE: "nn.functional.pad"},
-            {"linear": {"torch.nn.functional.pad": 1}},
+            {"linear": "nn.functional.one_hot", BLOCKWISE: "nn.functional.one_hot"},
+            {"linear": {"torch.nn.functional.one_hot": 1}},
         ),
-        ({"rope": "nn.Embedding nn.functional.pad"}, {"rope": {"torch.nn.Embedding": 2}}),
+        ({"rope": "nn.Embedding nn.functional.one_hot"}, {"rope": {"torch.nn.Embedding": 2}}),
     ],
 )
 def test_a_work_that_is_not_the_students_own_is_paid_for_once(
@@ -224,7 +227,7 @@ def test_a_work_that_is_not_the_students_own_is_paid_for_once(
 
 MANY = {use("torch.softmax", number) for number in range(1, 9)}
 SHOWN = tuple(f"torch.softmax in adapters.py:{number}: source" for number in range(1, 9))
-PAD, EMBEDDING = "torch.nn.functional.pad", "torch.nn.Embedding"
+ONE_HOT, EMBEDDING = "torch.nn.functional.one_hot", "torch.nn.Embedding"
 
 
 @pytest.mark.parametrize(
@@ -235,8 +238,8 @@ PAD, EMBEDDING = "torch.nn.functional.pad", "torch.nn.Embedding"
         (set(), MANY, {"softmax": ("torch.softmax, in a hidden test",)}),
         ({use("torch.softmax", 7)}, MANY, {"softmax": SHOWN[6:7]}),
         # Hidden tests name one function at most that does the work of no problem.
-        (set(), {use(PAD), use(EMBEDDING)}, {EMBEDDING: (f"{EMBEDDING}, in a hidden test",)}),
-        ({use(PAD)}, {use(EMBEDDING)}, {PAD: (f"{PAD} in adapters.py:1: source",)}),
+        (set(), {use(ONE_HOT), use(EMBEDDING)}, {EMBEDDING: (f"{EMBEDDING}, in a hidden test",)}),
+        ({use(ONE_HOT)}, {use(EMBEDDING)}, {ONE_HOT: (f"{ONE_HOT} in adapters.py:1: source",)}),
         # A worker can report no function and no line of its own.
         ({use("secret 0.123")}, set(), {}),
         ({use("torch.softmax", 123, "")}, set(), {"softmax": ("torch.softmax (on which line is not known)",)}),
@@ -250,12 +253,14 @@ def test_what_is_told_of_a_work(public: set[Use], hidden: set[Use], told: dict[s
 def test_the_list_follows_the_namespaces_of_torch() -> None:
     functions = [name for name in dir(functional) if isinstance(getattr(functional, name), type(functional.relu))]
     helpers = {"boolean_dispatch", "handle_torch_function", "assert_int_or_pair"}
-    public = {name for name in functions if not name.startswith("_")} - helpers
+    public = {name for name in functions if not name.startswith("_")} - helpers - {"pad"}
     assert {f"torch.nn.functional.{name}" for name in public} <= FORBIDDEN
     layers = [
         name for name in dir(nn) if isinstance(getattr(nn, name), type) and issubclass(getattr(nn, name), nn.Module)
     ]
-    assert {name for name in layers if f"torch.nn.{name}" not in FORBIDDEN} == set(CONTAINERS)
+    allowed = {name for name in layers if name in ALLOWED or "Pad" in name}
+    assert {name for name in layers if f"torch.nn.{name}" not in FORBIDDEN} == allowed
+    assert len(allowed) == len(ALLOWED) - 4 + 15  # Rearrange, Reduce, pad; and layers that pad
     assert {"torch.exp", "torch.einsum", "torch.logsumexp", "torch.tanh", "torch.ops.aten.exp"}.isdisjoint(FORBIDDEN)
 
 
@@ -264,7 +269,7 @@ def test_the_handout_says_what_the_list_says() -> None:
     for name in ("torch.nn.functional", "torch.onnx.ops", "EinMix", "nn.Dropout"):
         assert f"`{name}`" in rule
     for name in ALLOWED:
-        assert re.search(rf"`(nn\.)?{name}`", rule), name
+        assert re.search(rf"`((nn|F)\.)?{re.escape(name)}`", rule), name
     for home in HOMES:
         points = f"{PROBLEMS[home].points:g}" + " (bonus)" * PROBLEMS[home].bonus
         assert f"| `{home}` | {points} |" in rule
@@ -362,3 +367,11 @@ def test_a_file_that_is_imported_by_each_call_is_a_part_of_it(run: Run, again: s
         "shared.py": "",
     }
     assert seen(run, files) == {Use("mine.py", 2, "torch.softmax", "answer = torch.softmax(shared.x, -1)")}
+
+
+def test_the_top_of_a_file_that_an_adapter_imports_is_no_part_of_a_call(run: Run) -> None:
+    files = {
+        "adapters.py": "def run_softmax(x, dim):\n    from mine import softmax\n    return softmax(x, dim)\n",
+        "mine.py": "import torch\ndef softmax(x, dim):\n    return x\ntorch.softmax(torch.ones(3), 0)\n",
+    }
+    assert seen(run, files) == set()

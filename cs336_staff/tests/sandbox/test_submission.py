@@ -15,7 +15,6 @@ import pytest
 from cs336_staff.sandbox import submission
 from cs336_staff.sandbox.submission import MIB, Refused, take_in
 
-EMOJI = "\N{GRINNING FACE}"
 FLAT = {"adapters.py": "a = 1", "cs336_basics/nn.py": "b = 2"}
 CS336 = {"tests/adapters.py": "a = 1", "tests/common.py": "", "cs336_basics/nn.py": "b = 2"}
 
@@ -223,10 +222,9 @@ def test_a_bomb_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             take_in(make(tmp_path, FLAT | {"big.py": "#" * 200}))
 
 
-@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_bomb_by_another_compression(compression: int, tmp_path: Path) -> None:
-    """zipfile unpacks these whole, whatever is asked for."""
-    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", compression) as out:
+def test_a_bomb_by_another_compression(tmp_path: Path) -> None:
+    """zipfile unpacks it whole, whatever is asked for, as it does with bzip2."""
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_LZMA) as out:
         out.writestr("adapters.py", "#" * (16 << 20))
     tracemalloc.start()
     with pytest.raises(
@@ -281,7 +279,6 @@ def patched(archive: bytes, offset: int, value: int, size: str = "<H") -> bytes:
     return bytes(data)
 
 
-LONG_TOGETHER = {f"{i}{EMOJI * 229}.py": "" for i in range(998)}
 NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters"
 
 
@@ -290,11 +287,9 @@ NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters"
     [
         (FLAT | {"a\n.py": ""}, NOT_TO_BE_SHOWN),
         (FLAT | {"\x1b[2J.py": ""}, NOT_TO_BE_SHOWN),
-        (FLAT | {"x" * 300 + ".py": ""}, NOT_TO_BE_SHOWN),
-        (FLAT | LONG_TOGETHER, "expected paths of Python files of at most 512 KiB together"),
         (below("a/", FLAT) | below("b/", FLAT), "there are adapters in 'a/', 'b/'"),
     ],
-    ids=["line break", "escape", "long name", "long names together", "two submissions"],
+    ids=["line break", "escape", "two submissions"],
 )
 def test_files_that_are_refused(files: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=message):
@@ -320,15 +315,11 @@ def test_a_spoilt_archive(spoil: Callable[[bytes], bytes], message: str, tmp_pat
         take_in(path)
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="a path where nothing is"):
-        take_in(tmp_path / "x")
-
-
-def test_a_device(tmp_path: Path) -> None:
+def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.zip")
-    with pytest.raises(Refused, match="a device, pipe or socket"):
-        take_in(tmp_path / "pipe.zip")
+    for name, got in (("x", "a path where nothing is"), ("pipe.zip", "a device, pipe or socket")):
+        with pytest.raises(Refused, match=got):
+            take_in(tmp_path / name)
 
 
 @pytest.mark.parametrize("make", [archive, tar])
@@ -381,7 +372,6 @@ def test_windows_slashes(tmp_path: Path) -> None:
         ("import einx", ["einx"]),
         ("from beartype import beartype", ["beartype"]),
         ("from torch.utils.checkpoint import checkpoint", ["torch._dynamo"]),
-        ("from cs336_basics.given.checkpointed import checkpointed_attention", ["torch._dynamo"]),
         ("from torch import func, nn\ngradient = func.grad(f)", ["torch._dynamo"]),
         ("class AdamW(torch.optim.Optimizer):", ["torch._dynamo"]),
         ("@torch.compiler.disable", ["torch._dynamo"]),

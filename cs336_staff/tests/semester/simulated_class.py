@@ -1,10 +1,8 @@
 """A class whose grades are known before anything is graded, by what was handed in.
 
-They come from the points of the assignment, from the prices in cs336_staff/docs/points.md, and from
-what cs336_staff/tests/shadow_class/ says.
+They come from the points of the assignment, from what cs336_staff/tests/shadow_class/ says, and from `FAULTS`.
 """
 
-import ast
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +11,11 @@ from typing import NamedTuple
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.room import load_room
 from cs336_staff.tests import ROOT
-from cs336_staff.tests.attacks import made
-from cs336_staff.tests.attacks.attack import SUBMISSIONS as ATTACKS
+from cs336_staff.tests.attacks.attack import write_attack
 from cs336_staff.tests.grading.shadow_class import CLASS, write_tree
 
 # Problems beyond what is required are in it.
 EVERYTHING = ROOT / "cs336_staff/problems/right_programs/row_loops_gathered_keys.py"
-COPIED = "01_flat_files"
 
 # Points of softmax, of what is required, and of what is in EVERYTHING.
 PROBLEMS = load_problems(ROOT)
@@ -31,14 +27,22 @@ ALL = sum(
     if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in load_room(id).examinations)
 )
 
-# Mistakes with a price in points.md, as edits of the solution.
+# Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.
 FUNCTIONAL, ATTENTION = "cs336_basics/nn/functional.py", "cs336_basics/nn/attention.py"
 SOLVED = {"adapters.py"}.union(*(problem.files for problem in PROBLEMS.values() if not problem.bonus))
 FAULTS = {
-    "scores not divided by √d_k": (FUNCTIONAL, " / math.sqrt(Q.shape[-1])", ""),
-    "ε = 1e-9 in the denominator of softmax": (FUNCTIONAL, "total == 0.0, 1.0)", "total == 0.0, 1.0) + 1e-9"),
-    "causal mask off by one": (ATTENTION, ".tril()", ".tril(1)"),
+    "scores not divided by √d_k": (FUNCTIONAL, " / math.sqrt(Q.shape[-1])", "", 4.49, 0.0),
+    "ε = 1e-9 in the denominator of softmax": (
+        FUNCTIONAL,
+        "total == 0.0, 1.0)",
+        "total == 0.0, 1.0) + 1e-9",
+        0.19,
+        0.08,
+    ),
+    "causal mask off by one": (ATTENTION, ".tril()", ".tril(1)", 4.93, 0.0),
 }
+
+MOST = 0.08  # that softmax earns which computes nothing: one that is 1 everywhere is right where there is one number
 
 IN_TIME, TWO_DAYS_LATE = "2026-09-30 12:00:00.0 Z", "2026-10-03 12:00:00.0 Z"  # as Gradescope writes it
 LATE, EXTENDED, MAILED, GROUP = 8, 2, 7, 11  # numbers of students
@@ -108,12 +112,9 @@ def make_class(start: Path, folder: Path) -> list[Student]:
         folder: for what they write; it does not exist yet.
     """
     folder.mkdir()
-    rows = [line.strip("|").split("|") for line in (ROOT / "cs336_staff/docs/points.md").read_text().splitlines()]
-    prices = [row for row in rows if len(row) > 2 and "." in row[-1]]  # name, in softmax, in attention, ..., in all
-    price = {row[0].strip(): (float(row[-1]), float(row[1].strip() or 0)) for row in prices}
 
     def faulty(what: str) -> Work:
-        (file, right, wrong), (lost, in_softmax), path = FAULTS[what], price[what], folder / what.replace("/", " ")
+        (file, right, wrong, lost, in_softmax), path = FAULTS[what], folder / what.replace("/", " ")
         shutil.copytree(start / "cs336_basics", path / "cs336_basics")  # the bonus problems stay as they are
         for name in SOLVED:
             shutil.copy(ROOT / name, path / name)
@@ -125,24 +126,23 @@ def make_class(start: Path, folder: Path) -> list[Student]:
     def tree(name: str) -> Work:
         return Work(name, write_tree(name, folder), CLASS[name].points)
 
-    copied = tree(COPIED)
-    copy = copied._replace(what=f"{COPIED}, copied without its comments", path=folder / "copied")
-    shutil.copytree(copied.path, copy.path)
-    for file in copy.path.rglob("*.py"):
-        file.write_text(ast.unparse(ast.parse(file.read_text())))
-    attacks = (ATTACKS / "answers/frame_walk.py", made.climbing_archive(folder, ROOT))
-    most = price["ones"][1]  # each writes softmax alone, and one of ones earns the most of those that compute nothing
-    hostile = [Work(f"hostile: {path.name}", path, most, most, hostile=True) for path in attacks]
+    attacks = [write_attack(id, folder) for id in ("frame_walk", "climbing_archive")]
+    hostile = [Work(f"hostile: {path.name}", path, MOST, MOST, hostile=True) for path in attacks]
     works = [
         Work("nothing written", start, 0, 0),
         Work("only softmax and the linear layer", write_tree("38_only_softmax_and_linear", folder), 3),
-        *(copied, faulty("scores not divided by √d_k"), hostile[0], Work("every bonus problem", EVERYTHING, ALL)),
+        *(
+            tree("01_flat_files"),
+            faulty("scores not divided by √d_k"),
+            hostile[0],
+            Work("every bonus problem", EVERYTHING, ALL),
+        ),
         *(
             tree("02_src_layout"),
             faulty("ε = 1e-9 in the denominator of softmax"),
             hostile[1],
             tree("20_bonus_modules"),
         ),
-        *(copy, faulty("causal mask off by one")),
+        *(tree("05_adapters_in_tests"), faulty("causal mask off by one")),
     ]
     return [Student(number, work) for number, work in enumerate(works, start=1)]

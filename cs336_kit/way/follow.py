@@ -1,0 +1,149 @@
+"""Following the failing tests of a problem to the expressions where the first number goes wrong."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.compare import WrongAnswer, same
+from cs336_kit.engine.result import Check
+from cs336_kit.engine.suite import Suite, Test
+from cs336_kit.way.finding import Finding, read_line
+from cs336_kit.way.probe import Probes
+from cs336_kit.way.run import Runner, find_functions
+from cs336_kit.way.search import Found, Search, order_by_generality
+from cs336_kit.way.steps import Follow
+from cs336_kit.way.unread import find_unread, list_needed
+
+HALF = (torch.float16, torch.bfloat16)
+KIT = Path(__file__).parents[1]
+ASKED = 3  # failing tests whose arguments are looked at
+
+
+def follow(
+    suite: Suite, steps: Mapping[str, Follow], failing: Sequence[Test], earlier: Collection[Test] = ()
+) -> list[Finding]:
+    """Find the places, two at most, in which right values make the failing tests pass.
+
+    Args:
+        suite: the tests, and the student's functions, in this process.
+        steps: for each adapter, the right program in steps.
+        failing: tests of one problem.
+        earlier: tests of other problems that pass: what they run is not looked into.
+    """
+    folders = {suite.root / test.place[0].partition("/")[0] for test in suite.tests}
+    runner = Runner(suite, steps, Probes(lambda file: _is_students(Path(file), suite.root, folders)))
+    if not runner.probes.changed:
+        return []
+    changed = dict(runner.probes.changed)
+    with runner.probes.on():
+        seen = find_functions(runner, list(earlier))
+    runner.probes.leave_out(seen)
+    runner.runs = 0
+    with runner.probes.on():
+        wrong = [test for test in failing if _is_wrong_number(suite, test) and not _is_rounded(runner, test)]
+        wrong = order_by_generality(wrong)
+        if not wrong or not _is_repeatable(runner, wrong[0]):
+            return []
+        if unread := _find_unread(runner, wrong):
+            return unread
+        found = Search(runner, wrong, {}).find()
+    if found and seen and not all(each.difference.is_simple for each in found):
+        runner.probes.changed, runner.runs = changed, 0
+        with runner.probes.on():
+            inside = Search(runner, wrong, {}).find()
+        found = inside if any((each.place.file, each.place.function) in seen for each in inside) else found
+    with runner.probes.on():
+        patch = {
+            place: option for each in found for place, option in {each.place: each.option, **each.likewise}.items()
+        }
+        explained = sum(runner.passes(test, patch) for test in failing)
+    proofs = ["", _prove(found, explained, len(failing))][-len(found) :] if found else []
+    return [_tell(each, suite.root, proof) for each, proof in zip(found, proofs, strict=True)]
+
+
+def _is_students(file: Path, root: Path, folders: Collection[Path]) -> bool:
+    """Tell whether a file is the student's: in the assignment, and neither the kit nor the tests nor installed."""
+    others = {KIT, *folders}
+    return file.is_relative_to(root) and not others & {*file.parents} and "site-packages" not in file.parts
+
+
+def _is_wrong_number(suite: Suite, test: Test) -> bool:
+    """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
+    error = suite.ending(test) if not test.memory else None
+    if not isinstance(error, WrongAnswer) or error.check is not Check.ANSWER or not isinstance(error.answer, Tensor):
+        return False
+    if not (cases := test.cases()) or error.answer.dtype in HALF:
+        return False
+    answer, right = error.answer.detach().double(), cases[0].expected["answer"]
+    return answer.shape != right.shape or not bool(same(answer, right).all())
+
+
+def _is_rounded(runner: Runner, test: Test) -> bool:
+    """Tell whether a case in float64 is computed in float32: then it is digits that are lost."""
+    if test.cases()[0].dtype != torch.float64:
+        return False
+    runner.run(test, {})
+    return torch.float32 in runner.probes.recorder.dtypes
+
+
+def _is_repeatable(runner: Runner, test: Test) -> bool:
+    """Tell whether the student's numbers are the same in a second run; else they have a state, and are not followed."""
+    answers = [
+        trace.values[trace.order[-1]][-1] for trace in (runner.run(test, {}), runner.run(test, {})) if trace.order
+    ]
+    return len(answers) == 2 and bool(same(*answers, within=0.0).all())
+
+
+def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
+    """An argument that decides the right answer, and that the code never reads."""
+    for test in wrong[:ASKED]:
+        trace = runner.run(test, {})
+        call = test.cases()[0].call
+        if not trace.steps or call not in runner.follow:
+            continue
+        needed = list_needed(runner.follow[call], trace.arguments)
+        ran = dict.fromkeys((place.file, place.function) for place in trace.order)
+        for file, function, argument in find_unread(ran, runner.probes.definitions, sorted(needed)):
+            columns = argument.col_offset, argument.col_offset + len(argument.arg)
+            difference = f"Nothing reads `{argument.arg}`, and the right answer depends on it."
+            place = _relative(file, runner.suite.root), argument.lineno, function, columns
+            return [Finding(*place, read_line(file, argument.lineno), difference)]
+    return []
+
+
+def _prove(found: Sequence[Found], explained: int, failing: int) -> str:
+    """Say how many tests pass with right values in all the places."""
+    names = dict.fromkeys(name for each in found for name in each.option.names)
+    with_ = {1: f"With {next(iter(names))} here", 2: "With these two right"}
+    right = "With this right" if len(found) == 1 and (len(names) > 1 or found[0].likewise) else with_[len(found)]
+    if explained < failing:
+        return f"{right}, {explained} of the {failing} tests that fail {'passes' if explained == 1 else 'pass'}."
+    passing = {1: "the test that fails passes", 2: "both tests that fail pass"}
+    return f"{right}, {passing.get(failing, f'all {failing} tests that fail pass')}."
+
+
+def _tell(found: Found, root: Path, proof: str) -> Finding:
+    place, step = found.place, found.trace.steps[found.option.names[0]]
+    code = read_line(place.file, place.line)
+    start = len(code.encode()[: place.node.col_offset].decode())
+    is_one_line = place.node.end_lineno == place.line
+    end = len(code.encode()[: place.node.end_col_offset].decode()) if is_one_line else len(code)
+    changed = "After this line, it" if place.in_place else "This"
+    return Finding(
+        _relative(place.file, root),
+        place.line,
+        place.function,
+        (start, end),
+        code,
+        f"{changed} {found.difference.words}.",
+        proof=proof,
+        likewise=tuple(each.line for each in found.likewise if each.line != place.line),
+        question=step.ask,
+        section=step.section,
+    )
+
+
+def _relative(file: str, root: Path) -> str:
+    return Path(file).relative_to(root).as_posix() if Path(file).is_relative_to(root) else file

@@ -1,0 +1,159 @@
+"""Options: the steps that fit in the place of an expression, in the layout and dtype that the code has there."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_kit.way.probe import Place
+from cs336_kit.way.steps import Step
+from cs336_kit.way.trace import Trace
+from cs336_kit.way.values import Axes, as_value, is_near, lay_out, relay
+
+LOW = -1e9  # what students write for −inf
+HALF = (torch.float16, torch.bfloat16)
+KINDS = re.compile(r"queries|keys|values|first|second|x₁|x₂|cosines|sines")  # what a function may be called for in turn
+MOST_CALLS = 4  # in turn
+MOST_LAYOUTS = 4  # of one step
+
+
+@dataclass(frozen=True)
+class Option:
+    """Steps to put in the place of an expression.
+
+    Args:
+        names: of a step for each time that it is computed; the last one stands for all times after it.
+        axes: their layout; None: as they are.
+        is_sliced: whether the n-th time gets the n-th slice of one step.
+        is_low: whether a very low number is put for −inf.
+    """
+
+    names: tuple[str, ...]
+    axes: Axes = None
+    is_sliced: bool = False
+    is_low: bool = False
+
+    def is_like(self, other: "Option") -> bool:
+        """Tell whether this is for the keys what another one is for the queries."""
+        patterns = [[KINDS.sub("*", name) for name in option.names] for option in (self, other)]
+        layout = (self.axes, self.is_sliced, self.is_low)
+        return (
+            patterns[0] == patterns[1]
+            and self.names != other.names
+            and layout == (other.axes, other.is_sliced, other.is_low)
+        )
+
+
+def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
+    """The steps that fit in the place of an expression, those first that come next in the right program.
+
+    Args:
+        trace: a run in which the expression is computed.
+        place: the expression.
+        after: the order of the first step to consider.
+    """
+    value = trace.value(place)[0]
+    if value is None:
+        return []
+    steps = [step for step in _order_steps(trace, place, after) if step.order >= after]
+    if not isinstance(value, Tensor):
+        return [Option((step.name,), ()) for step in steps if not step.value.tensor.ndim]
+    steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
+    options = list(dict.fromkeys(_list_layouts(trace, trace.value(place), steps)))
+    is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
+    return [each for option in options for each in (option, *([_lower(option)] if is_low else []))]
+
+
+def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:
+    """The steps, from the last one on that the expression is made of."""
+    matches = [trace.matches[each] for each in trace.made_of(place)]
+    reached = [trace.steps[name].order for match in matches if match for name in match.names if name in trace.steps]
+    here = max(reached, default=-1) if after < 0 else after
+    return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
+
+
+def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    value, times = values[0], len(values)
+    if times > 1 and all(isinstance(each, Tensor) for each in values):
+        if times <= MOST_CALLS:
+            yield from _mend_one(trace, values, steps)
+        for step in steps:
+            for axes, _ in list(lay_out(step.value.tensor, (times, *value.shape)))[:MOST_LAYOUTS]:
+                yield Option((step.name,), axes, is_sliced=True)
+    for step in steps:
+        for axes, laid in list(lay_out(step.value.tensor, value.shape))[:MOST_LAYOUTS]:
+            if times > 1 or not is_near(value, laid, exactly=True):
+                yield Option((step.name,), axes)
+            if 1 < times <= MOST_CALLS:
+                yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
+    for step in steps:
+        if step.value.tensor.ndim and step.value.tensor.numel() != value.numel():
+            yield Option((step.name,))
+
+
+def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """A step where the expression is wrong once, and what it is where it is right."""
+    names = [found[0] if (found := trace.find(as_value(value))) else "" for value in values]
+    if len(wrong := [i for i, name in enumerate(names) if name not in trace.steps]) == 1:
+        for step in steps:
+            if step.value.tensor.shape == values[wrong[0]].shape:
+                mended = tuple(step.name if i in wrong else name for i, name in enumerate(names))
+                yield Option(mended, tuple(range(values[0].ndim)))
+
+
+def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator[tuple[str, ...]]:
+    """The steps that are one thing for the queries, the keys and the values, from the first of them on."""
+    pattern = KINDS.sub("*", first.name)
+    alike = [each for each in steps if KINDS.sub("*", each) == pattern]
+    is_first = pattern != first.name and len(alike) >= count and alike[0] == first.name
+    if is_first and steps[alike[count - 1]].value.tensor.shape == first.value.tensor.shape:
+        yield tuple(alike[:count])
+
+
+def _lower(option: Option) -> Option:
+    return Option(option.names, option.axes, option.is_sliced, is_low=True)
+
+
+def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
+    """The value of an option for the n-th time that its expression is computed; None if it does not fit.
+
+    It has the graph of the step, and the dtype of the value that it replaces; but what a student rounds to half
+    precision too early is put in as float32.
+    """
+    step = steps.get(option.names[min(time, len(option.names) - 1)])
+    if step is None:
+        return None
+    if not isinstance(value, Tensor):
+        return float(step.value.tensor) if not step.value.tensor.ndim else None
+    new = step.tensor
+    if not isinstance(new, Tensor):
+        return None
+    with suppress(RuntimeError, ValueError, IndexError):  # a layout of another case
+        shape = (*value.shape, 2) if value.is_complex() else value.shape
+        new = _slice(new, option, time, shape) if option.is_sliced else _lay(new, option.axes, shape)
+        if new is None:
+            return None
+        if option.is_low:
+            new = torch.where(new == -math.inf, LOW, new)
+        if value.is_complex():
+            return torch.view_as_complex(new.contiguous()).to(value.dtype)
+        return new.to(torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype)
+    return None
+
+
+def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
+    if axes is None or step.numel() != math.prod(shape):
+        return step
+    laid = relay(step, axes, shape)
+    return laid if laid is not None else next((each for _, each in lay_out(step, shape)), None)
+
+
+def _slice(step: Tensor, option: Option, time: int, shape: Sequence[int]) -> Tensor | None:
+    times = step.numel() // max(math.prod(shape), 1)
+    laid = _lay(step, option.axes, (times, *shape))
+    return laid[time] if laid is not None and time < times else None

@@ -1,0 +1,116 @@
+"""Running a test with probes, and with right values in some places."""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.suite import Suite, Test
+from cs336_kit.way.options import Option, choose_value
+from cs336_kit.way.probe import Place, Probes, Recorder
+from cs336_kit.way.steps import Follow, Step, take_steps
+from cs336_kit.way.trace import Trace
+
+MOST_RUNS = 600  # of tests, for one problem
+MOST_LOOKS = 1_000_000  # in the first run; a later one, which may loop for ever, gets a multiple of what that took
+
+Patch = Mapping[Place, Option]
+
+
+@dataclass
+class Runner:
+    """Runs tests with probes in the student's functions.
+
+    Args:
+        suite: the tests, and what they call.
+        follow: for each adapter, the right program in steps.
+        probes: in the functions.
+    """
+
+    suite: Suite
+    follow: Mapping[str, Follow]
+    probes: Probes
+    runs: int = 0
+    _most_looks: int = MOST_LOOKS
+    _steps: dict[tuple[str, int], dict[str, Step]] = field(default_factory=dict)
+
+    @property
+    def is_spent(self) -> bool:
+        return self.runs >= MOST_RUNS
+
+    def passes(self, test: Test, patch: Patch) -> bool:
+        """Tell whether a test passes with right values in some places, and because of them."""
+        return not self.is_spent and self.run(test, patch, noting=False).passed
+
+    def run(self, test: Test, patch: Patch, noting: bool = True) -> Trace:
+        """Run a test and note what every expression is in the last call of an adapter."""
+        self.runs += 1
+        call = _Call()
+        puts = {place: partial(_put, option, call.steps) for place, option in patch.items()}
+        recorder = self.probes.recorder = Recorder(puts, noting, self._most_looks)
+        students = self.suite.calls.adapters
+        self.suite.calls.adapters = _Followed(students, partial(self._call, test.name, call, recorder), self.follow)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(0)
+                error = self.suite.ending(test)
+        finally:
+            self.suite.calls.adapters = students
+        if noting and not patch:
+            self._most_looks = 1000 + 20 * recorder.looks
+        passed = error is None and (recorder.has_put or not patch)
+        return Trace(recorder.values, recorder.objects, recorder.order, call.steps, call.arguments, passed, patch)
+
+    def _call(
+        self, test: str, call: "_Call", recorder: Recorder, name: str, run: Any, *given: Any, **named: Any
+    ) -> Any:
+        """Call an adapter, with the steps of the right program on the same arguments at hand."""
+        recorder.begin()
+        arguments = inspect.signature(run).bind(*given, **named).arguments
+        call.arguments.clear()
+        call.arguments.update({key: x.clone() if isinstance(x, Tensor) else x for key, x in arguments.items()})
+        taken = self._steps.get((test, call.number))
+        if taken is None:
+            taken = take_steps(self.follow[name], call.arguments)
+            if not any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values()):
+                self._steps[test, call.number] = taken  # those with a graph are of this run alone
+        call.steps.clear()
+        call.steps.update(taken)
+        call.number += 1
+        return run(*given, **named)
+
+
+@dataclass
+class _Call:
+    """The call of an adapter that is being made."""
+
+    number: int = 0
+    steps: dict[str, Step] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class _Followed:
+    """The student's adapters; calls of those that have steps go through `call`."""
+
+    students: Any
+    call: Callable[..., Any]
+    names: Collection[str]
+
+    def __getattr__(self, name: str) -> Any:
+        run = getattr(self.students, name)
+        return partial(self.call, name, run) if name in self.names else run
+
+
+def _put(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
+    return choose_value(option, steps, time, value)
+
+
+def find_functions(runner: Runner, tests: Sequence[Test]) -> set[tuple[str, str]]:
+    """The student's functions, by file and name, that some tests run: one test of each kind."""
+    kinds = {test.function: test for test in tests}
+    return {(place.file, place.function) for test in kinds.values() for place in runner.run(test, {}).order}

@@ -1,0 +1,254 @@
+"""One call of the student's, held against the steps: which of its expressions are right, and where the first is not."""
+
+import ast
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_kit.way.probe import Place
+from cs336_kit.way.steps import Step
+from cs336_kit.way.values import Axes, Value, as_value, find_layout
+
+
+@dataclass(frozen=True)
+class Match:
+    """The steps that the values of an expression are.
+
+    Args:
+        names: for each time that it was computed, a step; for all times together, one.
+        axes: their layouts.
+        together: whether the values of all times, one beside the other, are one step: a loop over heads.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[Axes, ...]
+    together: bool = False
+
+
+@dataclass
+class Trace:
+    """One run of a test.
+
+    Args:
+        values: what each expression was, each time, when it was computed.
+        objects: the same objects, which tell what a name stands for.
+        order: the expressions, as often as they were computed.
+        steps: of the right program on the same arguments.
+        arguments: those of the adapter.
+        passed: whether the test passed.
+        put: expressions that had another value put in their place: that what follows is right says nothing of them.
+    """
+
+    values: Mapping[Place, Sequence[Any]]
+    objects: Mapping[Place, Sequence[Any]]
+    order: Sequence[Place]
+    steps: Mapping[str, Step]
+    arguments: Mapping[str, Any]
+    passed: bool
+    put: Collection[Place] = ()
+
+    @cached_property
+    def known(self) -> dict[str, Value]:
+        """Steps, and what came in."""
+        given = {name: as_value(x) for name, x in self.arguments.items() if isinstance(x, Tensor | int | float)}
+        return {name: step.value for name, step in self.steps.items()} | given
+
+    @cached_property
+    def sizes(self) -> set[float]:
+        """The sizes of what came in."""
+        shapes = [size for x in self.arguments.values() if isinstance(x, Tensor) for size in x.shape]
+        return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The expressions, each where it was computed first; what a statement changes in place, where it was last."""
+        firsts: dict[Place, int] = {}
+        for i, place in enumerate(self.order):
+            if place.in_place:
+                firsts[place] = i
+            else:
+                firsts.setdefault(place, i)
+        return sorted(firsts, key=firsts.__getitem__)
+
+    def value(self, place: Place) -> list[Any]:
+        """The values of an expression; of a tensor that is changed in place, the last one."""
+        values = list(self.values[place])
+        return values[-1:] if place.in_place else values
+
+    @cached_property
+    def matches(self) -> dict[Place, Match | None]:
+        """The steps that the expressions are; None for what the right program does not know."""
+        return {place: self._match(self.value(place)) for place in self.places}
+
+    def _match(self, values: list[Any]) -> Match | None:
+        if any(value is None for value in values):
+            return None
+        if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
+            tensors = [as_value(value).tensor for value in values]
+            if any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:]) and (
+                found := self.find(Value(torch.stack(tensors)))
+            ):
+                return Match((found[0],), (found[1],), together=True)
+        found_each = [self.find(as_value(value)) for value in values[:64]]
+        if not all(found_each):
+            return None
+        return Match(tuple(each[0] for each in found_each if each), tuple(each[1] for each in found_each if each))
+
+    def find(self, value: Value, exactly: bool = False) -> tuple[str, Axes] | None:
+        """The step, or the argument, that a value is."""
+        others = []
+        for name, known in self.known.items():
+            if (axes := find_layout(value, known, exactly)) == tuple(range(known.tensor.ndim)):
+                return name, axes
+            others += [(name, axes)] if axes is not None else []
+        if others:
+            return others[0]
+        if not value.tensor.ndim and float(value.tensor) in self.sizes:
+            return "a size", ()
+        return None
+
+    @cached_property
+    def _place_of(self) -> dict[int, Place]:
+        return {id(place.node): place for place in self.places if not place.in_place}
+
+    def made_of(self, place: Place) -> list[Place]:
+        """The nearest expressions in an expression, or in a statement."""
+        found: list[Place] = []
+
+        def look(node: ast.AST) -> None:
+            for child in ast.iter_child_nodes(node):
+                inner = self._place_of.get(id(child))
+                if inner is not None:
+                    found.append(inner)
+                elif isinstance(child, ast.Attribute) and child is not getattr(node, "func", None):
+                    pass  # `x.device`, `x.shape`: no number of x is in it
+                else:
+                    look(child)
+
+        look(place.node)
+        return found
+
+    def origin(self, place: Place) -> Place:
+        """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
+        wanted = self.objects[place][0]
+
+        def is_it(value: Any) -> bool:
+            return value is wanted or (
+                isinstance(value, int | float) and isinstance(wanted, int | float) and value == wanted
+            )
+
+        for before in self.places[: self.places.index(place)]:
+            is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
+            if not is_here or isinstance(before.node, ast.Name) or not any(map(is_it, self.objects[before])):
+                continue
+            if not any(is_it(each) for inner in self.made_of(before) for each in self.objects[inner]):
+                return before
+        return place
+
+    def only_origin(self, place: Place) -> Place:
+        """The expression that made a value, if nothing else reads it; else the place itself."""
+        wanted, origin = self.objects[place][0], self.origin(place)
+        others = [
+            inner
+            for each in self.places
+            if (each.file, each.function) == (place.file, place.function) and not isinstance(each.node, ast.Name)
+            for inner in self.made_of(each)
+            if inner is not place and isinstance(inner.node, ast.Name)
+        ]
+        return place if any(each is wanted for other in others for each in self.objects[other]) else origin
+
+    @cached_property
+    def innocent(self) -> set[Place]:
+        """The expressions that are not steps, but of which right things are made."""
+        found: set[Place] = set()
+        for place in self.places:
+            if self.matches[place] and not isinstance(place.node, ast.Name) and place not in self.put:
+                todo = self.made_of(place)
+                while todo:
+                    inner = todo.pop()
+                    if inner not in self.put:
+                        found.add(inner)
+                        todo += self.made_of(inner)
+        found = {place for place in found if not self.matches[place]}
+        values = {_identify(value) for place in found for value in self.values[place]}
+        names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.matches[place]]
+        return found | {place for place in names if {_identify(value) for value in self.values[place]} <= values}
+
+    def is_right(self, place: Place) -> bool:
+        return bool(self.matches.get(place)) or place in self.innocent
+
+    def first_wrong(self, place: Place) -> int:
+        """The first time that an expression is nothing that is known."""
+        values = self.value(place)
+        return next((i for i, value in enumerate(values) if value is None or not self.find(as_value(value))), 0)
+
+    def is_right_at(self, place: Place, time: int) -> bool:
+        """Tell whether an expression is right, or was the n-th time that it was computed."""
+        if self.is_right(place):
+            return True
+        values = self.value(place)
+        return 0 < len(values) > time and values[time] is not None and bool(self.find(as_value(values[time])))
+
+    def is_number(self, place: Place) -> bool:
+        """Tell whether an expression is a number and no tensor."""
+        return not any(isinstance(value, Tensor) for value in self.values[place])
+
+    def runs_inside(self, place: Place) -> Iterator[Place]:
+        """The student's expressions that ran while this one was computed, in functions that it calls."""
+        index = self.order.index(place)
+        made_of = {id(node) for node in ast.walk(place.node)}
+        for before in reversed(self.order[:index]):
+            if id(before.node) in made_of or (before.function, before.file) == (place.function, place.file):
+                return
+            yield before
+
+    def is_maker(self, place: Place) -> bool:
+        """Tell whether an expression is a tensor made of numbers alone."""
+        is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
+        return is_call and all(self.is_number(each) for each in self.made_of(place))
+
+    def is_root(self, place: Place, is_loose: bool = False) -> bool:
+        """Tell whether an expression is wrong, and made of what is right, or is made of that."""
+        made_of = self.made_of(place)
+        if self.is_right(place) or isinstance(place.node, ast.Name):
+            return False
+        if not made_of and (isinstance(place.node, ast.Attribute) or self.is_number(place)):
+            return False
+        if isinstance(place.node, ast.Call) and _is_beginning(self.values[place][0]):
+            return False
+        if self.is_number(place) and not math.isfinite(self.values[place][0]):
+            return False
+        if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
+            is_bool = isinstance(self.values[place][0], bool)
+            return not is_bool and all(map(self.is_number, made_of)) and self.is_made_of_right(place)
+        return self.is_made_of_right(place, is_loose)
+
+    def is_made_of_right(self, place: Place, is_loose: bool = False) -> bool:
+        """Tell whether all is right that an expression is made of, and all that runs inside it.
+
+        With `is_loose`, what is not a step will do, if that is made of what is right.
+        """
+        time = self.first_wrong(place)
+        made_of = [each for each in self.made_of(place) if not self.is_number(each) and not self.is_maker(each)]
+        inside = [each for each in self.runs_inside(place) if not self.is_number(each)]
+        return all(
+            self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
+        ) and all(self.is_right(each) for each in inside)
+
+
+def _is_beginning(value: Any) -> bool:
+    """Tell whether a value is what a loop begins with: fractions that are all the same."""
+    is_tensor = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
+    return is_tensor and bool((value == value.flatten()[0]).all())
+
+
+def _identify(value: Any) -> tuple[Any, ...]:
+    """Reduce a value to a few numbers, which are the same for a name that stands for it elsewhere."""
+    if not isinstance(value, Tensor):
+        return (value,)
+    return tuple(value.shape), float(value.double().sum()), float(value.double().flatten()[:1].sum())

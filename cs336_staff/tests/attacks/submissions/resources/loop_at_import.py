@@ -1,8 +1,0 @@
-"""Never come back from being imported.
-
-plain: hung
-report: the import: no answer within
-"""
-
-while True:
-    pass

@@ -1,0 +1,173 @@
+"""The place that is told of a wrong number, in a right program with mistakes written into it."""
+
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cs336_kit.engine.assignment import find_needs, load_problems
+from cs336_kit.engine.room import load_room
+from cs336_kit.engine.suite import Suite, load_suite
+from cs336_kit.way.finding import Finding
+from cs336_kit.way.follow import follow
+from cs336_staff.tools.student import ROOT
+
+RIGHT = (Path(__file__).parent / "program.py").read_text()
+PROBLEMS = load_problems(ROOT)
+STEPS = {adapter: steps for problem in PROBLEMS for adapter, steps in load_room(problem).steps.items()}
+SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = list(PROBLEMS)[:5]
+Tell = Callable[..., list[Finding]]
+
+
+@pytest.fixture(scope="module")
+def public() -> Suite:
+    return load_suite(ROOT, [ROOT / "tests"], PROBLEMS)
+
+
+@pytest.fixture
+def tell(public: Suite, tmp_path: Path) -> Tell:
+    """What is told of a problem, after these replacements in the right program."""
+
+    def tell(problem: str, *edits: tuple[str, str]) -> list[Finding]:
+        source = RIGHT
+        for old, new in edits:
+            assert old in source
+            source = source.replace(old, new, 1)
+        path = tmp_path / "program.py"
+        path.write_text(source)
+        namespace: dict[str, object] = {"__name__": "program"}
+        exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program above)
+        suite = replace(public, root=tmp_path)
+        suite.calls.adapters = types.SimpleNamespace(**namespace)
+        tests = {each: [test for test in suite.tests if test.problem == each] for each in PROBLEMS}
+        failing = [test for test in tests[problem] if not suite.run(test).passed]
+        needs = find_needs(PROBLEMS, problem)
+        return follow(suite, STEPS, failing, [test for need in needs for test in tests[need]])
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("problem", "old", "new", "place", "difference"),
+    [
+        (SOFTMAX, "e.sum(dim,", "e.sum(-1,", "e.sum(-1, keepdim=True)", "This has shape"),
+        (SOFTMAX, "x.amax(dim, keepdim=True)", "x.amax()", "x.amax()", "expected the maximum along `dim`"),
+        (SOFTMAX, "torch.exp(x - largest)", "torch.exp(x)", "x", "This is x; expected x − max."),
+        (SOFTMAX, "x - largest)", "(x - largest) * 2)", "(x - largest) * 2", "This is 2 times x − max."),
+        (ATTENTION, "math.sqrt(d_k)", "d_k", "Q.shape[-1]", "This is d_k; expected √d_k."),
+        (ATTENTION, "math.sqrt(d_k)", "(d_k ** 1 / 2)", "d_k ** 1 / 2", "This is 5.5; expected √d_k, 3.317."),
+        (ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]", "math.sqrt(d_k)", "This is 2.236; expected √d_k, 3.317."),
+        (
+            ATTENTION,
+            " / math.sqrt(d_k)",
+            "",
+            'einsum(Q, K, "... q d, ... k d -> ... q k")',
+            "This is the scores; expected the",
+        ),
+        (ATTENTION, "~mask", "mask", "mask", "This is the mask; expected the mask, inverted."),
+        (
+            ATTENTION,
+            "~mask, -math.inf",
+            "~mask, 1e-9",
+            "scores.masked_fill(~mask, 1e-9)",
+            "This has 1e−09 where −inf is expected",
+        ),
+        (
+            ATTENTION,
+            "mask), -1)",
+            "mask), -2)",
+            "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -2)",
+            "This is not the wei",
+        ),
+        (
+            ATTENTION,
+            "scores_of(Q.to(wide), K",
+            "scores_of(K.to(wide), K",
+            "Q",
+            "This is the keys; expected the queries.",
+        ),
+        (ATTENTION, "return scores\n", "return scores * 2\n", "scores * 2", "This is 2 times the"),
+        (LINEAR, "weights.T\n", "weights.T + 1\n", "in_features @ weights.T + 1", "This is the answer plus 1."),
+        (
+            ROPE,
+            "torch.arange(0, d, 2",
+            "torch.arange(d // 2",
+            "torch.arange(d // 2, dtype=torch.float64)",
+            "expected 2i",
+        ),
+        (
+            ROPE,
+            "theta ** (-torch",
+            "theta ** (torch",
+            "theta ** (torch.arange(0, d, 2, dtype=torch.float64) / d)",
+            "expected the",
+        ),
+        (
+            ROPE,
+            "torch.arange(longest,",
+            "1 + torch.arange(longest,",
+            "1 + torch.arange(longest, dtype=torch.float64)[:, None] * frequencies",
+            "plus 1.",
+        ),
+        (
+            ROPE,
+            "x[..., 1::2]\n",
+            "x[..., 0::2]\n",
+            "x[..., 0::2]",
+            "This is the first components; expected the second compo",
+        ),
+        (ROPE, "first * sin + second * cos", "first * sin - second * cos", "first * sin - second * cos", "This is not"),
+        (
+            ROPE,
+            "self.sin[positions]",
+            "self.cos[positions]",
+            "self.cos[positions].to(x.dtype)",
+            "This is the cosines; expected the sines.",
+        ),
+        (
+            HEADS,
+            ".tril()",
+            ".tril(-1)",
+            "torch.ones(length, length, dtype=torch.bool).tril(-1)",
+            "False in 7 places where the",
+        ),
+        (
+            HEADS,
+            ".tril()",
+            "",
+            "torch.ones(length, length, dtype=torch.bool)",
+            "True in 21 places where the causal mask is False",
+        ),
+        (
+            HEADS,
+            "(h d) -> ... h",
+            "(d h) -> ... h",
+            'rearrange(x @ w.T, "... n (d h) -> ... h n d", h=num_heads)',
+            "in other pl",
+        ),
+        (
+            HEADS,
+            '-> ... n (h d)"',
+            '-> ... n (d h)"',
+            'rearrange(heads, "... h n d -> ... n (d h)")',
+            "in other places",
+        ),
+        (HEADS, "turn(q), turn(k)", "turn(q), k", "k", "expected the turned keys"),
+        (
+            HEADS,
+            "@ weights[3].T",
+            "@ weights[3]",
+            'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]',
+            "This is not the",
+        ),
+    ],
+)
+def test_one_mistake_is_told_with_its_place(
+    tell: Tell, problem: str, old: str, new: str, place: str, difference: str
+) -> None:
+    (finding,) = tell(problem, (old, new))
+    assert finding.code[slice(*finding.columns)] == place
+    assert difference in finding.difference
+    assert finding.proof.endswith(("tests that fail pass.", "test that fails passes."))
