@@ -17,10 +17,12 @@ class Difference:
     Args:
         words: after "This": "is 0.25 times the scaled scores".
         is_simple: whether the words say all of it.
+        is_extra: whether nothing should be done here.
     """
 
     words: str
     is_simple: bool
+    is_extra: bool = False
 
 
 def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
@@ -41,7 +43,7 @@ def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str,
         return Difference(f"has shape {tuple(value.shape)}; expected {name}, of shape {tuple(right.shape)}", False)
     if right.dtype == torch.bool:
         return _of_masks(value, right, name)
-    return next(_of_numbers(value.double(), right.double(), name))
+    return _of_numbers(value.double(), right.double(), name)
 
 
 def _of_masks(value: Tensor, right: Tensor, name: str) -> Difference:
@@ -53,56 +55,64 @@ def _of_masks(value: Tensor, right: Tensor, name: str) -> Difference:
     return Difference(f"is {' and '.join(parts)}", True)
 
 
-def _of_numbers(value: Tensor, right: Tensor, name: str) -> Iterator[Difference]:
-    count = value.numel()
+def _of_numbers(value: Tensor, right: Tensor, name: str) -> Difference:
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
-        yield Difference(f"is NaN in {wrong} of {count} places", False)
+        return Difference(f"is NaN in {wrong} of {value.numel()} places", False)
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
-    if not torch.equal(hidden, should) and should.any() and is_near(value[seen], right[seen]):
-        low = value[should & ~hidden]
-        kept = f"{_number(low[0])}" if low.numel() and is_near(low, low[:1].expand_as(low)) else "other numbers"
-        if torch.equal(hidden, ~should):
-            yield Difference("is −inf where it should not be, and is not where it should", True)
-        elif torch.equal(hidden.sum(), should.sum()):
-            yield Difference("is −inf in other places than it should be", True)
-        elif int(hidden.sum()) == 0:
-            yield Difference(f"has {kept} where −inf is expected, and is right elsewhere", True)
-        else:
-            yield Difference(f"is −inf in {_places(int(hidden.sum()))}; expected in {int(should.sum())}", True)
+    masked = "" if torch.equal(hidden, should) else _tell_hidden(value, hidden, should)
     if not bool(seen.any()) or not value[seen].isfinite().all():
-        yield Difference(f"is not {name}", False)
-    x, y = value[seen], right[seen]
+        return Difference(masked or f"is not {name}", bool(masked and not seen.any()))
+    if masked and is_near(value[seen], right[seen]):
+        return Difference(f"{masked}, and is right elsewhere", True)
+    if elementary := next(_tell_elementary(value[seen], right[seen], name), ""):
+        return Difference(f"{elementary}, and {masked}" if masked else elementary, True)
+    wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
+    if not masked and (one := _tell_index(wrong_places)):
+        return Difference(one, True)
+    return Difference(f"is not {name}: {int(wrong_places.sum())} of {value.numel()} numbers differ", False)
+
+
+def _tell_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
+    """Say where a value is −inf and where it should be, if these are not the same places."""
+    if torch.equal(hidden, ~should):
+        return "is −inf where it should not be, and not where it should"
+    if torch.equal(hidden.sum(), should.sum()):
+        return "is −inf in other places than it should be"
+    if hidden.any():
+        return f"is −inf in {_places(int(hidden.sum()))}, and should be in {int(should.sum())}"
+    low = value[should]
+    kept = _number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
+    return f"has {kept} where −inf is expected"
+
+
+def _tell_elementary(x: Tensor, y: Tensor, name: str) -> Iterator[str]:
+    """Say how finite numbers differ, if one word is enough: by a factor, by a summand, in their places."""
     large = y.abs() > 1e-6 * y.abs().max()
     if large.any():
         factors = x[large] / y[large]
         factor = factors.median()
         is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
-        if (
-            is_rest_small
-            and is_near(factors, factor.expand_as(factors))
-            and abs(float(factor) - 1) > 1e-4
-            and factor != 0
-        ):
-            words = "is the negative of" if is_near(factor, -torch.ones_like(factor)) else f"is {_number(factor)} times"
-            yield Difference(f"{words} {name}", True)
+        if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
+            is_negative = is_near(factor, -torch.ones_like(factor))
+            yield f"is the negative of {name}" if is_negative else f"is {_number(factor)} times {name}"
     summands = x - y
     if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
-        yield Difference(f"is {name} plus {_number(summands.median())}", True)
+        yield f"is {name} plus {_number(summands.median())}"
     if is_near(1 / x, y):
-        yield Difference(f"is 1 divided by {name}", True)
+        yield f"is 1 divided by {name}"
     if is_near(x.sort().values, y.sort().values):
-        yield Difference(f"holds the numbers of {name} in other places", True)
-    wrong = (value - right).abs() > 1e-4 * y.abs().max()
-    wrong &= seen
-    places = int(wrong.sum())
-    if 0 < places <= count // 2:
-        for axis in range(value.ndim):
-            others = [other for other in range(value.ndim) if other != axis]
-            at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
-            if len(at) == 1 and value.shape[axis] > 2:
-                yield Difference(f"is right except at index {at[0]} of axis {axis}", True)
-    yield Difference(f"is not {name}: {places} of {count} numbers differ", False)
+        yield f"holds the numbers of {name} in other places"
+
+
+def _tell_index(wrong: Tensor) -> str:
+    """Say at which index alone of an axis numbers are wrong; "" if there is no such axis."""
+    for axis in range(wrong.ndim):
+        others = [other for other in range(wrong.ndim) if other != axis]
+        at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
+        if len(at) == 1 and wrong.shape[axis] > 2:
+            return f"is right except at index {at[0]} of axis {axis}"
+    return ""
 
 
 def _places(count: int) -> str:

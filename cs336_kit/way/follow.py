@@ -1,6 +1,7 @@
 """Following the failing tests of a problem to the expressions where the first number goes wrong."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -11,13 +12,14 @@ from cs336_kit.engine.result import Check
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.way.finding import Finding, read_line
 from cs336_kit.way.probe import Probes
-from cs336_kit.way.run import Runner, find_functions
+from cs336_kit.way.run import Runner, Trial, find_functions
 from cs336_kit.way.search import Found, Search, order_by_generality
 from cs336_kit.way.steps import Follow
 from cs336_kit.way.unread import find_unread, list_needed
 
 HALF = (torch.float16, torch.bfloat16)
 KIT = Path(__file__).parents[1]
+MOST = 2  # places that are told
 ASKED = 3  # failing tests whose arguments are looked at
 
 
@@ -33,7 +35,7 @@ def follow(
         earlier: tests of other problems that pass: what they run is not looked into.
     """
     folders = {suite.root / test.place[0].partition("/")[0] for test in suite.tests}
-    runner = Runner(suite, steps, Probes(lambda file: _is_students(Path(file), suite.root, folders)))
+    runner = Runner(suite, steps, Probes(cache(lambda file: _is_students(Path(file), suite.root, folders))))
     if not runner.probes.changed:
         return []
     changed = dict(runner.probes.changed)
@@ -48,19 +50,19 @@ def follow(
             return []
         if unread := _find_unread(runner, wrong):
             return unread
-        found = Search(runner, wrong, {}).find()
-    if found and seen and not all(each.difference.is_simple for each in found):
-        runner.probes.changed, runner.runs = changed, 0
+        found = Search(Trial(runner, wrong)).find()
+    if not found and seen:
+        runner.probes.changed = changed
         with runner.probes.on():
-            inside = Search(runner, wrong, {}).find()
-        found = inside if any((each.place.file, each.place.function) in seen for each in inside) else found
+            found = Search(Trial(runner, wrong)).find()
     with runner.probes.on():
-        patch = {
-            place: option for each in found for place, option in {each.place: each.option, **each.likewise}.items()
-        }
+        patch = {place: option for each in found for place, option in each.patch.items()}
         explained = sum(runner.passes(test, patch) for test in failing)
-    proofs = ["", _prove(found, explained, len(failing))][-len(found) :] if found else []
-    return [_tell(each, suite.root, proof) for each, proof in zip(found, proofs, strict=True)]
+    if not explained:
+        return []
+    told = list({each.place: each for each in reversed(found)}.values())[::-1]
+    proof = _prove(told, explained, len(failing))
+    return [_tell(each, suite.root, proof if each is told[:MOST][-1] else "") for each in told[:MOST]]
 
 
 def _is_students(file: Path, root: Path, folders: Collection[Path]) -> bool:
@@ -115,9 +117,12 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
 
 def _prove(found: Sequence[Found], explained: int, failing: int) -> str:
     """Say how many tests pass with right values in all the places."""
-    names = dict.fromkeys(name for each in found for name in each.option.names)
-    with_ = {1: f"With {next(iter(names))} here", 2: "With these two right"}
-    right = "With this right" if len(found) == 1 and (len(names) > 1 or found[0].likewise) else with_[len(found)]
+    names = {name for each in found for name in each.option.names}
+    if len(found) == 1:
+        right = f"With {min(names)} here" if len(names) == len(found[0].patch) == 1 else "With this right"
+    else:
+        more = "".join(f" and line {each.place.line}" for each in found[MOST:])
+        right = f"With these two{more} right"
     if explained < failing:
         return f"{right}, {explained} of the {failing} tests that fail {'passes' if explained == 1 else 'pass'}."
     passing = {1: "the test that fails passes", 2: "both tests that fail pass"}
@@ -139,7 +144,7 @@ def _tell(found: Found, root: Path, proof: str) -> Finding:
         code,
         f"{changed} {found.difference.words}.",
         proof=proof,
-        likewise=tuple(each.line for each in found.likewise if each.line != place.line),
+        likewise=tuple(each.line for each in found.patch if each.line != place.line),
         question=step.ask,
         section=step.section,
     )

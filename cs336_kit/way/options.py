@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,6 +38,11 @@ class Option:
     is_sliced: bool = False
     is_low: bool = False
 
+    @property
+    def as_is(self) -> "Option":
+        """The same with −inf where that belongs."""
+        return replace(self, is_low=False)
+
     def is_like(self, other: "Option") -> bool:
         """Tell whether this is for the keys what another one is for the queries."""
         patterns = [[KINDS.sub("*", name) for name in option.names] for option in (self, other)]
@@ -66,12 +71,12 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
     options = list(dict.fromkeys(_list_layouts(trace, trace.value(place), steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
-    return [each for option in options for each in (option, *([_lower(option)] if is_low else []))]
+    return [each for option in options for each in (option, *([replace(option, is_low=True)] if is_low else []))]
 
 
 def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:
     """The steps, from the last one on that the expression is made of."""
-    matches = [trace.matches[each] for each in trace.made_of(place)]
+    matches = [trace.match(each) for each in trace.made_of(place)]
     reached = [trace.steps[name].order for match in matches if match for name in match.names if name in trace.steps]
     here = max(reached, default=-1) if after < 0 else after
     return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
@@ -113,10 +118,6 @@ def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator
     is_first = pattern != first.name and len(alike) >= count and alike[0] == first.name
     if is_first and steps[alike[count - 1]].value.tensor.shape == first.value.tensor.shape:
         yield tuple(alike[:count])
-
-
-def _lower(option: Option) -> Option:
-    return Option(option.names, option.axes, option.is_sliced, is_low=True)
 
 
 def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:

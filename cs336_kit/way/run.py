@@ -15,7 +15,7 @@ from cs336_kit.way.probe import Place, Probes, Recorder
 from cs336_kit.way.steps import Follow, Step, take_steps
 from cs336_kit.way.trace import Trace
 
-MOST_RUNS = 600  # of tests, for one problem
+MOST_RUNS = 1200  # of tests, for one problem
 MOST_LOOKS = 1_000_000  # in the first run; a later one, which may loop for ever, gets a multiple of what that took
 
 Patch = Mapping[Place, Option]
@@ -44,7 +44,7 @@ class Runner:
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
-        return not self.is_spent and self.run(test, patch, noting=False).passed
+        return self.run(test, patch, noting=False).passed
 
     def run(self, test: Test, patch: Patch, noting: bool = True) -> Trace:
         """Run a test and note what every expression is in the last call of an adapter."""
@@ -63,7 +63,7 @@ class Runner:
         if noting and not patch:
             self._most_looks = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not patch)
-        return Trace(recorder.values, recorder.objects, recorder.order, call.steps, call.arguments, passed, patch)
+        return Trace(test, recorder.values, recorder.objects, recorder.order, call.steps, call.arguments, passed, patch)
 
     def _call(
         self, test: str, call: "_Call", recorder: Recorder, name: str, run: Any, *given: Any, **named: Any
@@ -82,6 +82,36 @@ class Runner:
         call.steps.update(taken)
         call.number += 1
         return run(*given, **named)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Failing tests, and the right values that stay in some places.
+
+    Args:
+        runner: runs them.
+        failing: those first that tell most.
+        patch: the places, and what is put there.
+    """
+
+    runner: Runner
+    failing: Sequence[Test]
+    patch: Patch = field(default_factory=dict)
+
+    def run(self, test: Test, change: Patch | None = None) -> Trace:
+        """Run a test with a change more."""
+        return self.runner.run(test, {**self.patch, **(change or {})})
+
+    def all_pass(self, change: Patch) -> bool:
+        return all(self.runner.passes(test, {**self.patch, **change}) for test in self.failing)
+
+    def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Trial":
+        """The same tests, or these, with a change that stays."""
+        return Trial(self.runner, self.failing if failing is None else failing, {**self.patch, **change})
+
+    def of(self, names: Collection[str]) -> "Trial":
+        """The same of these tests alone."""
+        return Trial(self.runner, [test for test in self.failing if test.name in names], self.patch)
 
 
 @dataclass

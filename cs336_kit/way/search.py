@@ -2,47 +2,54 @@
 
 An expression is a root where all that it is made of is right, and it is not. Proved is a root in whose place a step of
 the right program makes failing tests pass: in each of them what it is made of is right, else an earlier one is wrong.
+Two mistakes are two roots, often one behind the other: with the first one right, some of what follows is right, too.
 """
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from cs336_kit.engine.suite import Test
-from cs336_kit.way.difference import Difference, tell_difference
-from cs336_kit.way.options import KINDS, Option, choose_value, list_options
+from cs336_kit.way.changes import Changes
+from cs336_kit.way.difference import Difference
+from cs336_kit.way.options import Option
+from cs336_kit.way.pointing import compare_with_change, find_instead, point
 from cs336_kit.way.probe import Place
-from cs336_kit.way.run import Patch, Runner
+from cs336_kit.way.run import Patch, Trial
 from cs336_kit.way.trace import Trace
-from cs336_kit.way.values import as_value
 
 TRACES = 3  # tests that are held against steps at once
-ROOTS, OPTIONS = 6, 12  # that are tried for the first of two places
-ASKED = 2  # tests of which one has to pass with a step before all are run
-NEAREST = 8  # steps that may be missing before an expression
+MOST = 3  # places that together explain the tests
+NEAREST = 8  # changes that are tried for the first of two places
+UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
 @dataclass(frozen=True)
 class Found:
-    """A place where a right value was proved.
+    """A change that was proved.
 
     Args:
-        place: the expression.
-        option: what was put there.
+        patch: the place, and what was put there; after it other places that are wrong for the same reason.
         trace: a run without it.
         difference: how the expression differs from that.
         explains: the failing tests that pass with it, and with what was found before it.
-        likewise: other places that are wrong for the same reason, and what was put there, too.
     """
 
-    place: Place
-    option: Option
+    patch: Patch
     trace: Trace
     difference: Difference
     explains: tuple[str, ...]
-    likewise: Patch = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return next(iter(self.patch))
+
+    @property
+    def option(self) -> Option:
+        return self.patch[self.place]
 
 
 @dataclass
@@ -50,80 +57,86 @@ class Search:
     """Looks for the places that make some failing tests pass.
 
     Args:
-        runner: runs them.
-        failing: the tests, those first that tell most.
-        patch: what has been found before.
-        asked: tests of which one has to pass with a step before all are run.
+        trial: the tests, those first that tell most, and what has been found before.
         is_loose: whether a root may be made of what is not a step, but made of right things.
+        tried: roots that need not be tried again.
     """
 
-    runner: Runner
-    failing: Sequence[Test]
-    patch: Patch
-    asked: int = ASKED
+    trial: Trial
     is_loose: bool = False
+    tried: Sequence[Place] = ()
+    near: list[tuple[int, Patch]] = field(default_factory=list)
 
-    def find(self, most: int = 2) -> list[Found]:
+    def find(self, most: int = MOST) -> list[Found]:
         """Find the places, at most so many, that explain the tests; none if nothing is proved."""
-        self.traces = [trace for trace in map(self._trace, self._choose()) if trace.steps and trace.places]
-        if not self.traces:
+        self.traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
+        roots = self._list_roots() if self.traces else []
+        self.changes = Changes({root: self._of(root) for root in roots})
+        whole, best = self._try_all(roots)
+        if whole and whole.difference.is_simple:
+            return [whole]
+        if best and most > 1 and (not whole or best.difference.is_simple):
+            rest = [test for test in self.trial.failing if test.name not in best.explains]
+            if more := Search(self.trial.add(best.patch, rest)).find(most - 1):
+                return [best, *more]
+        if not self.trial.patch and not self.is_loose and roots and (found := self._find_instead(roots)):
+            return found
+        if whole or best:
+            return [each for each in (whole or best,) if each]
+        if self.is_loose or not roots:
             return []
+        if self.trial.patch:
+            return self._find_together(most)
+        return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
+
+    def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
+        """The first change that explains all tests, and the best one that explains some."""
         whole: Found | None = None
         best: Found | None = None
-        for place in self._roots():
-            for option in self._options(place):
-                if (found := self._prove(place, option)) is None:
-                    continue
-                found = self._narrow(found)._point(found)
-                if len(found.explains) < len(self.failing):
+        for root in roots:
+            for found in self._try(root):
+                if len(found.explains) < len(self.trial.failing):
                     best = max((each for each in (best, found) if each), key=_weigh)
                 elif found.difference.is_simple:
-                    return [found]
+                    return found, best
                 else:
                     whole = whole or found
             if whole:
                 break
-        if best and most > 1 and not (whole and not best.difference.is_simple):
-            rest = [test for test in self.failing if test.name not in best.explains]
-            if more := Search(self.runner, rest, {**self.patch, best.place: best.option}).find(most - 1):
-                return [best, *more]
-        if whole or best:
-            return [each for each in (whole or best,) if each]
-        if most < 2 or self.is_loose or self.asked != ASKED:
-            return []
-        roots = self._roots()
-        if found := self._find_instead(roots) or self._find_group(roots):
-            return [found]
-        loose = replace(self, is_loose=True).find(most=1)
-        if loose and loose[0].difference.is_simple and len(loose[0].explains) == len(self.failing):
-            return loose
-        return self._find_pair() or replace(self, asked=len(self.failing)).find(most)
+        return whole, best
 
-    def _narrow(self, found: Found) -> "Search":
-        """The same search for the tests alone that something explains."""
-        tests = [test for test in self.failing if test.name in found.explains]
-        narrow = replace(self, failing=tests)
-        narrow.traces = self.traces
-        return narrow
+    def _try(self, root: Place) -> Iterator[Found]:
+        """Try the changes of a root, and note those that come near."""
+        trace, unmoved = self._of(root), 0
+        for change in self.changes.list(root):
+            if self.trial.runner.is_spent or unmoved == UNMOVED:
+                return
+            then = self.trial.run(trace.test, change)
+            if then.passed:
+                if found := self._prove(change):
+                    yield found
+            elif is_equal(then.answer, trace.answer):
+                unmoved += 1
+            else:
+                self.near.append((count_mended(trace, then, change), change))
 
     # Roots.
 
     def _choose(self) -> list[Test]:
         """Tests of different kinds, and then others."""
         kinds: dict[str, Test] = {}
-        for test in self.failing:
+        for test in self.trial.failing:
             kinds.setdefault(test.function, test)
-        return [*kinds.values(), *(test for test in self.failing if test not in kinds.values())][:TRACES]
+        return [*kinds.values(), *(test for test in self.trial.failing if test not in kinds.values())][:TRACES]
 
-    def _trace(self, test: Test) -> Trace:
-        return self.runner.run(test, self.patch)
-
-    def _roots(self) -> list[Place]:
+    def _list_roots(self) -> list[Place]:
         """The roots in the order in which they are computed; tensors made of nothing but numbers come last."""
-        places = dict.fromkeys(place for trace in self.traces for place in trace.places if place not in self.patch)
-        roots = [place for place in places if self._is_root(place)]
+        places = dict.fromkeys(
+            place for trace in self.traces for place in trace.places if place not in self.trial.patch
+        )
+        roots = [place for place in places if place not in self.tried and self._is_root(place)]
         if not any(isinstance(self._of(place).value(place)[0], Tensor) for place in roots):
-            roots += [place for trace in self.traces[:1] for place in _find_early_return(trace)]
+            roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
         return sorted(roots, key=lambda place: self._of(place).is_maker(place))
 
     def _is_root(self, place: Place) -> bool:
@@ -135,163 +148,64 @@ class Search:
         runs = [trace for trace in self.traces if place in trace.values]
         return next((trace for trace in runs if trace.is_root(place, self.is_loose)), runs[0])
 
-    def _options(self, place: Place, after: int = -1) -> Iterator[Option]:
-        for option in list_options(self._of(place), place, after):
-            if self.runner.is_spent:
-                return
-            yield option
-
     # Proofs.
 
-    def _prove(self, place: Place, option: Option) -> Found | None:
-        """Run the tests with a step in this place; None if none of them passes for that reason."""
-        patch = {**self.patch, place: option}
-        if not any(self.runner.passes(test, patch) for test in self.failing[: self.asked]):
-            return None
-        passing = [test for test in self.failing if self.runner.passes(test, patch)]
-        explained = tuple(test.name for test in passing if self._is_made_of_right(test, place, patch))
+    def _prove(self, change: Patch) -> Found | None:
+        """Run all tests with a change; None if none of them passes for that reason."""
+        place = next(iter(change))
+        explained = []
+        for test in self.trial.failing:
+            then = self.trial.run(test, change)
+            if then.passed and place in then.values and then.is_made_of_right(place, self.is_loose):
+                explained.append(test.name)
         if not explained:
             return None
         trace = self._of(place)
-        return Found(place, option, trace, compare_with_option(trace, place, option), explained)
+        difference = compare_with_change(trace, change)
+        change, difference = point(self.trial.of(explained), trace, change, difference)
+        return Found(change, trace, difference, tuple(explained))
 
-    def _is_made_of_right(self, test: Test, place: Place, patch: Patch) -> bool:
-        trace = self.runner.run(test, patch)
-        return place in trace.values and trace.is_made_of_right(place, self.is_loose)
+    def _find_instead(self, roots: Sequence[Place]) -> list[Found]:
+        """A right value that is used in several places where another one belongs."""
+        everything = tuple(test.name for test in self.trial.failing)
+        found = find_instead(self.trial, [(self._of(root), root) for root in roots])
+        return [Found(change, trace, difference, everything) for trace, change, difference in found]
 
-    def _point(self, found: Found) -> Found:
-        """The place that a tutor would point at."""
-        return self._find_missing(self._follow_maker(found))
+    def _find_loosely(self, roots: Sequence[Place]) -> list[Found]:
+        """A root that is made of what is no step, though that is made of right things."""
+        found = Search(self.trial, is_loose=True, tried=roots).find(most=1)
+        is_whole = bool(found) and len(found[0].explains) == len(self.trial.failing)
+        return found if is_whole and found[0].difference.is_simple else []
 
-    def _follow_maker(self, found: Found) -> Found:
-        """Of what a constructor begins, `torch.ones(n, n).tril(1)`, the end."""
-        trace = found.trace
-        while trace.is_maker(found.place):
-            around = [each for each in trace.places if found.place in trace.made_of(each) and not trace.is_right(each)]
-            options = [option for each in around[:1] for option in self._options(each)]
-            proved = [self._prove(around[0], option) for option in options if option.names == found.option.names][:2]
-            whole = [each for each in proved if each and len(each.explains) == len(self.failing)]
-            if not whole:
-                break
-            found = whole[0]
-        return found
+    def _find_together(self, most: int) -> list[Found]:
+        """Places that only together make the tests pass, two before three.
 
-    def _find_missing(self, found: Found) -> Found:
-        """The right operand in whose place another step is wanted: then that step is missing, or has another layout."""
-        trace = found.trace
-        for operand in trace.made_of(found.place):
-            for place, option in self._list_missing(trace, operand):
-                if self._is_missing(place, option, found):
-                    return replace(found, place=place, option=option, difference=_tell_missing(trace, operand, option))
-        return found
-
-    def _list_missing(self, trace: Trace, operand: Place, most: int = NEAREST) -> Iterator[tuple[Place, Option]]:
-        """The steps that may be wanted where another one is, there or where it was made.
-
-        They are what it would be for the keys, if it is for the queries, or what comes after it, `most` of these.
+        Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
+        something that follows is right, too, or its value is that of the step but for something elementary.
         """
-        match = trace.matches[operand]
-        if not match or len(set(match.names)) != 1 or match.names[0] not in trace.steps:
-            return
-        here = Option(match.names[:1], match.axes[0])
-        options = [each for each in self._options(operand) if each.axes in (None, here.axes) or not here.axes]
-        options = [each for each in options if trace.steps[each.names[0]].ask]  # else nobody has to take that way
-        later = [
-            each
-            for each in options
-            if each.axes == here.axes and self._order(operand, each) >= self._order(operand, here)
-        ]
-        alike = [each for each in options if KINDS.sub("*", each.names[0]) == KINDS.sub("*", here.names[0])]
-        nouns = set(KINDS.findall(here.names[0]))
-        later.sort(key=lambda each: set(KINDS.findall(each.names[0])) != nouns)
-        for option in dict.fromkeys((*alike, *later[:most])):
-            yield from ((place, option) for place in dict.fromkeys((trace.only_origin(operand), operand)))
-
-    def _is_missing(self, place: Place, option: Option, found: Found) -> bool:
-        """Tell whether a step in the place of a right operand makes the tests pass, by making right what was found."""
-        patch = {**self.patch, place: option}
-        if not self.runner.passes(self.failing[0], patch):
-            return False
-        then = self.runner.run(self.failing[0], patch)
-        if not (match := then.matches.get(found.place)) or match.names[0] != found.option.names[0]:
-            return False
-        return all(self.runner.passes(test, patch) and self._is_known(test, place) for test in self.failing)
-
-    def _is_known(self, test: Test, place: Place) -> bool:
-        """Tell whether an expression is right in a test."""
-        trace = self._trace(test)
-        return place in trace.values and trace.is_right(place)
-
-    # Two places.
-
-    def _find_pair(self) -> list[Found]:
-        """Two places that only together make a test pass.
-
-        With the first one right, numbers are right again as far as the second one; or both are roots from the start.
-        """
-        trace, roots = self.traces[0], self._roots()
-        wrong = [
-            each for each in trace.places if not trace.matches[each] and isinstance(each.node, ast.Call | ast.BinOp)
-        ]
-        for place in roots[:ROOTS]:
-            for option in list(self._options(place))[:OPTIONS]:
-                patch = {**self.patch, place: option}
-                then = self.runner.run(self.failing[0], patch).matches
-                right = [match for each in wrong if each is not place and (match := then.get(each))]
-                if any(set(match.names) != set(option.names) for match in right):
-                    second = Search(self.runner, self.failing, patch).find(most=1)
-                else:
-                    second = self._find_beside([root for root in roots if root is not place], patch)
-                if second and len(second[0].explains) == len(self.failing):
-                    difference = compare_with_option(self._of(place), place, option)
-                    return [Found(place, option, self._of(place), difference, second[0].explains), *second]
+        near = sorted(self.near, key=lambda each: -each[0])[:NEAREST]
+        for behind in range(1, most):
+            for mended, change in near[: NEAREST // behind]:
+                others = Search(self.trial.add(change)).find(behind)
+                if others and len(others[-1].explains) == len(self.trial.failing):
+                    first = self._point_beside(change, others)
+                    if mended or (first.difference.is_simple and not first.difference.is_extra):
+                        return [first, *others]
         return []
 
-    def _find_instead(self, roots: Sequence[Place]) -> Found | None:
-        """A right value that is used in several places where another one belongs."""
-        operands: dict[Place, Trace] = {}
-        todo = [(self._of(root), each) for root in roots[:ROOTS] for each in self._of(root).made_of(root)]
-        while todo:
-            trace, operand = todo.pop(0)
-            if operand not in operands:
-                operands[operand] = trace
-                todo += [(trace, each) for each in trace.made_of(operand)]
-        for operand, trace in operands.items():
-            for _, option in self._list_missing(trace, operand, most=0):
-                for place in dict.fromkeys((trace.origin(operand), operand)):
-                    patch = {**self.patch, place: option}
-                    if all(self.runner.passes(test, patch) and self._is_known(test, place) for test in self.failing):
-                        explained = tuple(test.name for test in self.failing)
-                        return Found(place, option, trace, _tell_missing(trace, operand, option), explained)
-        return None
+    def _point_beside(self, change: Patch, others: Sequence[Found]) -> Found:
+        trace = self._of(next(iter(change)))
+        beside = self.trial.add({place: option for each in others for place, option in each.patch.items()})
+        change, difference = point(beside, trace, change, compare_with_change(trace, change))
+        return Found(change, trace, difference, others[-1].explains)
 
-    def _find_group(self, roots: Sequence[Place]) -> Found | None:
-        """Roots that are wrong for one reason, in the queries, the keys and the values: the first of them."""
-        for first in roots[:ROOTS]:
-            beside = [root for root in roots if (root.file, root.function) == (first.file, first.function)]
-            for option in list(self._options(first))[:OPTIONS]:
-                patch, order = {first: option}, self._order(first, option)
-                for place in beside[beside.index(first) + 1 :]:
-                    alike = {self._order(place, each): each for each in self._options(place) if each.is_like(option)}
-                    if following := [each for each in sorted(alike) if each > order]:
-                        order = following[0]
-                        patch[place] = alike[order]
-                if len(patch) > 1 and all(self.runner.passes(test, {**self.patch, **patch}) for test in self.failing):
-                    explained = tuple(test.name for test in self.failing)
-                    difference = compare_with_option(self._of(first), first, option)
-                    return Found(first, option, self._of(first), difference, explained, patch)
-        return None
-
-    def _order(self, place: Place, option: Option) -> int:
-        return self._of(place).steps[option.names[0]].order
-
-    def _find_beside(self, roots: Sequence[Place], patch: Patch) -> list[Found]:
-        beside = Search(self.runner, self.failing, patch)
-        beside.traces = self.traces
-        for place in roots[:ROOTS]:
-            for option in list(self._options(place))[:NEAREST]:
-                if found := beside._prove(place, option):
-                    return [found]
+    def _find_anywhere(self, roots: Sequence[Place]) -> list[Found]:
+        """A change that makes other tests pass than those that were looked at."""
+        for root in roots[:NEAREST]:
+            for option in self.changes.options(root)[:NEAREST]:
+                if not self.trial.runner.is_spent and (found := self._prove({root: option})):
+                    rest = [test for test in self.trial.failing if test.name not in found.explains]
+                    return [found, *Search(self.trial.add(found.patch, rest)).find(most=1)]
         return []
 
 
@@ -299,35 +213,31 @@ def _weigh(found: Found) -> tuple[bool, int]:
     return found.difference.is_simple, len(found.explains)
 
 
-def compare_with_option(trace: Trace, place: Place, option: Option) -> Difference:
-    """Say how an expression differs from a step, the first time that it does."""
-    values = trace.value(place)
-    time = min(trace.first_wrong(place), len(values) - 1)
-    value = as_value(values[time]).tensor
-    step = trace.steps.get(option.names[min(time, len(option.names) - 1)])
-    if step is None:
-        return Difference("is not what it should be", False)
-    right = choose_value(replace(option, is_low=False), trace.steps, time, values[time])
-    if not isinstance(right, Tensor) or isinstance(values[time], float | int):
-        right = step.value.tensor
-    others = {name: each for name, each in trace.known.items() if each is not step.value}
-    return tell_difference(value, right.detach(), step.name, others)
+def is_equal(one: object, other: object) -> bool:
+    """Tell whether two answers are the same, NaN and all."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return one is other
+    return (
+        one.shape == other.shape
+        and bool(torch.equal(one.isnan(), other.isnan()))
+        and torch.equal(one.nan_to_num(), other.nan_to_num())
+    )
 
 
-def _tell_missing(trace: Trace, operand: Place, option: Option) -> Difference:
-    match = trace.matches[operand]
-    assert match is not None
-    if match.names == option.names:
-        return compare_with_option(trace, operand, option)
-    return Difference(f"is {match.names[0]}; expected {option.names[0]}", True)
+def count_mended(before: Trace, then: Trace, change: Patch) -> int:
+    """Count the steps that are right with a change and were not without it, beside those that were put in."""
+    put = {name for option in change.values() for name in option.names}
+    wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
+    matches = [then.match(place) for place in wrong if not before.match(place)]
+    return len({name for match in matches if match for name in match.names} - put)
 
 
-def _find_early_return(trace: Trace) -> list[Place]:
+def find_early_return(trace: Trace) -> list[Place]:
     """The expression that made what comes back, where that is a step before the last one."""
-    match = trace.matches[trace.order[-1]]
+    match = trace.match(trace.order[-1])
     if not match or match.names[-1] == list(trace.steps)[-1]:
         return []
-    made = [each for each in trace.places if trace.matches[each] == match and not isinstance(each.node, ast.Name)]
+    made = [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
     return made[:1]
 
 

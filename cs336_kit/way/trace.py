@@ -3,13 +3,14 @@
 import ast
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.suite import Test
 from cs336_kit.way.probe import Place
 from cs336_kit.way.steps import Step
 from cs336_kit.way.values import Axes, Value, as_value, find_layout
@@ -35,6 +36,7 @@ class Trace:
     """One run of a test.
 
     Args:
+        test: the test.
         values: what each expression was, each time, when it was computed.
         objects: the same objects, which tell what a name stands for.
         order: the expressions, as often as they were computed.
@@ -44,6 +46,7 @@ class Trace:
         put: expressions that had another value put in their place: that what follows is right says nothing of them.
     """
 
+    test: Test
     values: Mapping[Place, Sequence[Any]]
     objects: Mapping[Place, Sequence[Any]]
     order: Sequence[Place]
@@ -51,6 +54,7 @@ class Trace:
     arguments: Mapping[str, Any]
     passed: bool
     put: Collection[Place] = ()
+    _matches: dict[Place, Match | None] = field(default_factory=dict)
 
     @cached_property
     def known(self) -> dict[str, Value]:
@@ -59,10 +63,23 @@ class Trace:
         return {name: step.value for name, step in self.steps.items()} | given
 
     @cached_property
+    def _of_size(self) -> dict[int, list[tuple[str, Value]]]:
+        found: dict[int, list[tuple[str, Value]]] = {}
+        for name, value in self.known.items():
+            found.setdefault(value.tensor.numel(), []).append((name, value))
+        return found
+
+    @cached_property
     def sizes(self) -> set[float]:
-        """The sizes of what came in."""
-        shapes = [size for x in self.arguments.values() if isinstance(x, Tensor) for size in x.shape]
+        """The sizes of what came in, and of the steps."""
+        tensors = [value.tensor for value in self.known.values()]
+        shapes = [size for x in tensors for size in x.shape]
         return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
+
+    @property
+    def answer(self) -> Any:
+        """What came last."""
+        return self.objects[self.order[-1]][-1]
 
     @cached_property
     def places(self) -> list[Place]:
@@ -80,10 +97,11 @@ class Trace:
         values = list(self.values[place])
         return values[-1:] if place.in_place else values
 
-    @cached_property
-    def matches(self) -> dict[Place, Match | None]:
-        """The steps that the expressions are; None for what the right program does not know."""
-        return {place: self._match(self.value(place)) for place in self.places}
+    def match(self, place: Place) -> Match | None:
+        """The steps that an expression is; None for what the right program does not know, or did not compute."""
+        if place not in self._matches:
+            self._matches[place] = self._match(self.value(place)) if place in self.values else None
+        return self._matches[place]
 
     def _match(self, values: list[Any]) -> Match | None:
         if any(value is None for value in values):
@@ -102,7 +120,7 @@ class Trace:
     def find(self, value: Value, exactly: bool = False) -> tuple[str, Axes] | None:
         """The step, or the argument, that a value is."""
         others = []
-        for name, known in self.known.items():
+        for name, known in self._of_size.get(value.tensor.numel(), ()):
             if (axes := find_layout(value, known, exactly)) == tuple(range(known.tensor.ndim)):
                 return name, axes
             others += [(name, axes)] if axes is not None else []
@@ -167,20 +185,20 @@ class Trace:
         """The expressions that are not steps, but of which right things are made."""
         found: set[Place] = set()
         for place in self.places:
-            if self.matches[place] and not isinstance(place.node, ast.Name) and place not in self.put:
+            if self.match(place) and not isinstance(place.node, ast.Name) and place not in self.put:
                 todo = self.made_of(place)
                 while todo:
                     inner = todo.pop()
                     if inner not in self.put:
                         found.add(inner)
                         todo += self.made_of(inner)
-        found = {place for place in found if not self.matches[place]}
+        found = {place for place in found if not self.match(place)}
         values = {_identify(value) for place in found for value in self.values[place]}
-        names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.matches[place]]
+        names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
         return found | {place for place in names if {_identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Place) -> bool:
-        return bool(self.matches.get(place)) or place in self.innocent
+        return bool(self.match(place)) or place in self.innocent
 
     def first_wrong(self, place: Place) -> int:
         """The first time that an expression is nothing that is known."""

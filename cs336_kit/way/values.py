@@ -72,6 +72,8 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
             return  # the axes of a mask in another order are another mask
     long = [axis for axis, size in enumerate(right.shape) if size != 1]
     want = [size for size in shape if size != 1]
+    if len(long) == len(want) and sorted(right.shape[axis] for axis in long) != sorted(want):
+        return
     for order in itertools.permutations(long):
         sizes = [right.shape[axis] for axis in order]
         same = sizes == want

@@ -1,0 +1,97 @@
+"""Changes: right values that are tried together, in one place or in several that are wrong for one reason."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cs336_kit.way.options import KINDS, Option, list_options
+from cs336_kit.way.probe import Place
+from cs336_kit.way.run import Patch
+from cs336_kit.way.trace import Trace
+
+
+@dataclass
+class Changes:
+    """Lists what may be tried at the roots of some runs.
+
+    Args:
+        traces: for each root, a run in which it is one.
+    """
+
+    traces: Mapping[Place, Trace]
+    _options: dict[Place, list[Option]] = field(default_factory=dict)
+
+    def list(self, root: Place) -> Iterator[Patch]:
+        """What may be tried at a root: its operands exchanged, a step, the like steps in like roots."""
+        yield from list_exchanges(self.traces[root], root)
+        for option in self.options(root):
+            yield {root: option}
+        for option in self.options(root):
+            if len(group := self._find_group(root, option)) > 1:
+                yield group
+
+    def options(self, root: Place) -> Sequence[Option]:
+        if root not in self._options:
+            self._options[root] = list_options(self.traces[root], root)
+        return self._options[root]
+
+    def _find_group(self, first: Place, option: Option) -> Patch:
+        """A step for the queries, the keys or the values, and in roots of the same function those for the others."""
+        group = {first: option}
+        if not KINDS.search(option.names[0]):
+            return group
+        roots = list(self.traces)
+        order = self.order(first, option)
+        for root in roots[roots.index(first) + 1 :]:
+            if (root.file, root.function) != (first.file, first.function):
+                continue
+            alike = {self.order(root, each): each for each in self.options(root) if each.is_like(option)}
+            if following := [each for each in sorted(alike) if each > order]:
+                order = following[0]
+                group[root] = alike[order]
+        return group
+
+    def order(self, root: Place, option: Option) -> int:
+        return self.traces[root].steps[option.names[0]].order
+
+
+def list_exchanges(trace: Trace, root: Place) -> Iterator[Patch]:
+    """Two operands of a root that are one thing for the queries and the keys, say, each in the place of the other."""
+    operands = [
+        (each, Option(match.names, match.axes[0])) for each in trace.made_of(root) if (match := trace.match(each))
+    ]
+    operands = [(each, option) for each, option in operands if len(set(option.names)) == 1]
+    for i, (first, one) in enumerate(operands):
+        for second, other in operands[i + 1 :]:
+            if one.is_like(other):
+                yield {first: other, second: one}
+
+
+def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
+    """What a right operand would be for the keys, if it is for the queries."""
+    match = trace.match(operand)
+    if not match or len(set(match.names)) != 1 or match.names[0] not in trace.steps:
+        return
+    here = Option(match.names[:1], match.axes[0])
+    for option in list_options(trace, operand):
+        if KINDS.sub("*", option.names[0]) == KINDS.sub("*", here.names[0]) and _is_laid_alike(option, here):
+            yield option
+
+
+def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
+    """The steps that come after a right operand in the same layout, those for the same kind first."""
+    match = trace.match(operand)
+    if not match or len(set(match.names)) != 1 or match.names[0] not in trace.steps:
+        return []
+    here, kinds = Option(match.names[:1], match.axes[0]), set(KINDS.findall(match.names[0]))
+    order = trace.steps[here.names[0]].order
+    later = [
+        each
+        for each in list_options(trace, operand)
+        if each.axes == here.axes and trace.steps[each.names[0]].order >= order
+    ]
+    later = [each for each in later if trace.steps[each.names[0]].ask]  # else nobody has to take that way
+    return sorted(later, key=lambda each: set(KINDS.findall(each.names[0])) != kinds)[:most]
+
+
+def _is_laid_alike(option: Option, other: Option) -> bool:
+    return option.axes in (None, other.axes) or not other.axes
