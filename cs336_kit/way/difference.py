@@ -15,7 +15,7 @@ class Difference:
     """The difference of a value from what should be there.
 
     Args:
-        words: after "This": "is 0.25 times the scaled scores".
+        words: a sentence: "Expected the scaled scores, found 0.25 times that."
         is_simple: whether the words say all of it.
         is_extra: whether nothing should be done here.
     """
@@ -26,7 +26,7 @@ class Difference:
 
 
 def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
-    """Say how a value differs from a step.
+    """Say what was expected, and what was found there.
 
     Args:
         value: of the student's expression.
@@ -36,57 +36,59 @@ def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str,
     """
     for other, thing in known.items():
         if other != name and find_layout(Value(value), thing) is not None:
-            return Difference(f"is {other}; expected {name}", True)
+            return Difference(f"Expected {name}, found {other}.", True)
     if not value.ndim and not right.ndim:
-        return Difference(f"is {_number(value)}; expected {name}, {_number(right)}", True)
+        return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
     if value.shape != right.shape:
-        return Difference(f"has shape {tuple(value.shape)}; expected {name}, of shape {tuple(right.shape)}", False)
-    if right.dtype == torch.bool:
-        return _of_masks(value, right, name)
-    return _of_numbers(value.double(), right.double(), name)
+        return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found shape {tuple(value.shape)}.", False)
+    found, is_simple = (
+        _of_masks(value, right) if right.dtype == torch.bool else _of_numbers(value.double(), right.double())
+    )
+    return Difference(f"Expected {name}, found {found}.", is_simple)
 
 
-def _of_masks(value: Tensor, right: Tensor, name: str) -> Difference:
+def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:
     if torch.equal(value, ~right):
-        return Difference(f"is {name} with True and False exchanged", True)
+        return "True and False exchanged", True
     more, fewer = int((value & ~right).sum()), int((right & ~value).sum())
-    parts = [f"True in {_places(more)} where {name} is False"] * bool(more)
-    parts += [f"False in {_places(fewer)} where {name} is True"] * bool(fewer)
-    return Difference(f"is {' and '.join(parts)}", True)
+    parts = [f"True in {_places(more)} where False belongs"] * bool(more)
+    parts += [f"False in {_places(fewer)} where True belongs"] * bool(fewer)
+    return " and ".join(parts), True
 
 
-def _of_numbers(value: Tensor, right: Tensor, name: str) -> Difference:
+def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
+    """What was found, and whether that says all of it."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
-        return Difference(f"is NaN in {wrong} of {value.numel()} places", False)
+        return f"NaN in {wrong} of {_places(value.numel())}", False
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
     masked = "" if torch.equal(hidden, should) else _tell_hidden(value, hidden, should)
     if not bool(seen.any()) or not value[seen].isfinite().all():
-        return Difference(masked or f"is not {name}", bool(masked and not seen.any()))
+        return masked or "other numbers", bool(masked and not seen.any())
     if masked and is_near(value[seen], right[seen]):
-        return Difference(f"{masked}, and is right elsewhere", True)
-    if elementary := next(_tell_elementary(value[seen], right[seen], name), ""):
-        return Difference(f"{elementary}, and {masked}" if masked else elementary, True)
+        return f"{masked}; the rest is right", True
+    if elementary := next(_tell_elementary(value[seen], right[seen]), ""):
+        return f"{elementary}, and {masked}" if masked else elementary, True
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _tell_index(wrong_places)):
-        return Difference(one, True)
-    return Difference(f"is not {name}: {int(wrong_places.sum())} of {value.numel()} numbers differ", False)
+        return one, True
+    return f"other numbers in {int(wrong_places.sum())} of {_places(value.numel())}", False
 
 
 def _tell_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
     """Say where a value is −inf and where it should be, if these are not the same places."""
     if torch.equal(hidden, ~should):
-        return "is −inf where it should not be, and not where it should"
+        return "−inf where it does not belong, and not where it does"
     if torch.equal(hidden.sum(), should.sum()):
-        return "is −inf in other places than it should be"
+        return "−inf in other places"
     if hidden.any():
-        return f"is −inf in {_places(int(hidden.sum()))}, and should be in {int(should.sum())}"
+        return f"−inf in {_places(int(hidden.sum()))} instead of {int(should.sum())}"
     low = value[should]
     kept = _number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
-    return f"has {kept} where −inf is expected"
+    return f"{kept} where −inf belongs"
 
 
-def _tell_elementary(x: Tensor, y: Tensor, name: str) -> Iterator[str]:
+def _tell_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
     """Say how finite numbers differ, if one word is enough: by a factor, by a summand, in their places."""
     large = y.abs() > 1e-6 * y.abs().max()
     if large.any():
@@ -95,14 +97,14 @@ def _tell_elementary(x: Tensor, y: Tensor, name: str) -> Iterator[str]:
         is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
         if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
             is_negative = is_near(factor, -torch.ones_like(factor))
-            yield f"is the negative of {name}" if is_negative else f"is {_number(factor)} times {name}"
+            yield "the negative of that" if is_negative else f"{_number(factor)} times that"
     summands = x - y
     if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
-        yield f"is {name} plus {_number(summands.median())}"
+        yield f"that {'plus' if summands.median() > 0 else 'minus'} {_number(summands.median().abs())}"
     if is_near(1 / x, y):
-        yield f"is 1 divided by {name}"
+        yield "1 divided by that"
     if is_near(x.sort().values, y.sort().values):
-        yield f"holds the numbers of {name} in other places"
+        yield "the same numbers in other places"
 
 
 def _tell_index(wrong: Tensor) -> str:
@@ -111,7 +113,7 @@ def _tell_index(wrong: Tensor) -> str:
         others = [other for other in range(wrong.ndim) if other != axis]
         at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
         if len(at) == 1 and wrong.shape[axis] > 2:
-            return f"is right except at index {at[0]} of axis {axis}"
+            return f"other numbers at index {at[0]} of axis {axis} alone"
     return ""
 
 

@@ -135,14 +135,13 @@ def _tell(found: Found, root: Path, proof: str) -> Finding:
     start = len(code.encode()[: place.node.col_offset].decode())
     is_one_line = place.node.end_lineno == place.line
     end = len(code.encode()[: place.node.end_col_offset].decode()) if is_one_line else len(code)
-    changed = "After this line, it" if place.in_place else "This"
     return Finding(
         _relative(place.file, root),
         place.line,
         place.function,
         (start, end),
         code,
-        f"{changed} {found.difference.words}.",
+        found.difference.words,
         proof=proof,
         likewise=tuple(each.line for each in found.patch if each.line != place.line),
         question=step.ask,

@@ -67,7 +67,9 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
         return []
     steps = [step for step in _order_steps(trace, place, after) if step.order >= after]
     if not isinstance(value, Tensor):
-        return [Option((step.name,), ()) for step in steps if not step.value.tensor.ndim]
+        times = len(trace.value(place))
+        each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
+        return [Option((step.name,), ()) for step in steps if not step.value.tensor.ndim] + each_time
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
     options = list(dict.fromkeys(_list_layouts(trace, trace.value(place), steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
@@ -130,7 +132,8 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
     if step is None:
         return None
     if not isinstance(value, Tensor):
-        return float(step.value.tensor) if not step.value.tensor.ndim else None
+        numbers = step.value.tensor.flatten()
+        return float(numbers[time if option.is_sliced else 0]) if time < len(numbers) or not option.is_sliced else None
     new = step.tensor
     if not isinstance(new, Tensor):
         return None

@@ -1,5 +1,6 @@
 """Pointing: of a change that makes tests pass, the place that a tutor would point at, and what is different there."""
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from torch import Tensor
@@ -16,7 +17,7 @@ NEAREST = 8  # steps that may be missing before an expression
 
 
 def point(trial: Trial, trace: Trace, change: Patch, difference: Difference) -> tuple[Patch, Difference]:
-    """The place that a tutor would point at: the end of a chain of constructors, or the operand that lacks a step.
+    """The place that a tutor would point at: the end of constructors, a number, an operand that lacks a step.
 
     Args:
         trial: the tests that pass with the change.
@@ -30,10 +31,12 @@ def point(trial: Trial, trace: Trace, change: Patch, difference: Difference) -> 
     if (further := _follow_maker(trial, trace, place, option)) != change:
         change, difference = further, compare_with_change(trace, further)
         ((place, option),) = change.items()
-    for operand in trace.made_of(place):
-        for missing in _list_missing(trace, operand):
-            if option.names != missing[next(iter(missing))].names and _is_missing(trial, missing, place, option):
-                return missing, _tell_missing(trace, operand, missing)
+    if number := _find_number(trial, trace, place, option):
+        return number
+    for missing in _list_missing(trace, place):
+        wanted = next(iter(missing.values()))
+        if option.names != wanted.names and _is_missing(trial, missing, place, option):
+            return _follow_sibling(trial, trace, missing, place, option) or (missing, _tell_missing(trace, missing))
     return change, difference
 
 
@@ -49,11 +52,30 @@ def _follow_maker(trial: Trial, trace: Trace, place: Place, option: Option) -> P
     return {place: option}
 
 
-def _list_missing(trace: Trace, operand: Place) -> Iterator[Patch]:
-    """Steps that may be wanted where an operand is, there or where it was made."""
-    siblings = [each for each in list_siblings(trace, operand) if trace.steps[each.names[0]].ask]
-    for option in dict.fromkeys((*siblings, *list_later(trace, operand, NEAREST))):
-        yield from ({place: option} for place in dict.fromkeys((trace.only_origin(operand), operand)))
+def _find_number(trial: Trial, trace: Trace, root: Place, wanted: Option) -> tuple[Patch, Difference] | None:
+    """A size, or a number made of sizes, where another one belongs: `d_k = V.shape[-1]`."""
+    for operand in list_upstream(trace, root):
+        if trace.is_number(operand) and trace.match(operand) and not isinstance(operand.node, ast.Name):
+            for option in list_options(trace, operand):
+                if _is_missing(trial, {operand: option}, root, wanted):
+                    return {operand: option}, compare_with_change(trace, {operand: option})
+    return None
+
+
+def _list_missing(trace: Trace, root: Place) -> Iterator[Patch]:
+    """Steps that may be wanted where operands are, there or where they were made."""
+    operands = trace.made_of(root)
+    for operand in operands:
+        siblings = [each for each in list_siblings(trace, operand) if trace.steps[each.names[0]].ask]
+        for option in dict.fromkeys((*siblings, *list_later(trace, operand, NEAREST))):
+            yield from ({place: option} for place in dict.fromkeys((trace.only_origin(operand), operand)))
+    for i, first in enumerate(operands):
+        for second in operands[i + 1 :]:
+            for option in list_later(trace, first, NEAREST):
+                alike = [each for each in list_later(trace, second, NEAREST) if each.is_like(option)]
+                places = trace.origin(first), trace.origin(second)
+                one, other = places if places[0] is not places[1] else (first, second)
+                yield from ({one: option, other: each} for each in alike)
 
 
 def _is_missing(trial: Trial, change: Patch, place: Place, option: Option) -> bool:
@@ -63,27 +85,58 @@ def _is_missing(trial: Trial, change: Patch, place: Place, option: Option) -> bo
     return then.passed and bool(match and match.names[0] == option.names[0]) and is_known(trial, change)
 
 
+def _follow_sibling(
+    trial: Trial, trace: Trace, change: Patch, place: Place, option: Option
+) -> tuple[Patch, Difference] | None:
+    """Where the keys came in the place of the values: `v = x @ wk.T`."""
+    further = None
+    while True:
+        operands = [each for each in trace.made_of(trace.origin(next(iter(change)))) if each not in change]
+        changes = [
+            {place: sibling}
+            for each in operands
+            for sibling in list_siblings(trace, each)
+            for place in dict.fromkeys((trace.only_origin(each), each))
+        ]
+        change = next((each for each in changes if _is_missing(trial, each, place, option)), {})
+        if not change:
+            return further
+        further = change, _tell_missing(trace, change)
+
+
 def is_known(trial: Trial, change: Patch) -> bool:
-    """Tell whether all tests pass with a change, and the expression is right, as something else, without it."""
-    place = next(iter(change))
-    return trial.all_pass(change) and all(trial.run(test).is_right(place) for test in trial.failing)
+    """Tell whether all tests pass with a change, and the expressions are right, as something else, without it."""
+    return trial.all_pass(change) and all(
+        all(before.is_right(place) for place in change) for before in map(trial.run, trial.failing)
+    )
+
+
+def list_upstream(trace: Trace, root: Place, most: int = 40) -> list[Place]:
+    """What an expression is made of, the nearest first, through names to where these were made."""
+    found: dict[Place, None] = {}
+    todo = [root]
+    while todo and len(found) < most:
+        for operand in trace.made_of(todo.pop(0)):
+            for each in (operand, trace.origin(operand)):
+                if each not in found:
+                    found[each] = None
+                    todo.append(each)
+    return list(found)
 
 
 def find_instead(trial: Trial, roots: Sequence[tuple[Trace, Place]]) -> Iterator[tuple[Trace, Patch, Difference]]:
     """The first right value, of those that roots are made of, where its sibling makes all tests pass."""
-    operands: dict[Place, Trace] = {}
-    todo = [(trace, each) for trace, root in roots for each in trace.made_of(root)]
-    while todo:
-        trace, operand = todo.pop(0)
-        if operand not in operands:
-            operands[operand] = trace
-            todo += [(trace, each) for each in trace.made_of(operand)]
+    operands = {operand: trace for trace, root in roots for operand in list_upstream(trace, root)}
     for operand, trace in operands.items():
         for option in list_siblings(trace, operand):
-            for place in dict.fromkeys((trace.origin(operand), operand)):
-                if is_known(trial, {place: option}):
-                    yield trace, {place: option}, _tell_missing(trace, operand, {place: option})
-                    return
+            if is_known(trial, {operand: option}):
+                change = (
+                    {trace.origin(operand): option}
+                    if is_known(trial, {trace.origin(operand): option})
+                    else {operand: option}
+                )
+                yield trace, change, _tell_missing(trace, {operand: option})
+                return
 
 
 # What is different.
@@ -97,16 +150,16 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
     value = as_value(values[time]).tensor
     step = trace.steps.get(option.names[min(time, len(option.names) - 1)])
     if step is None:
-        return Difference("is not what it should be", False)
+        return Difference("This is not the right value.", False)
     right = choose_value(option.as_is, trace.steps, time, values[time])
     if not isinstance(right, Tensor) or isinstance(values[time], float | int):
         right = step.value.tensor
     if (match := trace.match(place)) and others and trace.match(others[0][0]):
-        return Difference(f"is {match.names[0]}; expected {step.name}, and the other way round", True)
+        return Difference(f"Expected {step.name}, found {match.names[0]}, and the other way round.", True)
     known = {name: each for name, each in trace.known.items() if each is not step.value}
     difference = tell_difference(value, right.detach(), step.name, known)
     if not difference.is_simple and _is_operand(trace, place, time, right):
-        return Difference(f"is a step too many: what goes in is already {step.name}", True, is_extra=True)
+        return Difference(f"Expected {step.name}, as they go in: this is a step too many.", True, is_extra=True)
     return difference
 
 
@@ -120,10 +173,9 @@ def _is_operand(trace: Trace, place: Place, time: int, right: Tensor) -> bool:
     return False
 
 
-def _tell_missing(trace: Trace, operand: Place, change: Patch) -> Difference:
-    ((_, option),) = change.items()
-    match = trace.match(operand)
-    assert match is not None
-    if match.names == option.names:
-        return compare_with_change(trace, {operand: option})
-    return Difference(f"is {match.names[0]}; expected {option.names[0]}", True)
+def _tell_missing(trace: Trace, change: Patch) -> Difference:
+    (place, option), *_ = change.items()
+    match = trace.match(place)
+    if match is None or match.names == option.names:
+        return compare_with_change(trace, {place: option})
+    return Difference(f"Expected {option.names[0]}, found {match.names[0]}.", True)

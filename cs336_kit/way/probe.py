@@ -6,7 +6,9 @@ is one expression.
 
 import ast
 import copy
+import functools
 import gc
+import inspect
 import linecache
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from torch import Tensor
 
 PROBE = "__probe__"  # a name that no class mangles
 LARGEST = 1 << 16  # numbers in a value that is kept
+MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
 PROBED = (
     ast.Attribute,
     ast.BinOp,
@@ -33,6 +36,7 @@ PROBED = (
 )
 
 READ = ast.Load()
+CACHE = type(functools.cache(len))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +107,7 @@ class Recorder:
         if self.noting:
             if isinstance(value, Tensor) and value.is_floating_point():
                 self.dtypes.add(value.dtype)
-            self.values.setdefault(place, []).append(_kept(value))
-            self.objects.setdefault(place, []).append(value)
-            self.order.append(place)
+            self._note(place, value)
         if place not in self.put:
             return value
         time = self._times[place] = self._times.get(place, -1) + 1
@@ -116,6 +118,15 @@ class Recorder:
         if place.in_place and isinstance(value, Tensor):
             return value.copy_(new)  # the storage stays: other names may look at it
         return new
+
+    def _note(self, place: Place, value: Any) -> None:
+        values, objects = self.values.setdefault(place, []), self.objects.setdefault(place, [])
+        if len(values) < MOST_TIMES:
+            values.append(_kept(value))
+            objects.append(value)
+            self.order.append(place)
+        else:
+            values[:] = [None] * len(values)
 
 
 def _kept(value: Any) -> Any:
@@ -140,11 +151,16 @@ class Probes:
         self.definitions: dict[tuple[str, str], ast.FunctionDef] = {}
         self.recorder = Recorder()
         self.changed: dict[FunctionType, tuple[CodeType, CodeType]] = {}
+        self.caches: list[Any] = []  # what functools has kept of earlier calls
         files: dict[str, dict[str, list[tuple[CodeType, CodeType]]]] = {}
-        for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
-            code = function.__code__
-            if not is_students(code.co_filename):
+        for function in [each for each in gc.get_objects() if type(each) in (FunctionType, CACHE)]:
+            code = getattr(inspect.unwrap(function), "__code__", None)
+            if code is None or not is_students(code.co_filename):
                 continue
+            if type(function) is CACHE:
+                self.caches.append(function)
+                continue
+            code = function.__code__
             if code.co_filename not in files:
                 files[code.co_filename] = self._compile(code.co_filename)
             for plain, probed in files[code.co_filename].get(code.co_qualname, ()):
@@ -180,6 +196,12 @@ class Probes:
             for function, (code, _) in self.changed.items():
                 function.__code__ = code
                 function.__globals__.pop(PROBE, None)
+            self.forget()  # a value that was put in may be kept there
+
+    def forget(self) -> None:
+        """Empty the caches of the student's functions, so that these run again."""
+        for cache in self.caches:
+            cache.cache_clear()
 
     def leave_out(self, functions: Collection[tuple[str, str]]) -> None:
         """Run these, by file and qualified name, as they are: a call of one is one expression."""

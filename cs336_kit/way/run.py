@@ -16,7 +16,7 @@ from cs336_kit.way.steps import Follow, Step, take_steps
 from cs336_kit.way.trace import Trace
 
 MOST_RUNS = 1200  # of tests, for one problem
-MOST_LOOKS = 1_000_000  # in the first run; a later one, which may loop for ever, gets a multiple of what that took
+MOST_LOOKS = 1_000_000  # of probes, for one problem; a run that may loop for ever gets a multiple of the first one's
 
 Patch = Mapping[Place, Option]
 
@@ -35,12 +35,13 @@ class Runner:
     follow: Mapping[str, Follow]
     probes: Probes
     runs: int = 0
+    looks: int = 0
     _most_looks: int = MOST_LOOKS
     _steps: dict[tuple[str, int], dict[str, Step]] = field(default_factory=dict)
 
     @property
     def is_spent(self) -> bool:
-        return self.runs >= MOST_RUNS
+        return self.runs >= MOST_RUNS or self.looks >= MOST_LOOKS
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
@@ -49,6 +50,7 @@ class Runner:
     def run(self, test: Test, patch: Patch, noting: bool = True) -> Trace:
         """Run a test and note what every expression is in the last call of an adapter."""
         self.runs += 1
+        self.probes.forget()
         call = _Call()
         puts = {place: partial(_put, option, call.steps) for place, option in patch.items()}
         recorder = self.probes.recorder = Recorder(puts, noting, self._most_looks)
@@ -60,6 +62,7 @@ class Runner:
                 error = self.suite.ending(test)
         finally:
             self.suite.calls.adapters = students
+            self.looks += recorder.looks
         if noting and not patch:
             self._most_looks = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not patch)

@@ -7,7 +7,7 @@ Two mistakes are two roots, often one behind the other: with the first one right
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -36,12 +36,14 @@ class Found:
         trace: a run without it.
         difference: how the expression differs from that.
         explains: the failing tests that pass with it, and with what was found before it.
+        is_clean: whether all that follows is right, too.
     """
 
     patch: Patch
     trace: Trace
     difference: Difference
     explains: tuple[str, ...]
+    is_clean: bool = True
 
     @property
     def place(self) -> Place:
@@ -78,31 +80,38 @@ class Search:
         if best and most > 1 and (not whole or best.difference.is_simple):
             rest = [test for test in self.trial.failing if test.name not in best.explains]
             if more := Search(self.trial.add(best.patch, rest)).find(most - 1):
-                return [best, *more]
-        if not self.trial.patch and not self.is_loose and roots and (found := self._find_instead(roots)):
+                return self._drop_needless([best, *more])
+        is_first = not self.trial.patch and not self.is_loose and bool(roots)
+        if is_first and (found := self._find_instead(roots)):
             return found
+        if whole and is_first and not whole.is_clean:
+            found = self._find_together(2)
+            if found and len(found[-1].explains) == len(self.trial.failing):
+                return found
         if whole or best:
             return [each for each in (whole or best,) if each]
-        if self.is_loose or not roots:
-            return []
-        if self.trial.patch:
-            return self._find_together(most)
-        return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
+        if is_first:
+            return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
+        return [] if self.is_loose else self._find_together(most)
 
     def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
-        """The first change that explains all tests, and the best one that explains some."""
+        """The first change that explains all tests, and the best one that explains some.
+
+        What is told of a tensor made of numbers alone is better than what is not simple.
+        """
         whole: Found | None = None
         best: Found | None = None
         for root in roots:
+            is_given = self._of(root).is_given(root)
+            if whole and not is_given:
+                continue
             for found in self._try(root):
                 if len(found.explains) < len(self.trial.failing):
                     best = max((each for each in (best, found) if each), key=_weigh)
-                elif found.difference.is_simple:
+                elif is_given or (found.difference.is_simple and len(found.patch) == 1):
                     return found, best
                 else:
                     whole = whole or found
-            if whole:
-                break
         return whole, best
 
     def _try(self, root: Place) -> Iterator[Found]:
@@ -114,7 +123,7 @@ class Search:
             then = self.trial.run(trace.test, change)
             if then.passed:
                 if found := self._prove(change):
-                    yield found
+                    yield replace(found, is_clean=is_clean(then, root))
             elif is_equal(then.answer, trace.answer):
                 unmoved += 1
             else:
@@ -137,7 +146,7 @@ class Search:
         roots = [place for place in places if place not in self.tried and self._is_root(place)]
         if not any(isinstance(self._of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
-        return sorted(roots, key=lambda place: self._of(place).is_maker(place))
+        return sorted(roots, key=lambda place: self._of(place).is_given(place))
 
     def _is_root(self, place: Place) -> bool:
         """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
@@ -150,7 +159,7 @@ class Search:
 
     # Proofs.
 
-    def _prove(self, change: Patch) -> Found | None:
+    def _prove(self, change: Patch, trace: Trace | None = None) -> Found | None:
         """Run all tests with a change; None if none of them passes for that reason."""
         place = next(iter(change))
         explained = []
@@ -160,7 +169,7 @@ class Search:
                 explained.append(test.name)
         if not explained:
             return None
-        trace = self._of(place)
+        trace = trace or self._of(place)
         difference = compare_with_change(trace, change)
         change, difference = point(self.trial.of(explained), trace, change, difference)
         return Found(change, trace, difference, tuple(explained))
@@ -183,15 +192,33 @@ class Search:
         Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
         something that follows is right, too, or its value is that of the step but for something elementary.
         """
-        near = sorted(self.near, key=lambda each: -each[0])[:NEAREST]
+        near = sorted(self.near, key=self._rank)[:NEAREST]
+        best: list[Found] = []
         for behind in range(1, most):
             for mended, change in near[: NEAREST // behind]:
-                others = Search(self.trial.add(change)).find(behind)
-                if others and len(others[-1].explains) == len(self.trial.failing):
-                    first = self._point_beside(change, others)
-                    if mended or (first.difference.is_simple and not first.difference.is_extra):
-                        return [first, *others]
-        return []
+                if not (others := Search(self.trial.add(change)).find(behind)):
+                    continue
+                first = self._point_beside(change, others)
+                if not mended and (first.difference.is_extra or not first.difference.is_simple):
+                    continue
+                if len(others[-1].explains) == len(self.trial.failing):
+                    return self._drop_needless([first, *others])
+                best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
+        return best
+
+    def _rank(self, near: tuple[int, Patch]) -> tuple[int, bool]:
+        mended, change = near
+        return -mended, not mended and not compare_with_change(self._of(next(iter(change))), change).is_simple
+
+    def _drop_needless(self, found: list[Found]) -> list[Found]:
+        """Leave out a place without which the others are proved as well."""
+        for needless in found[:-1]:
+            *others, last = [each for each in found if each is not needless]
+            patch = {place: option for each in others for place, option in each.patch.items()}
+            proved = Search(self.trial.add(patch))._prove(last.patch, last.trace)
+            if proved and len(proved.explains) == len(self.trial.failing):
+                return self._drop_needless([*others, proved])
+        return found
 
     def _point_beside(self, change: Patch, others: Sequence[Found]) -> Found:
         trace = self._of(next(iter(change)))
@@ -222,6 +249,13 @@ def is_equal(one: object, other: object) -> bool:
         and bool(torch.equal(one.isnan(), other.isnan()))
         and torch.equal(one.nan_to_num(), other.nan_to_num())
     )
+
+
+def is_clean(then: Trace, root: Place) -> bool:
+    """Tell whether all that is computed after a root is right."""
+    after = then.places[then.places.index(root) + 1 :] if root in then.values else []
+    computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not then.is_number(each)]
+    return all(then.is_right(each) for each in computed)
 
 
 def count_mended(before: Trace, then: Trace, change: Patch) -> int:

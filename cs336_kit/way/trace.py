@@ -15,6 +15,8 @@ from cs336_kit.way.probe import Place
 from cs336_kit.way.steps import Step
 from cs336_kit.way.values import Axes, Value, as_value, find_layout
 
+MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
+
 
 @dataclass(frozen=True)
 class Match:
@@ -112,7 +114,7 @@ class Trace:
                 found := self.find(Value(torch.stack(tensors)))
             ):
                 return Match((found[0],), (found[1],), together=True)
-        found_each = [self.find(as_value(value)) for value in values[:64]]
+        found_each = [self.find(as_value(value)) for value in values[:MOST_TIMES]]
         if not all(found_each):
             return None
         return Match(tuple(each[0] for each in found_each if each), tuple(each[1] for each in found_each if each))
@@ -202,7 +204,7 @@ class Trace:
 
     def first_wrong(self, place: Place) -> int:
         """The first time that an expression is nothing that is known."""
-        values = self.value(place)
+        values = self.value(place)[:MOST_TIMES]
         return next((i for i, value in enumerate(values) if value is None or not self.find(as_value(value))), 0)
 
     def is_right_at(self, place: Place, time: int) -> bool:
@@ -214,7 +216,11 @@ class Trace:
 
     def is_number(self, place: Place) -> bool:
         """Tell whether an expression is a number and no tensor."""
-        return not any(isinstance(value, Tensor) for value in self.values[place])
+        return self.is_numbers(self.values[place])
+
+    @staticmethod
+    def is_numbers(values: Sequence[Any]) -> bool:
+        return all(isinstance(value, int | float) for value in values)
 
     def runs_inside(self, place: Place) -> Iterator[Place]:
         """The student's expressions that ran while this one was computed, in functions that it calls."""
@@ -230,12 +236,17 @@ class Trace:
         is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
         return is_call and all(self.is_number(each) for each in self.made_of(place))
 
+    def is_given(self, place: Place) -> bool:
+        """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
+        is_held = isinstance(place.node, ast.Attribute) and not self.made_of(place) and not self.is_number(place)
+        return is_held or self.is_maker(place)
+
     def is_root(self, place: Place, is_loose: bool = False) -> bool:
         """Tell whether an expression is wrong, and made of what is right, or is made of that."""
         made_of = self.made_of(place)
         if self.is_right(place) or isinstance(place.node, ast.Name):
             return False
-        if not made_of and (isinstance(place.node, ast.Attribute) or self.is_number(place)):
+        if not made_of and self.is_number(place):
             return False
         if isinstance(place.node, ast.Call) and _is_beginning(self.values[place][0]):
             return False

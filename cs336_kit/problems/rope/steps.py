@@ -1,5 +1,7 @@
 """Rotary position embedding in steps."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,8 @@ def follow_rope(
     step("Θ to the power of 2i / d_k", theta**exponent, SLOWER, 5)
     frequencies = step("the frequencies", theta**-exponent, SLOWER, 5)
     step("the frequencies, each twice", frequencies.repeat_interleave(2))
+    step("log Θ", math.log(theta), SLOWER, 5)
+    step("the logarithms of the frequencies", -exponent * math.log(theta), SLOWER, 5)
     step("the positions", positions, PLACE, 5)
     every = step("all positions", torch.arange(max_seq_len, dtype=torch.float64), PLACE, 5)
     tables = (("", positions.double()[..., None] * frequencies), (" of all positions", every[:, None] * frequencies))
@@ -43,6 +47,8 @@ def follow_rope(
         step("the first components", x[..., 0::2], PAIRS, 5),
         step("the second components", x[..., 1::2], PAIRS, 5),
     )
+    step("(x₂, x₁), side by side", torch.stack((second, first), -1).flatten(-2), TURN, 5)
+    step("the signs −1 and 1 in turn", torch.tensor([-1.0, 1.0]).double().repeat(d_k // 2), TURN, 5)
     step("(−x₂, x₁) in pairs", torch.stack((-second, first), -1), TURN, 5)
     step("(−x₂, x₁), side by side", torch.stack((-second, first), -1).flatten(-2), TURN, 5)
     cos, sin = angles.cos(), angles.sin()

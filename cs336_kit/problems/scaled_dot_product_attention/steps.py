@@ -30,6 +30,8 @@ def follow_attention(step: Steps, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor 
     if mask is not None:
         step("the mask", mask, "Where is the mask True: where a query may attend, or where it may not?", 3)
         step("the mask, inverted", ~mask, "Where is the mask True: where a query may attend, or where it may not?", 3)
+        sees = step("whether each query may attend to anything", mask.any(-1, keepdim=True), NOTHING, 3)
+        step("whether each query may attend to nothing", ~sees, NOTHING, 3)
         step("the mask as 1 and 0", mask.double())
         step("the mask as 0 and 1, inverted", (~mask).double())
         step("the mask as 0 and −inf", torch.zeros(mask.shape).double().masked_fill(~mask, -math.inf), MASKED, 3)

@@ -58,7 +58,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         (SOFTMAX, "x - largest)", "(x - largest) * 2)", "(x - largest) * 2", "This is 2 times x − max."),
         (ATTENTION, "math.sqrt(d_k)", "d_k", "Q.shape[-1]", "This is d_k; expected √d_k."),
         (ATTENTION, "math.sqrt(d_k)", "(d_k ** 1 / 2)", "d_k ** 1 / 2", "This is 5.5; expected √d_k, 3.317."),
-        (ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]", "math.sqrt(d_k)", "This is 2.236; expected √d_k, 3.317."),
+        (ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]", "Q.shape[-2]", "This is 5; expected d_k, 11."),
         (
             ATTENTION,
             " / math.sqrt(d_k)",
