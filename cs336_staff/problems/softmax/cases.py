@@ -84,7 +84,8 @@ HIDDEN: list[CaseSpec] = specs(
 def _draw_case(dimensions: tuple[int, ...], gradients: tuple[str, ...], random: Spread) -> CaseSpec:
     shape = [draw_size(random) for _ in range(random.choice(dimensions))]
     dim = random.choice(range(-len(shape), len(shape)))
-    scale = random.choice((1.0, 10.0, 100.0) if gradients else (1.0, 30.0, 1000.0))
+    # 100 leaves no gradient to compare, but may overflow: two of three cases have one.
+    scale = random.choice((1.0, 3.0, 100.0) if gradients else (1.0, 30.0, 1000.0))
     return CaseSpec("softmax", "run_softmax", inputs(*shape, dim=dim, scale=scale), gradients)
 
 

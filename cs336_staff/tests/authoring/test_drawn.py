@@ -9,7 +9,7 @@ import torch
 from cs336_staff.authoring.programs import CATALOGUE, RIGHT
 from cs336_staff.hidden.drawn import EXAMPLES, DrawnCases
 from cs336_staff.hidden.kinds import Spread
-from cs336_staff.hidden.release import load_release
+from cs336_staff.hidden.release import EXAMPLE, Release, load_release
 from cs336_staff.problems.scaled_dot_product_attention import cases as attention
 from cs336_staff.problems.softmax.cases import kinds
 
@@ -43,6 +43,15 @@ def test_no_mistake_passes_by_the_luck_of_the_draw(fault: str) -> None:
         for kind, draw in attention.kinds().items():
             drawn = [draw(Spread(seed, turn)).draw(torch.Generator().manual_seed(seed)) for turn in range(EXAMPLES)]
             assert not all(torch.allclose(right(**inputs), wrong(**inputs), 1e-3) for inputs in drawn), (seed, kind)
+
+
+def test_no_gradient_of_zero_passes_by_the_luck_of_the_draw() -> None:
+    """Where one logit is so large that its probability is 1, it would: what flows back is nothing beside what comes."""
+    gradient = "gradient of in_features"
+    for secret in (EXAMPLE, *(b"secret %d" % number for number in range(50))):
+        for kind, draw in kinds(gradients=("in_features",)).items():
+            cases = DrawnCases(draw, Release(secret), kind).examples()
+            assert any((case.expected[gradient].abs() > case.tolerance[gradient]).any() for case in cases), kind
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def elsewhere(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
     ("command", "words"),
     [
         (("pytest", "-k", "test_scaled_dot"), "You divide by d_k, not by sqrtd_k."),
-        (("cs336_kit", "check", "attention"), "You divide by d_k, not by sqrtd_k."),
+        (("cs336_kit", "check", "attention"), "This is d_k; expected sqrtd_k."),
         (("cs336_kit", "submit"), "submission.zip is written: hand it in"),
         (("cs336_kit", "hint", "attention"), "Hints for scaled_dot_product_attention, 1 of 3"),
         (("cs336_kit", "debug", "--case", "attention/3d-causal"), "You divide by d_k, not by sqrtd_k."),
@@ -49,14 +49,16 @@ def test_everything_works_without_them(elsewhere: Student, command: tuple[str, .
 
 
 @pytest.mark.slow
-def test_a_text_is_read_as_utf_8_whatever_the_machine_prefers(
+def test_files_are_read_as_utf_8_whatever_the_machine_prefers(
     student: Student, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
-    (student.folder / "text.txt").write_text("un café noir", encoding="utf-8")
-    assert "café" in student.run("cs336_kit", "show", "--file", "text.txt").stdout
+    student.replace("cs336_basics/nn/functional.py", "math.sqrt(Q.shape[-1])", "(café := Q.shape[-1])")
+    assert "/ (café := Q.shape[-1])" in student.run("cs336_kit", "check", "attention").stdout
+    student.replace("assignment.toml", "What should every slice", "In a café, what should every slice")
+    assert "In a café, what should every slice" in student.run("cs336_kit", "hint", "softmax").stdout
 
 
 def test_backslashes() -> None:

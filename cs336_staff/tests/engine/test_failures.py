@@ -61,12 +61,13 @@ PRINTS = """print("printed", file=KEPT)
 
 @pytest.mark.parametrize(("how", "times"), [((), 1), (("-s",), 2)], ids=["captured", "not captured"])
 def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...], times: int) -> None:
-    """Two tests fail, and pytest shows the output of the first; the examination makes dozens of calls."""
+    """Two tests fail, and pytest shows the output of the first; what looks for the mistake makes dozens of calls."""
     student.replace(FUNCTIONAL, "import torch\n", "import os\nimport sys\nimport warnings\n\nimport torch\n")
     student.replace(FUNCTIONAL, "\ndef softmax(", "\nKEPT = sys.stdout\n\n\ndef softmax(")
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
     process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
-    assert "This explains both tests that fail." in process.stdout
+    assert "With x here, both tests that fail pass." in process.stdout
+    assert "Your logits are multiplied by 2." in process.stdout
     said = process.stdout + process.stderr
     assert said.count("printed") == said.count("written") == times
     assert len(re.findall(r"^told$", said, re.M)) == times

@@ -334,14 +334,12 @@ def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden
     assert "no usable answer" in pages["syntax-error.html"]
     assert "secret35" in pages["spells-types.html"]  # the public case 2d
     assert "saw (3, 5)" in pages["spells-output.html"]
-    for name in ("spells-types", "spells-output", "spells-inputs"):
-        told = Path(graded.out, name, "feedback.md").read_text()
-        assert pages[f"{name}.md"] == told
-    spelled = re.findall(r"secret\d+", pages["spells-types.html"])
     public = graded.results("spells-types")["output"] + graded.outputs("spells-types", hidden=False)
-    assert set(spelled) <= set(re.findall(r"secret\d+", public))
-    assert "saw (11,)" not in pages["spells-output.html"]  # the hidden case vector
-    assert "Refused, not run: 1" in (tmp_path / "index.html").read_text()
+    for text in (pages["spells-types.html"], graded.feedback("spells-types")):
+        assert set(re.findall(r"secret\d+", text)) <= set(re.findall(r"secret\d+", public))
+    for text in (pages["spells-output.html"], graded.feedback("spells-output")):
+        assert "saw (11,)" not in text  # the hidden case vector
+    assert (tmp_path / "index.html").read_text().count("refused, not run") == 1
 
 
 def test_a_refused_archive_gets_no_points_and_the_reason(graded):
