@@ -15,7 +15,7 @@ class Difference:
     """The difference of a value from what should be there.
 
     Args:
-        words: a sentence: "Expected the scaled scores, found 0.25 times that."
+        words: a sentence: "Expected the scaled scores; found 0.25 times that."
         is_simple: whether the words say all of it.
         is_extra: whether nothing should be done here.
     """
@@ -36,7 +36,7 @@ def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str,
     """
     for other, thing in known.items():
         if other != name and find_layout(Value(value), thing) is not None:
-            return Difference(f"Expected {name}, found {other}.", True)
+            return Difference(f"Expected {name}; found {other}.", True)
     if not value.ndim and not right.ndim:
         return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
     if value.shape != right.shape:
@@ -44,7 +44,7 @@ def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str,
     found, is_simple = (
         _of_masks(value, right) if right.dtype == torch.bool else _of_numbers(value.double(), right.double())
     )
-    return Difference(f"Expected {name}, found {found}.", is_simple)
+    return Difference(f"Expected {name}; found {found}.", is_simple)
 
 
 def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.assignment import is_students
 from cs336_kit.engine.compare import WrongAnswer, same
 from cs336_kit.engine.result import Check
 from cs336_kit.engine.suite import Suite, Test
@@ -18,7 +19,6 @@ from cs336_kit.way.steps import Follow
 from cs336_kit.way.unread import find_unread, list_needed
 
 HALF = (torch.float16, torch.bfloat16)
-KIT = Path(__file__).parents[1]
 MOST = 2  # places that are told
 ASKED = 3  # failing tests whose arguments are looked at
 
@@ -34,8 +34,7 @@ def follow(
         failing: tests of one problem.
         earlier: tests of other problems that pass: what they run is not looked into.
     """
-    folders = {suite.root / test.place[0].partition("/")[0] for test in suite.tests}
-    runner = Runner(suite, steps, Probes(cache(lambda file: _is_students(Path(file), suite.root, folders))))
+    runner = Runner(suite, steps, Probes(cache(lambda file: _is_students(Path(file), suite.root))))
     if not runner.probes.changed:
         return []
     changed = dict(runner.probes.changed)
@@ -65,10 +64,8 @@ def follow(
     return [_tell(each, suite.root, proof if each is told[:MOST][-1] else "") for each in told[:MOST]]
 
 
-def _is_students(file: Path, root: Path, folders: Collection[Path]) -> bool:
-    """Tell whether a file is the student's: in the assignment, and neither the kit nor the tests nor installed."""
-    others = {KIT, *folders}
-    return file.is_relative_to(root) and not others & {*file.parents} and "site-packages" not in file.parts
+def _is_students(file: Path, root: Path) -> bool:
+    return file.is_relative_to(root) and is_students(file.relative_to(root))
 
 
 def _is_wrong_number(suite: Suite, test: Test) -> bool:

@@ -155,7 +155,7 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
     if not isinstance(right, Tensor) or isinstance(values[time], float | int):
         right = step.value.tensor
     if (match := trace.match(place)) and others and trace.match(others[0][0]):
-        return Difference(f"Expected {step.name}, found {match.names[0]}, and the other way round.", True)
+        return Difference(f"Expected {step.name}; found {match.names[0]}, and the other way round.", True)
     known = {name: each for name, each in trace.known.items() if each is not step.value}
     difference = tell_difference(value, right.detach(), step.name, known)
     if not difference.is_simple and _is_operand(trace, place, time, right):
@@ -178,4 +178,4 @@ def _tell_missing(trace: Trace, change: Patch) -> Difference:
     match = trace.match(place)
     if match is None or match.names == option.names:
         return compare_with_change(trace, {place: option})
-    return Difference(f"Expected {option.names[0]}, found {match.names[0]}.", True)
+    return Difference(f"Expected {option.names[0]}; found {match.names[0]}.", True)

@@ -287,6 +287,10 @@ class _Instrument(ast.NodeTransformer):
         node.body = self._block(node.body)  # a pattern is no expression
         return node
 
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        node.body = self._block(node.body)
+        return node
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         if node.value:
             node.value = self.visit(node.value)

@@ -23,7 +23,7 @@ from cs336_kit.way.trace import Trace
 
 TRACES = 3  # tests that are held against steps at once
 MOST = 3  # places that together explain the tests
-NEAREST = 8  # changes that are tried for the first of two places
+NEAREST = 6  # changes that are tried for the first of two places
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
@@ -192,10 +192,10 @@ class Search:
         Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
         something that follows is right, too, or its value is that of the step but for something elementary.
         """
-        near = sorted(self.near, key=self._rank)[:NEAREST]
+        near = self._list_near()
         best: list[Found] = []
         for behind in range(1, most):
-            for mended, change in near[: NEAREST // behind]:
+            for mended, change in near[: NEAREST // behind**2]:
                 if not (others := Search(self.trial.add(change)).find(behind)):
                     continue
                 first = self._point_beside(change, others)
@@ -206,9 +206,20 @@ class Search:
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
         return best
 
-    def _rank(self, near: tuple[int, Patch]) -> tuple[int, bool]:
-        mended, change = near
-        return -mended, not mended and not compare_with_change(self._of(next(iter(change))), change).is_simple
+    def _list_near(self) -> list[tuple[int, Patch]]:
+        """The changes to try first, and how much they mend; if none mends anything, those of what differs simply."""
+        most = max((mended for mended, _ in self.near), default=0)
+        if most:
+            return sorted((each for each in self.near if 2 * each[0] >= most), key=lambda each: -each[0])[:NEAREST]
+        near = [each for each in self.near if self._is_tensor(each[1])]
+        return sorted(near, key=lambda each: not self._compare(each[1]).is_simple)[:NEAREST]
+
+    def _is_tensor(self, change: Patch) -> bool:
+        place = next(iter(change))
+        return not self._of(place).is_number(place)
+
+    def _compare(self, change: Patch) -> Difference:
+        return compare_with_change(self._of(next(iter(change))), change)
 
     def _drop_needless(self, found: list[Found]) -> list[Found]:
         """Leave out a place without which the others are proved as well."""
