@@ -35,7 +35,7 @@ def elsewhere(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
     ("command", "words"),
     [
         (("pytest", "-k", "test_scaled_dot"), "You divide by d_k, not by sqrtd_k."),
-        (("cs336_kit", "check", "attention"), "You divide by d_k, not by sqrtd_k."),
+        (("cs336_kit", "check", "attention"), "With sqrtd_k here, all 33 tests that fail pass."),
         (("cs336_kit", "submit"), "submission.zip is written: hand it in"),
         (("cs336_kit", "hint", "attention"), "Hints for scaled_dot_product_attention, 1 of 3"),
         (("cs336_kit", "debug", "--case", "attention/3d-causal"), "You divide by d_k, not by sqrtd_k."),
@@ -55,8 +55,9 @@ def test_a_text_is_read_as_utf_8_whatever_the_machine_prefers(
     for name, value in {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
-    (student.folder / "text.txt").write_text("un café noir", encoding="utf-8")
-    assert "café" in student.run("cs336_kit", "show", "--file", "text.txt").stdout
+    text = (student.folder / "assignment.toml").read_text(encoding="utf-8").replace("The weight has", "Café: it has")
+    (student.folder / "assignment.toml").write_text(text, encoding="utf-8")
+    assert "Café: it has" in student.run("cs336_kit", "hint", "linear").stdout
 
 
 def test_backslashes() -> None:
