@@ -108,6 +108,7 @@ def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
     (folder(tmp_path, FLAT) / "old").mkdir()
     (tmp_path / "old" / "link.py").symlink_to("/etc/passwd")
     (tmp_path / "data").symlink_to("/etc/passwd")
+    (tmp_path / "loop").symlink_to(tmp_path)
     taken = take_in(tmp_path)
     assert set(taken.files) == set(FLAT)
     assert taken.remarks == (LEFT_OUT,)
@@ -178,7 +179,6 @@ def test_adapters_in_src_alone(tmp_path: Path) -> None:
     [
         ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, "got 'a/b/c/adapters.py'; put your code"),
         ({"my_adapter.py": DONE, "report.pdf": "%PDF"}, "got 'my_adapter.py'; there is a PDF; put your code"),
-        ({"report.pdf": "%PDF"}, "got no Python file; there is a PDF; put your code"),
     ],
 )
 def test_a_refusal_says_what_was_found_and_what_is_missing(files: dict[str, str], got: str, tmp_path: Path) -> None:
@@ -193,11 +193,6 @@ HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 6
 def test_adapters_that_no_parser_likes(source: str, tmp_path: Path) -> None:
     files = {"adapters.py": source, "tests/adapters.py": DONE}
     assert take_in(folder(tmp_path, files)).adapters == "tests.adapters"
-
-
-def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
-    (folder(tmp_path / "a", FLAT) / "loop").symlink_to(tmp_path)
-    assert set(take_in(tmp_path / "a").files) == set(FLAT)
 
 
 def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +349,7 @@ def test_what_is_no_code_is_told_what_to_hand_in(name: str, kind: str, tmp_path:
     )
     with pytest.raises(Refused, match=f"expected Python code, got {kind}; {instead}"):
         take_in(tmp_path / name)
-    with pytest.raises(Refused, match=f"; there is {kind}; {instead}"):
+    with pytest.raises(Refused, match=f"got no Python file; there is {kind}; {instead}"):
         take_in(tmp_path)
 
 
