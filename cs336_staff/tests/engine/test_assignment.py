@@ -56,9 +56,7 @@ def test_every_adapter_has_a_reference_with_its_arguments() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[problem]", "is not TOML"),
         ("", "assignment.toml:1: problem is missing"),
-        ("[[problem]]\nid = 'softmax'", "assignment.toml:1: problem.title is missing"),
         (
             "# what may be used\nallowed = 'pad'\n" + PROBLEM.format("softmax"),
             "assignment.toml:2: allowed is 'pad', expected a list",

@@ -130,7 +130,6 @@ EDITS = [
         "decode/hidden_tests.py is missing: assignment.toml has a problem decode",
     ),
     (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
-    (COURSE, "# folder = ", "folder = ", "folder is there alone; folder and secret_sha256 go together"),
     (COURSE, "# folder = ", "folder = 3 #", "folder is 3, expected a text"),
     (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
     (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),

@@ -2,7 +2,6 @@
 
 import json
 import stat
-import struct
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -97,16 +96,6 @@ def test_an_entry_that_can_only_be_unpacked_whole(tmp_path: Path, compression: i
         read_archive(tmp_path / "x.zip", "m.json")
 
 
-def test_a_size_that_is_not_true(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as zipped:
-        zipped.writestr("a.py", bytes(archive.MAX_BYTES + 1))
-    data = bytearray((tmp_path / "x.zip").read_bytes())
-    struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, 1)
-    (tmp_path / "x.zip").write_bytes(data)
-    with pytest.raises(ArchiveError, match="not a zip file, or is a damaged one: Bad CRC-32"):
-        read_archive(tmp_path / "x.zip", "m.json")
-
-
 @pytest.mark.parametrize(
     ("files", "manifest", "words"),
     [
@@ -147,5 +136,5 @@ def test_every_damaged_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
         assert files == FILES
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
-        with pytest.raises(ArchiveError):
+        with pytest.raises(ArchiveError, match="not a zip file, or is a damaged one"):
             read_archive(path, "m.json")
