@@ -168,6 +168,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
 
 
 def test_a_right_submission_gets_full_marks(graded):
+    row = graded.grades()["right"]
+    assert (row["points"], row["maximum"]) == (f"{MOST:g}", f"{MAXIMUM:g}")
     results = graded.results("right")
     assert results["extra_data"]["maximum"] == MAXIMUM
     assert results["score"] == MOST
@@ -239,13 +241,9 @@ def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, probl
     assert f"{problem}: -{points:.2f} points for " in graded.feedback(name)
     assert graded.printed.count(f"VIOLATION: {name}, ") == 1
     assert f"VIOLATION: {name}, {problem}: torch." in graded.printed
+    assert graded.grades()[name]["violations"] == "1"
     earned = sum(test["score"] for test in graded.results(name)["tests"])
     assert earned == pytest.approx(graded.results(name)["score"], abs=0.1)  # each box has two digits
-
-
-def test_hidden_tests_carry_most_of_the_points(graded):
-    tests = graded.results("right")["tests"]
-    assert sum(test["max_score"] for test in tests if test["extra_data"]["hidden"]) > MAXIMUM / 2
 
 
 @pytest.mark.parametrize(
@@ -304,13 +302,16 @@ def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded, name):
     assert "is the matrix of all queries × keys held" in graded.feedback(name)
 
 
-@pytest.mark.parametrize("name", ["in-strips", "in-columns"])
-def test_blockwise_attention_may_hold_whole_rows_or_columns(graded, name):
-    assert graded.failed(name) == set()
-
-
-def test_half_precision_must_come_back_in_its_own_dtype(graded):
-    assert graded.failed("half") == {"test_softmax_in_half_precision", "test_hidden_softmax_in_half_precision"}
+@pytest.mark.parametrize(
+    ("name", "failed"),
+    [
+        ("in-strips", set()),  # whole rows or columns may be held
+        ("in-columns", set()),
+        ("half", {"test_softmax_in_half_precision", "test_hidden_softmax_in_half_precision"}),
+    ],
+)
+def test_these_test_functions_fail_and_no_others(graded, name, failed):
+    assert graded.failed(name) == failed
 
 
 def test_a_hidden_failure_shows_shapes_and_no_values(graded):
@@ -334,14 +335,11 @@ def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden
     assert "no usable answer" in pages["syntax-error.html"]
     assert "secret35" in pages["spells-types.html"]  # the public case 2d
     assert "saw (3, 5)" in pages["spells-output.html"]
-    for name in ("spells-types", "spells-output", "spells-inputs"):
-        told = Path(graded.out, name, "feedback.md").read_text()
-        assert pages[f"{name}.md"] == told
     spelled = re.findall(r"secret\d+", pages["spells-types.html"])
     public = graded.results("spells-types")["output"] + graded.outputs("spells-types", hidden=False)
     assert set(spelled) <= set(re.findall(r"secret\d+", public))
     assert "saw (11,)" not in pages["spells-output.html"]  # the hidden case vector
-    assert "Refused, not run: 1" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "index.html").read_text().count("refused, not run") == 1
 
 
 def test_a_refused_archive_gets_no_points_and_the_reason(graded):
@@ -356,18 +354,11 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
         counts = gradebook.execute("SELECT count(*) FROM result GROUP BY grading").fetchall()
         peak = "SELECT json_extract(notes, '$.peak_memory') FROM grading WHERE submission = 'right'"
         assert gradebook.execute(peak).fetchone()[0] > 50 << 20, "torch alone takes more"
-    assert len(rows) == len(SUBMISSIONS) + 1
+    assert len(rows) == len(graded.grades()) == len(SUBMISSIONS) + 1
     assert {length for _, length, *_ in rows} == {64}
     assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1
     assert len({layer for *_, layer in rows} - {"not run"}) == 1  # which is said of those that are refused
     assert len(set(counts)) == 1
-
-
-def test_grades_csv_has_a_row_for_each_submission(graded):
-    rows = graded.grades()
-    assert (rows["right"]["points"], rows["right"]["maximum"]) == (f"{MOST:g}", f"{MAXIMUM:g}")
-    assert rows["forbidden"]["violations"] == "1"
-    assert len(rows) == len(SUBMISSIONS) + 1
 
 
 def test_a_second_run_grades_nothing_again_and_mends_the_reports(graded, tmp_path, graded_suite):
