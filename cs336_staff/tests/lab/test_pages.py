@@ -93,7 +93,8 @@ def test_the_notebook_has_what_its_cells_show() -> None:
         """The words, the numbers, and how many pictures there are."""
         text = "\n".join(read_texts(cell))
         pictures = sum("image/png" in output.get("data", {}) for output in cell.outputs)
-        return re.sub(r"-?\d[\d.]*", "", text), [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?", text)], pictures
+        words = re.sub(r"-?\d[\d.]*(?:e[+-]\d+)?", "", text)
+        return words, [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?", text)], pictures
 
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
