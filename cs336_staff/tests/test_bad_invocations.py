@@ -19,7 +19,6 @@ from cs336_staff.tests.grading.test_grades import gradebook_with
 # FOLDER has what the fixture below puts there.
 INVOCATIONS = """
 nothing
-check lineal
 check softmax lineal
 check --al
 check --spare=yes

@@ -28,7 +28,6 @@ from cs336_staff.tests.files import commit_all, copy_tree, files_in
 
 ROOMS = load_rooms()
 FEW = ROOMS["softmax"].hidden[:2]
-OLD = "0123456789abcdef" * 4
 
 
 @pytest.fixture
@@ -96,7 +95,7 @@ def test_without_its_secret_nothing_is_graded_drawn_or_packed(
 ) -> None:
     run("new-course", folder)
     secret = folder / "secret.txt"
-    secret.unlink() if lost == "missing" else secret.write_text(OLD)
+    secret.unlink() if lost == "missing" else secret.write_text("0" * 64)
     assert refused(*command.split()) == f"Error: {secret} is {lost}; restore it from your backup"
 
 
