@@ -91,13 +91,18 @@ def test_the_cases_that_are_named_are_looked_at_and_no_others(folder: Path) -> N
     assert stray.exists()
 
 
-RECIPES = ({"mask": "causal"}, {"keys": 11}, {"scale": 1.001}, {"dtype": torch.float64})
+OTHERS = (
+    attention(2, mask="causal"),
+    attention(2, keys=11),
+    attention(2, scale=1.001),
+    attention(2, dtype=torch.float64),
+)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        *(({"draw": attention(2, **recipe)}, "the inputs are not those that were drawn") for recipe in RECIPES),
+        *(({"draw": draw}, "the inputs are not those that were drawn") for draw in OTHERS),
         ({"gradients": ("Q",)}, "stores no gradients; write it again"),
     ],
 )

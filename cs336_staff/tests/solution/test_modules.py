@@ -102,10 +102,7 @@ def test_empty_and_single_sequences(shape: tuple[int, ...]) -> None:
     assert attention(drawn(*shape, dtype=torch.float32)).shape == shape
 
 
-def decoding(*sizes: int) -> GroupedQueryAttention:
-    return GroupedQueryAttention(*sizes[:3], RotaryPositionalEmbedding(100.0, 2, 20), *sizes[3:])
-
-
+ROPE = RotaryPositionalEmbedding(100.0, 2, 20)
 DIVIDE = "expected num_kv_heads to divide num_heads, and num_heads to divide d_model, got "
 
 
@@ -120,9 +117,9 @@ DIVIDE = "expected num_kv_heads to divide num_heads, and num_heads to divide d_m
             (ScaledDotProductAttention, (x,), f"dropout of at least 0 and below 1, got {x}")
             for x in (-0.1, 1.0, math.nan)
         ),
-        (decoding, (12, 5, 1), f"^{DIVIDE}1, 5 and 12$"),
-        (decoding, (12, 6, 4), f"^{DIVIDE}4, 6 and 12$"),
-        (decoding, (12, 6, 2, 0), "^expected a window of 1 or more, or None, got 0$"),
+        (GroupedQueryAttention, (12, 5, 1, ROPE), f"^{DIVIDE}1, 5 and 12$"),
+        (GroupedQueryAttention, (12, 6, 4, ROPE), f"^{DIVIDE}4, 6 and 12$"),
+        (GroupedQueryAttention, (12, 6, 2, ROPE, 0), "^expected a window of 1 or more, or None, got 0$"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(make: Callable[..., nn.Module], arguments: tuple, message: str) -> None:
