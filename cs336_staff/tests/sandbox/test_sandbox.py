@@ -254,7 +254,6 @@ def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
 
 
 BOMBS = {
-    "heap": "blocks = []\nwhile True: blocks.append(bytearray(1 << 24))",
     "tensors": "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))",
     "one": "torch.ones(1 << 40)",
     "string": "'x' * (1 << 40)",
