@@ -62,13 +62,13 @@ def docker_filter() -> int:
 
 def run_in_container(
     command: Sequence[str | Path], binds: Sequence[str | Path], memory_bytes: int
-) -> tuple[subprocess.CompletedProcess[str], int | None]:
-    """Run `command`; also returns the most memory that it took, in bytes, where the kernel can cap it.
+) -> subprocess.CompletedProcess[str]:
+    """Run `command`.
 
     Args:
         command: with its arguments.
         binds: further arguments of bubblewrap: what is seen where.
-        memory_bytes: the cap.
+        memory_bytes: that it may take, where the kernel can cap it.
     """
     program = docker_filter()
     bubblewrap = ["bwrap", "--die-with-parent", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
@@ -86,7 +86,7 @@ def run_in_container(
     cgroup = _capped(memory_bytes)
     enter = f"echo $$ > {cgroup}/cgroup.procs && " if cgroup else ""
     try:
-        finished = subprocess.run(
+        return subprocess.run(
             ["/bin/sh", "-c", f'{enter}exec "$@"', "sh", *bubblewrap],
             pass_fds=[program],
             capture_output=True,
@@ -94,7 +94,6 @@ def run_in_container(
             check=False,
             timeout=300,
         )
-        return finished, cgroup and int((cgroup / "memory.max_usage_in_bytes").read_text())
     finally:
         os.close(program)
         if cgroup:

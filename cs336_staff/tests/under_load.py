@@ -50,12 +50,8 @@ def verdicts(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], jobs: 
         done = grade(suite, sandbox, paths, out, jobs)
         assert not done.faults
         with Gradebook(out / "gradebook.sqlite") as gradebook:
-            return {grading.submission: _verdict(grading, suite) for grading in gradebook.latest()}
-
-
-def _verdict(grading: Grading, suite: GradedSuite) -> str:
-    same = without_measures(grading)
-    return f"{same}\n{feedback(same, suite.problems)}"
+            same = [without_measures(grading) for grading in gradebook.latest()]
+        return {each.submission: f"{each}\n{feedback(each, suite.problems)}" for each in same}
 
 
 def without_measures(grading: Grading) -> Grading:

@@ -53,14 +53,6 @@ def test_a_course_has_its_own_secret_and_cases(course: Path, monkeypatch: pytest
         release.COURSE.write_text(release.COURSE.read_text().replace(folder, str(course)))
 
 
-def test_no_other_secret_is_taken_for_the_one_of_the_course(course: Path) -> None:
-    secret = course / "secret.txt"
-    for content, said in (("abd", "is another secret than that of course.toml"), (None, "is missing")):
-        secret.unlink() if content is None else secret.write_text(content)
-        with pytest.raises(AssignmentError, match=f"^{secret} {said}; restore it from your backup$"):
-            load_release()
-
-
 @pytest.mark.parametrize("key", ["folder", "secret_sha256"])
 def test_the_folder_and_the_hash_of_its_secret_go_together(course: Path, key: str) -> None:
     release.COURSE.write_text(f'column = "A"\n{key} = "x"\n')

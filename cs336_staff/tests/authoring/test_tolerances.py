@@ -89,7 +89,7 @@ def test_where_nothing_is_attended_to_zeros_are_exact() -> None:
     case = attention_case(2, mask="empty rows")
     answer = RIGHT_STYLES["matmul"][ATTENTION](**case.inputs)
     case.check(answer)
-    with pytest.raises(WrongAnswer, match="expected 0\nno error is allowed there"):
+    with pytest.raises(WrongAnswer, match="expected 0\nno error is allowed there: it should be exactly 0"):
         case.check(torch.where(case.mask.any(-1, keepdim=True), answer, 1e-30))
 
 

@@ -77,13 +77,9 @@ def saved(student: Student, terminal: Terminal, file: str, old: str, new: str) -
     terminal.shows("5/5", "h hint")
 
 
-def check_that_saves_are_seen(student: Student, terminal: Terminal) -> None:
-    with saved(student, terminal, LINEAR, RIGHT, WRONG):
-        terminal.shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
-
-
 def test_a_save_shows_the_board_again(either: Watched) -> None:
-    check_that_saves_are_seen(*either)
+    with saved(*either, LINEAR, RIGHT, WRONG):
+        either[1].shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
 
 
 def test_an_editor_that_saves_by_renaming(fork: Watched) -> None:

@@ -15,10 +15,6 @@ def complaint(answer: object, what: str = "answer") -> str:
     return str(caught.value)
 
 
-def test_an_answer_within_the_tolerance_is_right() -> None:
-    compare(EXPECTED.float() + 5e-7, EXPECTED, torch.float32, TOLERANCE)
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -56,12 +52,6 @@ def test_wrong_numbers_say_how_wrong_and_where() -> None:
     ]
 
 
-def test_an_error_a_little_over_what_is_allowed_is_not_called_once_that() -> None:
-    answer = EXPECTED.float()
-    answer[0, 0] += 1.4e-6
-    assert "that is 1.4 times the error that is allowed" in complaint(answer)
-
-
 def test_a_difference_in_the_last_digits_is_shown_with_them() -> None:
     exact = torch.ones(2, dtype=torch.float64)
     with pytest.raises(WrongAnswer, match=r"got 1.00000000[34]\d*, expected 1\n"):
@@ -74,13 +64,6 @@ def test_the_place_is_where_most_is_off_of_what_is_allowed() -> None:
     answer = EXPECTED.float() + torch.tensor([[2.0, 0, 0], [0, 1e-3, 0]])
     with pytest.raises(WrongAnswer, match=r"furthest off at \[1, 1\]"):
         compare(answer, EXPECTED, torch.float32, tolerance)
-
-
-def test_a_0_is_exact() -> None:
-    zeros = torch.zeros_like(EXPECTED)
-    compare(zeros.float(), zeros, torch.float32, zeros)
-    with pytest.raises(WrongAnswer, match="expected 0\nno error is allowed there: it should be exactly 0"):
-        compare(zeros.float() + 1e-30, zeros, torch.float32, zeros)
 
 
 def test_of_zeros_that_are_off_the_furthest_is_told() -> None:

@@ -82,39 +82,13 @@ def test_nothing_is_imported_that_takes_seconds_in_every_process_that_examines(m
     assert not examine_softmax(torch.softmax)
 
 
-class Adding(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.offset = nn.Parameter(torch.zeros(1))
-
-
-def imports_what_is_missing(in_features, dim):
-    import no_such_package  # noqa: F401  # pyright: ignore[reportMissingImports]
-
-
-def needs_more(in_features, dim, temperature):
-    return in_features
-
-
-def loads_other_names(in_features, dim):
-    Adding().load_state_dict({"bias": torch.zeros(1)})
-
-
-def meets_another_shape(in_features, dim):
-    return in_features + torch.zeros(97)
-
-
-def cannot_be_compiled(in_features, dim):
-    compile("softmax = =", "functional.py", "exec")
-
-
 @pytest.mark.parametrize(
     ("run", "question"),
     [
-        (imports_what_is_missing, "how is it spelt there"),
-        (needs_more, "Which arguments does the `def` name"),
-        (loads_other_names, "your module's parameters"),
-        (meets_another_shape, "which shapes meet there"),
+        (lambda in_features, dim: __import__("no_such_package"), "how is it spelt there"),
+        (lambda in_features, dim, temperature: in_features, "Which arguments does the `def` name"),
+        (lambda in_features, dim: nn.Linear(1, 1).load_state_dict({"W": in_features}), "your module's parameters"),
+        (lambda in_features, dim: in_features + torch.zeros(97), "which shapes meet there"),
         (lambda in_features, dim: None, "What does your function return"),
         (lambda in_features, dim: {}["x"], "take for granted"),
     ],
@@ -125,7 +99,8 @@ def test_the_question_fits_the_error(run, question):
 
 
 def test_nothing_is_asked_about_what_python_says_itself():
-    assert examine_softmax(cannot_be_compiled)[0].question == ""
+    [found] = examine_softmax(lambda in_features, dim: compile("softmax = =", "functional.py", "exec"))
+    assert found.question == ""
 
 
 def test_a_mask_in_brackets_that_does_not_broadcast_has_its_own_sentence():

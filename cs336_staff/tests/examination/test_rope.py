@@ -37,11 +37,6 @@ def table(d_k, theta, max_seq_len, in_query_or_key, token_positions, rows=0, dty
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
 
-def rows_picked_by_positions(in_query_or_key, token_positions, **arguments):
-    picked = in_query_or_key[..., token_positions, :]
-    return rope()(in_query_or_key=picked, token_positions=token_positions, **arguments)
-
-
 # What no specimen has, alone and beside another mistake.
 REVERSED = {"turn": lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin)}
 SINES = {"turn": lambda a, b, cos, sin: (a * sin - b * cos, a * cos + b * sin)}
@@ -56,14 +51,12 @@ THETA = {"frequencies": lambda theta, i, d_k: 500.0 ** (-2 * i / d_k)}
         (rope(turn=lambda a, b, cos, sin: (a * cos + b * sin, a * sin - b * cos)), ["rope-reflection"]),
         (rope(frequencies=lambda theta, i, d_k: 3 * theta ** (-2 * i / d_k)), ["rope-angle-factor"]),
         (rope(positions=lambda positions, x: positions - 1), ["rope-start"]),
-        (rope(**THETA), ["rope-theta-ignored"]),
         (rope(positions=lambda positions, x: positions % 3), ["rope-positions"]),
         (rope(**REVERSED, **DEGREES), ["rope-direction", "rope-degrees"]),
         (rope(**REVERSED, **LAST), ["rope-direction", "rope-last-position"]),
         (rope(**SINES, **THETA), ["rope-sines-for-cosines", "rope-theta-ignored"]),
         (partial(table, dtype=torch.bfloat16), ["rope-angles-rounded", "rope-precision"]),
         (partial(table, dtype=torch.float16), ["rope-angles-rounded", "rope-precision"]),
-        (rows_picked_by_positions, ["rope-fails-one-vector", "rope-shape-own-positions", "rope-rows-moved"]),
     ],
 )
 def test_what_nobody_stored(run, ids):

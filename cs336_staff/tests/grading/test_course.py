@@ -62,10 +62,8 @@ EDITS = [
     (ASSIGNMENT, "points = 2", "points = nan", "problem.points is nan, expected a number"),
     (ASSIGNMENT, "points = 2", "point = 2", "problem.point is not a known key; did you mean points?"),
     (ASSIGNMENT, "points = 2\n", "", "problem.points is missing"),
-    (ASSIGNMENT, "bonus = true", "bonuss = true", "problem.bonuss is not a known key; did you mean bonus?"),
     (ASSIGNMENT, "bonus = true", "bonus = 'yes'", "problem.bonus is 'yes', expected true or false"),
     (ASSIGNMENT, HINTS, "hints = 'one'", "problem.hints is 'one', expected a list"),
-    (ASSIGNMENT, "files = [", "files = 'a.py' #", "problem.files is 'a.py', expected a list"),
     (ASSIGNMENT, '"cs336_basics/nn/linear.py"', "3", "problem.files is 3, expected a text"),
     (ASSIGNMENT, "nn/linear.py", "nn/lineal.py", "problem.files names .*lineal.py, and there is no such file"),
     (ASSIGNMENT, "test_linear = 4", "test_linear = -4", "problem.tests.test_linear is -4, expected a number"),
@@ -82,13 +80,6 @@ EDITS = [
     (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
     (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
     (ASSIGNMENT, "test_hidden_softmax = 22", "test_softmax = 22", "problem.hidden.test_softmax is there twice"),
-    (ASSIGNMENT, "test_hidden_linear = 16", "test_hidden_linear = -8", "test_hidden_linear is -8, expected a number"),
-    (
-        ASSIGNMENT,
-        "\n[problem.hidden]\n",
-        "\n[problem.hiden]\n",
-        "problem.hiden is not a known key; did you mean hidden?",
-    ),
     (
         ASSIGNMENT,
         "[problem.hidden]\ntest_hidden_linear = 16\ntest_hidden_linear_to_the_last_digit = 2\n"
@@ -130,13 +121,10 @@ EDITS = [
         "decode/hidden_tests.py is missing: assignment.toml has a problem decode",
     ),
     (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
-    (COURSE, "# folder = ", "folder = ", "folder is there alone; folder and secret_sha256 go together"),
-    (COURSE, "# folder = ", "folder = 3 #", "folder is 3, expected a text"),
     (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
     (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
     (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is not a known key; did you mean memory_bytes?"),
     (COURSE, "# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
-    (COURSE, "# muted = ", "muted = 'rope-halves' #", "muted is 'rope-halves', expected a list"),
     (
         COURSE,
         "# muted = ",

@@ -14,7 +14,6 @@ from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tools.student import ROOT
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
-REMOVED = r"cs336 (flow|generate|train)\b"
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"  # 9e-08 is one: what is left of rounding differs between processors
 
 

@@ -104,7 +104,7 @@ def test_the_archive_grades_a_submission_in_a_container(tmp_path):
     binds = ["--bind", autograder, "/autograder", "--ro-bind", tmp_path / "ada", "/mnt", "--tmpfs", ROOT]
     (command,) = re.findall(r"^CMD (.*)$", (autograder / "source" / "Dockerfile").read_text(), re.MULTILINE)
     # It ends as Gradescope does, which puts the submission there itself: with /autograder/run_autograder.
-    finished, most = run_in_container(json.loads(command), [*binds, "--chdir", "/autograder"], memory_bytes=3 << 30)
+    finished = run_in_container(json.loads(command), [*binds, "--chdir", "/autograder"], memory_bytes=3 << 30)
     assert finished.returncode == 0, finished.stderr
     results = json.loads((autograder / "results" / "results.json").read_text())
     assert results["extra_data"]["sandbox"] == "process+uid+seccomp"
@@ -114,7 +114,6 @@ def test_the_archive_grades_a_submission_in_a_container(tmp_path):
     assert "reached" not in results["output"]
     assert not list(autograder.rglob("cs336-probe"))
     assert any("more than 1024 MiB of memory" in test["output"] for test in results["tests"])
-    assert most is None or most < 3 << 30
 
 
 def test_the_archive_holds_what_grading_needs_and_no_more(tmp_path):

@@ -62,10 +62,11 @@ def test_what_is_lost_names_its_use_its_import_and_its_place(run: Run) -> None:
 )
 def test_a_file_that_imports_a_broken_one(run: Run, statement: str) -> None:
     rope = "from .broken import helper\ndef lost(x):\n    return helper(x)\n"
-    files = {"mine/__init__.py": "", "mine/rope.py": rope, "mine/broken.py": "def helper(:\n"}
+    files = {"mine/__init__.py": "", "mine/rope.py": rope, "mine/broken.py": "x = 1\ndef helper(:\n"}
     raised = failure(run, {**files, "adapters.py": f"{statement}\n"})
     assert raised.type == "SyntaxError"
-    assert [frame.filename for frame in raised.frames][-2:] == ["mine/rope.py", "mine/broken.py"]
+    places = [(frame.filename, frame.lineno) for frame in raised.frames]
+    assert places[-2:] == [("mine/rope.py", 1), ("mine/broken.py", 2)]
 
 
 def test_a_module_that_is_broken_leaves_its_package_in_place(run: Run) -> None:
@@ -111,6 +112,7 @@ LOST = {
     "package is fine, the graded functions must do without it",
     "from functional import lost": NOT_FOUND.format("functional", "functional", "mine/nn/functional"),
     "from mine.functional import lost": NOT_FOUND.format("mine.functional", "mine/functional", "mine/nn/functional"),
+    "from mine.nn import fonctional as lost": "ImportError: cannot import name 'fonctional' from 'mine.nn'",
     "from torch._six import lost": f"ImportError: No module named 'torch._six': {HAS_TORCH}",
     "from torch.nn import lost": f"ImportError: cannot import name 'lost' from 'torch.nn': {HAS_TORCH}",
     "from itertools import lost": f"ImportError: cannot import name 'lost' from 'itertools': {HAS_PYTHON}",

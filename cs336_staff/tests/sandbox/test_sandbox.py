@@ -46,29 +46,24 @@ def test_layers(sandbox: Sandbox) -> None:
         assert {"uid", "landlock"} & set(achieved.parts)
 
 
-def test_a_worker_is_not_root(run: Run) -> None:
+def test_a_worker_is_not_root_and_has_a_session_of_its_own(run: Run) -> None:
+    """Linux shares the processors fairly among sessions, however many threads one has."""
     adapters = run(trying("pass"))
     adapters.run_softmax(X, 0)
     process = psutil.Process(adapters.worker._conversation.process.pid)
+    assert os.getsid(process.pid) == process.pid
     assert 0 not in (*process.uids(), *process.gids())
     assert "Groups:\t \n" in Path(f"/proc/{process.pid}/status").read_text() or os.getuid() != 0
 
 
+# What the catalogue of attacks does not try in every layer.
 ATTEMPTS = {
-    "fork": "os.fork()",
-    "exec": "os.execv('/usr/bin/true', ['true'])",
-    "subprocess": "subprocess.run(['true'])",
-    "socket": "socket.socket()",
     "unix socket": "socket.socketpair()",
-    "kill the parent": "os.kill(os.getppid(), signal.SIGKILL)",
     "kill everything": "os.kill(-1, signal.SIGKILL)",
     "kill a thread": "signal.pthread_kill(threading.get_ident(), 0)",
-    "write to /tmp": "open('/tmp/cs336-attack', 'w')",
-    "write to /dev/shm": "open('/dev/shm/cs336-attack', 'w')",
     "mkdir": "os.mkdir('/tmp/cs336-attack')",
     "chmod": f"os.chmod({str(ROOT)!r}, 0o700)",
     "unlink": f"os.unlink({str(ROOT / 'adapters.py')!r})",
-    "memfd": "os.memfd_create('x')",
     "pipe": "os.pipe()",
     "shared memory": "mmap.mmap(-1, 4096)",
     "lower the guard": "signal.pthread_sigmask(signal.SIG_BLOCK, []); os.setuid(1)",
@@ -78,7 +73,6 @@ ATTEMPTS = {
     "read the hidden suite": f"open({str(ROOT / 'cs336_staff' / '__init__.py')!r})",
     "read this test": f"open({str(Path(__file__))!r})",
     "read /etc/passwd": "open('/etc/passwd')",
-    "read the home folder": f"os.listdir({str(Path.home() / '.ssh')!r})",
 }
 
 
@@ -168,17 +162,9 @@ def test_clone3_seems_not_to_exist(run: Run) -> None:
 
 
 def test_nothing_of_ours_can_be_imported(run: Run) -> None:
-    source = trying(
-        "found = []\n"
-        "for name in ('cs336_staff.grading', 'cs336_staff.authoring.references', 'cs336_kit', 'cs336_basics'):\n"
-        "    try:\n"
-        "        __import__(name)\n"
-        "        found.append(name)\n"
-        "    except ImportError:\n"
-        "        pass\n"
-        "return found"
-    )
-    assert run(source).run_softmax(X, 0) == []
+    for name in ("cs336_staff.grading", "cs336_staff.authoring.programs", "cs336_kit", "cs336_basics"):
+        with pytest.raises(StudentRaised, match="ModuleNotFoundError: No module named"):
+            run(trying(f"__import__({name!r})")).run_softmax(X, 0)
 
 
 def test_the_environment_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,10 +180,7 @@ def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     "loop",
     [
-        "while True: pass",
-        "sum(range(10**12))",
         "time.sleep(60)",
-        "signal.signal(15, signal.SIG_IGN); time.sleep(60)",
         "lock = threading.Lock(); lock.acquire(); lock.acquire()",
         "while True: threading.Thread(target=time.sleep, args=(60,)).start(); time.sleep(0.05)",
         "for _ in range(9): threading.Thread(target=lambda: any(iter(int, 1))).start()\nany(iter(int, 1))",
@@ -258,14 +241,6 @@ def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
     assert adapters.worker._seconds < 1.5
 
 
-def test_a_worker_has_a_session_of_its_own(run: Run) -> None:
-    """Linux shares the processors fairly among sessions, however many threads one has."""
-    adapters = run(trying("pass"))
-    adapters.run_softmax(X, 0)
-    pid = adapters.worker._conversation.process.pid
-    assert os.getsid(pid) == pid
-
-
 def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
     """A worker that used up ids would tell a later one how many."""
     if "ids" not in sandbox.achieved.parts:
@@ -279,7 +254,6 @@ def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
 
 
 BOMBS = {
-    "heap": "blocks = []\nwhile True: blocks.append(bytearray(1 << 24))",
     "tensors": "blocks = []\nwhile True: blocks.append(torch.ones(1 << 22))",
     "one": "torch.ones(1 << 40)",
     "string": "'x' * (1 << 40)",
@@ -292,20 +266,19 @@ def test_memory_is_limited(run: Run, bomb: str) -> None:
         run(trying(BOMBS[bomb]), memory_bytes=1 << 30).run_softmax(X, 0)
 
 
-def test_a_call_may_be_held_to_less_memory(run: Run) -> None:
-    adapters = run("import torch\ndef run_softmax(x, dim):\n    return torch.ones(100 << 20, dtype=torch.uint8)[:1]\n")
-    with adapters.worker.with_memory(96 << 20), pytest.raises(StudentRaised, match="can't allocate"):
-        adapters.run_softmax(X, 0)
-    assert adapters.run_softmax(X, 0).shape == (1,)
+LARGE = "torch.ones(100 << 20, dtype=torch.uint8)"
 
 
-def test_an_import_that_needs_more_than_that_fails_there_alone(run: Run) -> None:
-    adapters = run(
-        "import torch\ntable = torch.ones(100 << 20, dtype=torch.uint8)\ndef run_softmax(x, dim): return x\n"
-    )
+@pytest.mark.parametrize(
+    "source",
+    [f"def run_softmax(x, dim): return {LARGE}[:1]\n", f"table = {LARGE}\ndef run_softmax(x, dim): return x[:1]\n"],
+    ids=["in the call", "in the import"],
+)
+def test_a_call_may_be_held_to_less_memory(run: Run, source: str) -> None:
+    adapters = run(f"import torch\n{source}")
     with adapters.worker.with_memory(96 << 20), pytest.raises(StudentRaised, match="can't allocate"):
         adapters.run_softmax(X, 0)
-    assert torch.equal(adapters.run_softmax(X, 0), X)
+    assert adapters.run_softmax(X, 0).tolist() == [1]
 
 
 def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
@@ -372,23 +345,17 @@ def forging(header: str) -> str:
 
 
 FORGED = {
-    "noise": ("os.write(3, b'x' * 1000)", LimitExceeded, "a reply with"),
-    "no JSON": (forging("b'{x'"), ProtocolViolation, "a JSON header"),
-    "nested": (forging("b'[' * 90000"), ProtocolViolation, "JSON header"),
-    "list": (forging("b'[]'"), ProtocolViolation, "a JSON object"),
-    "half a character": (
-        forging("b'{\"sequence\": \"' + bytes([92]) + b'ud800\"}'"),
-        ProtocolViolation,
-        "expected a sequence number, got \N{REPLACEMENT CHARACTER}",
-    ),
+    "b'{x'": "a JSON header",
+    "b'[' * 90000": "JSON header",
+    "b'[]'": "a JSON object",
+    "b'{\"sequence\": \"' + bytes([92]) + b'ud800\"}'": "expected a sequence number, got \N{REPLACEMENT CHARACTER}",
 }
 
 
-@pytest.mark.parametrize("forgery", FORGED)
-def test_forged_frames_end_the_worker(run: Run, forgery: str) -> None:
-    statements, stopped, message = FORGED[forgery]
-    with pytest.raises(stopped, match=message):
-        run(trying(statements), call_seconds=1.0).run_softmax(X, 0)
+@pytest.mark.parametrize("header", FORGED, ids=["no JSON", "nested", "list", "half a character"])
+def test_forged_frames_end_the_worker(run: Run, header: str) -> None:
+    with pytest.raises(ProtocolViolation, match=FORGED[header]):
+        run(trying(forging(header)), call_seconds=1.0).run_softmax(X, 0)
 
 
 def test_a_stopped_worker_is_no_exception_and_the_next_call_has_a_fresh_one(run: Run) -> None:

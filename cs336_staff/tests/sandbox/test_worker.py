@@ -24,10 +24,6 @@ def test_functions_have_the_names_and_parameters_of_the_course(run: Run) -> None
     assert str(inspect.signature(adapters.run_scaled_dot_product_attention)) == "(Q, K, V, mask=None)"
 
 
-def test_keyword_arguments(run: Run) -> None:
-    torch.testing.assert_close(run(SOFTMAX).run_softmax(dim=0, in_features=torch.zeros(4)), torch.full((4,), 0.25))
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool])
 def test_dtypes_survive(run: Run, dtype: torch.dtype) -> None:
     x = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
@@ -160,14 +156,6 @@ def test_exceptions_of_every_kind_are_the_students(run: Run, error: str) -> None
         run(f"def run_softmax(x, dim):\n    raise {error}").run_softmax(torch.ones(3), 0)
 
 
-def test_a_syntax_error_names_file_and_line(run: Run) -> None:
-    files = {"adapters.py": "from model import run_softmax\n", "model.py": "x = 1\ny = = 2\n"}
-    with pytest.raises(StudentRaised) as caught:
-        run(files).run_softmax(torch.ones(3), 0)
-    assert caught.value.type == "SyntaxError"
-    assert [(frame.filename, frame.lineno) for frame in caught.value.frames] == [("adapters.py", 1), ("model.py", 2)]
-
-
 def test_an_exception_at_import_fails_every_call(run: Run) -> None:
     adapters = run("x = 1 / 0\n")
     for _ in range(2):
@@ -175,10 +163,9 @@ def test_an_exception_at_import_fails_every_call(run: Run) -> None:
             adapters.run_softmax(torch.ones(3), 0)
 
 
+# Others are in the trees of the shadow class.
 LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
-    "flat": ("adapters", {"adapters.py": "from model import run_softmax", "model.py": SOFTMAX}),
     "src": ("adapters", {"adapters.py": "from cs336_basics.a import run_softmax", "src/cs336_basics/a.py": SOFTMAX}),
-    "subpackage": ("adapters", {"adapters.py": "from a.b.c import run_softmax", "a/b/c.py": SOFTMAX}),
     "cs336": (
         "tests.adapters",
         {
@@ -187,14 +174,6 @@ LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
             "tests/common.py": "import pathlib\nNAME = (pathlib.Path(__file__).resolve().parent) / 'fixtures'",
             "cs336_basics/__init__.py": "import importlib.metadata\nv = importlib.metadata.version('cs336_basics')",
             "cs336_basics/model.py": SOFTMAX,
-        },
-    ),
-    "sys.path": (
-        "tests.adapters",
-        {
-            "tests/adapters.py": "import os, sys\nhere = os.path.dirname(__file__)\n"
-            "sys.path.append(os.path.join(here, '..', 'code'))\nfrom model import run_softmax",
-            "code/model.py": SOFTMAX,
         },
     ),
 }
@@ -241,12 +220,6 @@ def test_the_most_memory_that_it_held_is_known_when_it_has_ended(run: Run) -> No
         return worker.peak_memory
 
     assert 180 << 20 < peak(50 << 20) - peak(1) < 220 << 20
-
-
-def test_a_misspelt_module_of_the_students_own_is_no_missing_package(run: Run) -> None:
-    files = {"adapters.py": "from cs336_basics import modle\nrun_softmax = modle.f", "cs336_basics/model.py": ""}
-    with pytest.raises(StudentRaised, match="ImportError: cannot import name 'modle'"):
-        run(files).run_softmax(torch.ones(1), 0)
 
 
 def test_wrong_annotations_and_torch_compile_do_no_harm(run: Run) -> None:

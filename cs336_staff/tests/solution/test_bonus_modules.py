@@ -42,12 +42,6 @@ def test_the_module_in_half_precision(dtype: torch.dtype) -> None:
     assert (weights.dtype, scores.dtype) == (dtype, torch.float32)
 
 
-@pytest.mark.parametrize("dropout", [-0.1, 1.0, math.nan])
-def test_a_dropout_that_is_no_probability(dropout: float) -> None:
-    with pytest.raises(ValueError, match=f"dropout of at least 0 and below 1, got {dropout}"):
-        ScaledDotProductAttention(dropout)
-
-
 # MultiHeadAttention
 
 

@@ -1,12 +1,16 @@
 """What the docstrings of the modules in cs336_basics/nn/ promise, beyond what is asked of students."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
+from cs336_basics.given.self_attention_block import SelfAttentionBlock
 from cs336_basics.nn.attention import CausalMultiHeadSelfAttention
+from cs336_basics.nn.attention_module import ScaledDotProductAttention
+from cs336_basics.nn.decoding import GroupedQueryAttention
 from cs336_basics.nn.linear import Linear
 from cs336_basics.nn.multihead_attention import MultiHeadAttention
 from cs336_basics.nn.rope import RotaryPositionalEmbedding
@@ -68,11 +72,6 @@ def test_rope_takes_no_positions_at_all() -> None:
     assert rope(drawn(2, 0, 4), torch.zeros(0, dtype=torch.long)).shape == (2, 0, 4)
 
 
-def test_rope_refuses_an_odd_length() -> None:
-    with pytest.raises(ValueError, match="even d_k, since RoPE rotates pairs, got 5"):
-        RotaryPositionalEmbedding(10000.0, 5, 10)
-
-
 def test_multihead_attention_is_one_product_for_queries_keys_and_values() -> None:
     attention = CausalMultiHeadSelfAttention(12, 3)
     shapes = {name: tuple(x.shape) for name, x in attention.named_parameters()}
@@ -103,7 +102,26 @@ def test_empty_and_single_sequences(shape: tuple[int, ...]) -> None:
     assert attention(drawn(*shape, dtype=torch.float32)).shape == shape
 
 
-@pytest.mark.parametrize("attention", [CausalMultiHeadSelfAttention, MultiHeadAttention])
-def test_heads_must_divide_the_model(attention: type[nn.Module]) -> None:
-    with pytest.raises(ValueError, match="multiple of num_heads, got 10 and 3"):
-        attention(10, 3)
+ROPE = RotaryPositionalEmbedding(100.0, 2, 20)
+DIVIDE = "expected num_kv_heads to divide num_heads, and num_heads to divide d_model, got "
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "message"),
+    [
+        (RotaryPositionalEmbedding, (10000.0, 5, 10), "even d_k, since RoPE rotates pairs, got 5"),
+        (CausalMultiHeadSelfAttention, (10, 3), "multiple of num_heads, got 10 and 3"),
+        (MultiHeadAttention, (10, 3), "multiple of num_heads, got 10 and 3"),
+        (SelfAttentionBlock, (7, 2), "expected num_heads to divide d_model, got num_heads 2 and d_model 7"),
+        *(
+            (ScaledDotProductAttention, (x,), f"dropout of at least 0 and below 1, got {x}")
+            for x in (-0.1, 1.0, math.nan)
+        ),
+        (GroupedQueryAttention, (12, 5, 1, ROPE), f"^{DIVIDE}1, 5 and 12$"),
+        (GroupedQueryAttention, (12, 6, 4, ROPE), f"^{DIVIDE}4, 6 and 12$"),
+        (GroupedQueryAttention, (12, 6, 2, ROPE, 0), "^expected a window of 1 or more, or None, got 0$"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(make: Callable[..., nn.Module], arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(*arguments)
