@@ -210,7 +210,8 @@ class Search:
         """The changes to try first, and how much they mend; if none mends anything, those of what differs simply."""
         most = max((mended for mended, _ in self.near), default=0)
         if most:
-            return sorted((each for each in self.near if 2 * each[0] >= most), key=lambda each: -each[0])[:NEAREST]
+            mending = [each for each in self.near if 2 * each[0] >= most]
+            return sorted(mending, key=lambda each: (-each[0], next(iter(each[1].values())).axes is None))[:NEAREST]
         near = [each for each in self.near if self._is_tensor(each[1])]
         return sorted(near, key=lambda each: not self._compare(each[1]).is_simple)[:NEAREST]
 
