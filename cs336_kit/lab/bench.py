@@ -19,6 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Compare, Timer
 
+from cs336_kit.examination.silence import silence
 from cs336_kit.lab.student import Student
 
 HEADS, WIDTH, CHUNK = 4, 64, 128
@@ -40,7 +41,7 @@ def measure(student: Student, lengths: Sequence[int], device: str) -> Iterator[R
     times, contenders = [], []
     for name in CONTENDERS:
         try:
-            with student.in_words():
+            with silence(), student.in_words():
                 prepare(student, name, 16, True, device)()
             contenders.append(name)
         except click.ClickException as error:
@@ -53,8 +54,11 @@ def measure(student: Student, lengths: Sequence[int], device: str) -> Iterator[R
             for length, call in zip(lengths, calls, strict=True):
                 names = {"label": direction, "sub_label": name, "description": str(length)}
                 timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads(), **names)
-                times.append(timer.blocked_autorange(min_run_time=SECONDS))
-            memory.add_row(name, *(f"{measure_memory(call, device) / 2**20:.1f}" for call in calls))
+                with silence():
+                    times.append(timer.blocked_autorange(min_run_time=SECONDS))
+            with silence():
+                peaks = [measure_memory(call, device) / 2**20 for call in calls]
+            memory.add_row(name, *(f"{peak:.1f}" for peak in peaks))
         yield Text(f"\nMiB of tensors held at most, {direction}\n")
         yield memory
     table = Compare(times)

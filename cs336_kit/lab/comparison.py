@@ -10,6 +10,7 @@ from rich.text import Text
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import listed
 from cs336_kit.engine.result import Check
+from cs336_kit.examination.silence import silence
 from cs336_kit.lab.call import make_call
 from cs336_kit.lab.diagnosis import diagnose, set_beside_pytorch
 from cs336_kit.lab.student import Student
@@ -63,7 +64,8 @@ def _draw_input(name: str, generator: torch.Generator) -> Case:
 
 def _measure_error(student: Student, case: Case) -> str:
     try:
-        answer = student.attention(case.Q, case.K, case.V, case.mask)
+        with silence():
+            answer = student.attention(case.Q, case.K, case.V, case.mask)
     except click.ClickException:
         return "fails"
     return f"{(answer - case.expected['answer']).abs().max():.0e}"

@@ -18,6 +18,7 @@ from cs336_kit.engine.case import GRADIENT, Case
 from cs336_kit.engine.result import Explanation, Result
 from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.examination.explain import explain
+from cs336_kit.examination.silence import silence
 from cs336_kit.lab.student import PROBLEM, Student
 
 
@@ -65,7 +66,8 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
 
     tests = [Test(case.name, check, ("", 0), stored=lambda case=case: case, problem=PROBLEM) for case in cases]
     suite = Suite(student.root, {}, tests, student.adapters)
-    results = [suite.run(test) for test in tests]
+    with silence():
+        results = [suite.run(test) for test in tests]
     return Diagnosis(results, explain(suite, results))
 
 

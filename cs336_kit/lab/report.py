@@ -15,6 +15,7 @@ from torch import Tensor
 from cs336_kit.checking.board import Lines
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import dtype_name
+from cs336_kit.examination.silence import silence
 from cs336_kit.lab.diagnosis import diagnose, set_beside_pytorch
 from cs336_kit.lab.student import ADAPTER, Student, broadcast
 
@@ -122,7 +123,8 @@ def _take_steps(call: Case, student: Student) -> Iterator[Step]:
         facts.append(f"a query may attend to nothing, first {_find_first(left == 0)}: its answer is zeros")
     yield "Mask", "", facts, {"": scaled.masked_fill(~allowed, -math.inf)}
 
-    weights = student.weights(Q, K, mask).double().expand(allowed.shape)
+    with silence():  # the output below is the call that was asked for
+        weights = student.weights(Q, K, mask).double().expand(allowed.shape)
     facts = [_describe_span(weights)]
     if weights.isfinite().all():
         low, high = (f"{x:.4g}" for x in weights.sum(-1).aminmax())
