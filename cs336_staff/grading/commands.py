@@ -198,7 +198,7 @@ def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
     resolved = list(dict.fromkeys(path.resolve() for path in paths))
     if (count := len(together(resolved, platforms_of(resolved, platform)))) > 1:
         raise click.ClickException(
-            f"{count} submissions would see marks of each other: allow user namespaces, or grade each one in a container "
+            f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
             "of its own; with --sandbox process they are graded all the same"
         )
 

@@ -70,8 +70,8 @@ from cs336_staff.sandbox.inside.zygote import main
 main(control, settings)
 """
 MARKS = (
-    "no user namespaces here: a later submission can read which files an earlier one opened, and so a hidden input that "
-    "two authors pass on; see cs336_staff/docs/security.md"
+    "no user namespaces here: a later submission can read which files an earlier one opened, and so a hidden input "
+    "that two authors pass on; see cs336_staff/docs/security.md"
 )
 
 
