@@ -36,7 +36,6 @@ OPTIONS = (
     "-pno:unraisableexception",  # collects garbage until none is left, half a second in each run
     "--tb=no",
     "-k=not test_types_refuse_what_does_not_fit",
-    "--hypothesis-seed=0",
 )
 
 
