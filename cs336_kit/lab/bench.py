@@ -1,7 +1,6 @@
 """Time and memory of the student's attention beside PyTorch's back ends, and beside itself in chunks of queries."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -50,14 +49,14 @@ def measure(student: Student, lengths: Sequence[int], device: str) -> Iterator[R
     for backward, direction in enumerate(("forward", "forward and backward")):
         memory = Table("", *map(str, lengths), box=SIMPLE_HEAD, show_edge=False)
         for name in contenders:
-            calls = [prepare(student, name, length, bool(backward), device) for length in lengths]
-            for length, call in zip(lengths, calls, strict=True):
+            peaks = []
+            for length in lengths:
+                call = prepare(student, name, length, bool(backward), device)
                 names = {"label": direction, "sub_label": name, "description": str(length)}
                 timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads(), **names)
                 with silence():
                     times.append(timer.blocked_autorange(min_run_time=SECONDS))
-            with silence():
-                peaks = [measure_memory(call, device) / 2**20 for call in calls]
+                    peaks.append(measure_memory(call, device) / 2**20)
             memory.add_row(name, *(f"{peak:.1f}" for peak in peaks))
         yield Text(f"\nMiB of tensors held at most, {direction}\n")
         yield memory
@@ -103,7 +102,6 @@ def measure_memory(call: Callable[[], object], device: str) -> int:
         before = torch.cuda.memory_allocated()
         call()
         return torch.cuda.max_memory_allocated() - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it would say each time that there is no GPU
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         call()
     with TemporaryDirectory() as folder:
