@@ -4,6 +4,6 @@ import click
 
 
 class BadInput(click.ClickException):
-    """What cannot be used, in one line: what came and what to do; the exit status is 2, as for a wrong option."""
+    """One line that says what came and what to do; the exit status is 2, as for a wrong option."""
 
     exit_code = 2
