@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from cs336_staff.tests.browser import opened
 from cs336_staff.tests.grading.test_pages import HOSTILE, PROBLEMS, entry, hostile_grading, results, site
-from cs336_staff.tools.browser import opened
 
 pytestmark = pytest.mark.slow
 
