@@ -44,6 +44,11 @@ def same(
     return ((x - right).abs() <= within * of) | (x == right) | (x.isnan() & right.isnan())
 
 
+def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:
+    """Tell whether all of `x` is the same as `to`."""
+    return bool(same(x, to, within).all())
+
+
 def compare(
     answer: Any,
     expected: Tensor,

@@ -43,8 +43,7 @@ class StudentRaised(Exception):
 class Stopped(BaseException):
     """The student's code was stopped from outside; the message says why.
 
-    It is not an Exception, so that neither a test's `except Exception` nor hypothesis takes it for an ordinary failure:
-    hypothesis would call again and again.
+    It is not an Exception, so that no `except Exception` of a test takes it for an ordinary failure.
     """
 
     outcome = Outcome.FAILED

@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import is_float, listed
+from cs336_kit.engine.compare import is_float, listed, near
 from cs336_kit.engine.failure import with_type
 from cs336_kit.examination.calls import Call, cut_message, quoted
-from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine, near, random
+from cs336_kit.examination.experiment import Ask, Finding, Finds, NoAnswerError, examine, random
 
 STEP = 1e-2  # of the difference quotients: in float32 its square and the rounding are both about 1e-4
 SLOPE = 2e-2  # a gradient is wrong when it is further from the difference quotient than this, relative to the largest

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import listed, same
+from cs336_kit.engine.compare import listed, near
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.room import Functions, load_room
@@ -119,4 +119,4 @@ def _are_alike(x: list[Tensor | None] | str, y: list[Tensor | None] | str) -> bo
 def _are_close(x: Tensor | None, y: Tensor | None) -> bool:
     if not isinstance(x, Tensor) or not isinstance(y, Tensor):
         return x is y
-    return (x.shape, x.dtype) == (y.shape, y.dtype) and bool(same(x.detach(), y.detach()).all())
+    return (x.shape, x.dtype) == (y.shape, y.dtype) and near(x.detach(), y.detach())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import THREE_DIGITS, article, is_float, same
+from cs336_kit.engine.compare import article, is_float
 from cs336_kit.engine.failure import with_type
 
 MOST_CALLS = 400  # of one examination: a student waits for it
@@ -190,11 +190,6 @@ def require(met: object) -> None:
 def random(seed: int, *shape: int) -> Tensor:
     """The same normally distributed numbers each time."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:
-    """Tell whether all of `x` is the same as `to`."""
-    return bool(same(x, to, within).all())
 
 
 def span(x: Tensor) -> str:

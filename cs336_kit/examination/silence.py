@@ -10,7 +10,8 @@ from typing import TextIO
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Drop what is printed, by Python or below it, and warnings."""
+    """Drop what is printed, by Python or below it, and warnings; `breakpoint()` does not stop, as nobody sees it."""
+    stop = sys.breakpointhook
     streams = sys.stdout, sys.stderr  # the student's files may have kept them
     with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
         _flush(*streams)
@@ -20,8 +21,10 @@ def silence() -> Iterator[None]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                sys.breakpointhook = lambda *_, **__: None
                 yield
         finally:
+            sys.breakpointhook = stop
             _flush(*streams)
             for number, copy in kept.items():
                 os.dup2(copy, number)

@@ -1,7 +1,6 @@
 """Time and memory of the student's attention beside PyTorch's back ends, and beside itself in chunks of queries."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Compare, Timer
 
+from cs336_kit.examination.silence import silence
 from cs336_kit.lab.student import Student
 
 HEADS, WIDTH, CHUNK = 4, 64, 128
@@ -40,7 +40,7 @@ def measure(student: Student, lengths: Sequence[int], device: str) -> Iterator[R
     times, contenders = [], []
     for name in CONTENDERS:
         try:
-            with student.in_words():
+            with silence(), student.in_words():
                 prepare(student, name, 16, True, device)()
             contenders.append(name)
         except click.ClickException as error:
@@ -49,12 +49,15 @@ def measure(student: Student, lengths: Sequence[int], device: str) -> Iterator[R
     for backward, direction in enumerate(("forward", "forward and backward")):
         memory = Table("", *map(str, lengths), box=SIMPLE_HEAD, show_edge=False)
         for name in contenders:
-            calls = [prepare(student, name, length, bool(backward), device) for length in lengths]
-            for length, call in zip(lengths, calls, strict=True):
+            peaks = []
+            for length in lengths:
+                call = prepare(student, name, length, bool(backward), device)
                 names = {"label": direction, "sub_label": name, "description": str(length)}
                 timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads(), **names)
-                times.append(timer.blocked_autorange(min_run_time=SECONDS))
-            memory.add_row(name, *(f"{measure_memory(call, device) / 2**20:.1f}" for call in calls))
+                with silence():
+                    times.append(timer.blocked_autorange(min_run_time=SECONDS))
+                    peaks.append(measure_memory(call, device) / 2**20)
+            memory.add_row(name, *(f"{peak:.1f}" for peak in peaks))
         yield Text(f"\nMiB of tensors held at most, {direction}\n")
         yield memory
     table = Compare(times)
@@ -99,7 +102,6 @@ def measure_memory(call: Callable[[], object], device: str) -> int:
         before = torch.cuda.memory_allocated()
         call()
         return torch.cuda.max_memory_allocated() - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it would say each time that there is no GPU
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         call()
     with TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ import click
 from rich.console import Console, RenderableType
 
 from cs336_kit.engine.assignment import find_root
-from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab import BadInput
 
 FILE = click.Path(path_type=Path)
 
@@ -84,7 +84,7 @@ def show(output: Path | None, **named: Any) -> None:
     """
     if not (call := _find_call("show", **named)):
         return
-    from cs336_kit.lab.notebook import heatmap
+    from cs336_kit.lab.heatmap import heatmap
     from cs336_kit.lab.report import explain_misfit
     from cs336_kit.lab.student import Student
 
@@ -106,7 +106,7 @@ def _find_call(command: str, file: Path | None, case: str | None) -> Any:
     """Read the call that is asked for; if none is, list the stored cases, and how to name one."""
     if file and case:
         raise BadInput("give either FILE or --case NAME")
-    from cs336_kit.lab.call import list_cases, read_call, read_case
+    from cs336_kit.lab.student import list_cases, read_call, read_case
 
     fixtures = find_root(Path.cwd()) / "fixtures"
     if file:
@@ -116,7 +116,6 @@ def _find_call(command: str, file: Path | None, case: str | None) -> Any:
     names = list_cases(fixtures)
     click.echo(fill(", ".join(names), 78, break_on_hyphens=False))
     click.echo(f"\nuv run cs336 {command} --case {names[0]}")
-    return None
 
 
 def _print(parts: Iterable[RenderableType]) -> None:

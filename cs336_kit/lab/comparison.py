@@ -1,21 +1,98 @@
-"""The student's attention beside PyTorch's, on random inputs."""
+"""The student's attention beside PyTorch's: the diagnosis of some calls, and ten random ones.
+
+It is that of a failing test, with what the examination finds. Nothing else in the lab says why something is wrong.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import click
 import torch
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
-from cs336_kit.engine.case import Case
+from cs336_kit.checking.board import Lines, said_once
+from cs336_kit.engine.case import GRADIENT, Case
 from cs336_kit.engine.compare import listed
-from cs336_kit.engine.result import Check
-from cs336_kit.lab.call import make_call
-from cs336_kit.lab.diagnosis import diagnose, set_beside_pytorch
-from cs336_kit.lab.student import Student
+from cs336_kit.engine.result import Check, Explanation, Result
+from cs336_kit.engine.suite import Suite, Test
+from cs336_kit.examination.explain import explain
+from cs336_kit.examination.silence import silence
+from cs336_kit.lab.student import PROBLEM, Student, make_call
 
 INPUTS = (*("no mask", "causal mask", "random mask") * 2, "empty row", "large scores", "float16", "shared K and V")
 LARGE = {"large scores": 10.0, "float16": 100.0}  # exp() of these overflows in float32, these themselves in float16
+
+
+class Diagnosis(NamedTuple):
+    """The results of tests on some calls, and what the examination finds if any of them failed."""
+
+    results: list[Result]
+    explanations: Sequence[Explanation]
+
+    @property
+    def wrong(self) -> list[Result]:
+        return [result for result in self.results if result.is_wrong]
+
+    def tell(self) -> Iterator[RenderableType]:
+        """Tell what is wrong with the first wrong answer, then what explains it; else the smallest wrong row."""
+        first = self.wrong[0]
+        on_paper = () if self.explanations else ("No experiment explains it.", *first.on_paper)
+        yield Lines([first.headline], "bold red")
+        yield Lines([*first.details, *on_paper], margin="  ")
+        yield from self.explain()
+
+    def explain(self) -> Iterator[RenderableType]:
+        """Tell what explains the wrong answers, without what the first one says of itself."""
+        shown = {line.strip() for first in self.wrong[:1] for line in (first.headline, *first.details)}
+        for explanation in self.explanations:
+            yield Text("")
+            yield Lines(said_once(explanation.lines, shown), "bold")
+
+
+def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False) -> Diagnosis:
+    """Test the student's attention on the cases, with their gradients; code that raises an error fails the test.
+
+    To three digits, of which rounding leaves more only where inputs are not large; or to the last ones.
+    """
+
+    def check(case: Case) -> None:
+        case.require_gradients()
+        answer = student.adapters.run_scaled_dot_product_attention(case.Q, case.K, case.V, case.mask)
+        if case.gradients:
+            case.check_gradients(answer)
+        else:
+            case.check(answer)
+        if last_digits:
+            case.check_to_the_last_digit(answer)
+
+    tests = [Test(case.name, check, ("", 0), stored=lambda case=case: case, problem=PROBLEM) for case in cases]
+    suite = Suite(student.root, {}, tests, student.adapters)
+    with silence():
+        results = [suite.run(test) for test in tests]
+    return Diagnosis(results, explain(suite, results))
+
+
+def set_beside_pytorch(call: Case, cotangent: Tensor | None = None) -> Case:
+    """The call with what PyTorch's own attention answers in float64, and its gradients for this one of the answer."""
+    leaves = [call.inputs[name].detach().double().requires_grad_() for name in "QKV"]
+    answer = scaled_dot_product_attention(*leaves, attn_mask=call.mask)
+    expected = {"answer": answer.detach()}
+    if cotangent is not None:
+        loss = (answer * cotangent).sum()  # given a gradient, autograd imports sympy, which takes half a second
+        gradients = torch.autograd.grad(loss, leaves)
+        expected |= {GRADIENT + name: x for name, x in zip("QKV", gradients, strict=True)}
+    return replace(call, cotangent=cotangent, expected=expected)
+
+
+def compare(seed: int = 0, *, attention: Callable[..., Tensor] | None = None) -> None:
+    """Compare your attention, or this one, with PyTorch's on ten random inputs, as `cs336 compare` does."""
+    Console(highlight=False).print(Group(*compare_with_pytorch(Student(attention), seed)[1]))
 
 
 def compare_with_pytorch(student: Student, seed: int) -> tuple[bool, list[RenderableType]]:
@@ -27,10 +104,8 @@ def compare_with_pytorch(student: Student, seed: int) -> tuple[bool, list[Render
     for case, result in zip(cases, diagnosis.results, strict=True):
         shapes = ("×".join(map(str, x.shape)) for x in (case.Q, case.K, case.V))
         table.add_row(case.name, *shapes, _measure_error(student, case), "→" if result.is_wrong else "")
-    wrong = diagnosis.wrong
-    if not wrong:
-        said = f"On all {len(cases)} inputs your attention is PyTorch's, gradients included."
-        return True, [table, Text(f"\n{said}")]
+    if not (wrong := diagnosis.wrong):
+        return True, [table, Text(f"\nOn all {len(cases)} inputs your attention is PyTorch's, gradients included.")]
     which = f": {listed(dict.fromkeys(result.test for result in wrong))}" if len(wrong) < len(cases) else ""
     said = f"On {len(wrong)} of {len(cases)} inputs your attention is not PyTorch's{which}."
     if all(result.check is Check.GRADIENT for result in wrong):
@@ -63,7 +138,8 @@ def _draw_input(name: str, generator: torch.Generator) -> Case:
 
 def _measure_error(student: Student, case: Case) -> str:
     try:
-        answer = student.attention(case.Q, case.K, case.V, case.mask)
+        with silence():
+            answer = student.attention(case.Q, case.K, case.V, case.mask)
     except click.ClickException:
         return "fails"
     return f"{(answer - case.expected['answer']).abs().max():.0e}"

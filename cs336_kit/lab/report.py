@@ -1,22 +1,23 @@
 """One call of attention step by step: what goes in, what becomes of it, and what is wrong with the answer."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
 import click
 import torch
 from jaxtyping import Bool, Float, jaxtyped
-from rich.console import RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch import Tensor
 
 from cs336_kit.checking.board import Lines
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import dtype_name
-from cs336_kit.lab.diagnosis import diagnose, set_beside_pytorch
-from cs336_kit.lab.student import ADAPTER, Student, broadcast
+from cs336_kit.engine.compare import dtype_name, place_of_largest
+from cs336_kit.examination.silence import silence
+from cs336_kit.lab.comparison import diagnose, set_beside_pytorch
+from cs336_kit.lab.student import ADAPTER, Student, broadcast, make_call, read_tensor
 
 OURS, YOURS = "this tool, in float64", "your code"
 SMALL = 8  # rows and columns of a matrix whose numbers are printed
@@ -29,6 +30,19 @@ CONTRACT: dict[str, Any] = {
 
 # Title, whose arithmetic it is, facts, a line each, and the numbers by name.
 Step = tuple[str, str, list[str], dict[str, Tensor]]
+
+
+def debug(Q: Any, K: Any, V: Any, mask: Any = None, *, attention: Callable[..., Tensor] | None = None) -> None:
+    """Report one call of your attention, or of this one, step by step, as `cs336 debug` does.
+
+    Q (..., queries, d_k), K (..., keys, d_k), V (..., keys, d_v) and mask are tensors or numpy arrays.
+
+    Raises:
+        click.ClickException: the function raises an error, or gives no tensor of the right shape.
+    """
+    given = {"Q": Q, "K": K, "V": V} | ({} if mask is None else {"mask": mask})
+    call = make_call("in a notebook", {name: read_tensor(x) for name, x in given.items()})
+    Console(highlight=False).print(Group(*report_call(call, Student(attention))))
 
 
 def report_call(call: Case, student: Student) -> Iterator[RenderableType]:
@@ -119,10 +133,13 @@ def _take_steps(call: Case, student: Student) -> Iterator[Step]:
     left = allowed.sum(-1)
     facts = [f"leaves {int(left.amin())} to {int(left.amax())} of {K.shape[-2]} keys to a query"]
     if not left.all():
-        facts.append(f"a query may attend to nothing, first {_find_first(left == 0)}: its answer is zeros")
+        facts.append(
+            f"a query may attend to nothing, first at {place_of_largest((left == 0).byte())}: its answer is zeros"
+        )
     yield "Mask", "", facts, {"": scaled.masked_fill(~allowed, -math.inf)}
 
-    weights = student.weights(Q, K, mask).double().expand(allowed.shape)
+    with silence():  # the output below is the call that was asked for
+        weights = student.weights(Q, K, mask).double().expand(allowed.shape)
     facts = [_describe_span(weights)]
     if weights.isfinite().all():
         low, high = (f"{x:.4g}" for x in weights.sum(-1).aminmax())
@@ -158,9 +175,5 @@ def _describe_span(x: Tensor) -> str:
     bounds = f"from {finite.amin():.4g} to {finite.amax():.4g}" if finite.numel() else "nothing finite"
     if not bad.any():
         return bounds
-    return f"{int(x.isnan().sum())} NaN and {int(x.isinf().sum())} infinite, first {_find_first(bad)}; else {bounds}"
-
-
-def _find_first(found: Tensor) -> str:
-    """Say where `found` is True for the first time."""
-    return f"at {found.nonzero()[0].tolist()}"
+    first = place_of_largest(bad.byte())
+    return f"{int(x.isnan().sum())} NaN and {int(x.isinf().sum())} infinite, first at {first}; else {bounds}"

@@ -1,38 +1,43 @@
-"""The student's attention, called through their `adapters.py`."""
+"""The student's attention, called through their `adapters.py`, and calls of it from a file or a stored case."""
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.case import Case, case_names, load_case
 from cs336_kit.engine.compare import WrongAnswer, check_shape, dtype_name
 from cs336_kit.engine.failure import describe
 from cs336_kit.engine.suite import Calls
+from cs336_kit.lab import BadInput
 
 PROBLEM = "scaled_dot_product_attention"
 ADAPTER = f"run_{PROBLEM}"
-
-# Called with Q, K, V and a boolean mask or None, it gives the output.
-Attention = Callable[..., Tensor]
+NAMES = ("Q", "K", "V", "mask")
 
 
 class Student:
-    """The code in the folder of the assignment; or `attention`, a function to look at in its place.
+    """The code in the folder of the assignment; or a function of Q, K, V and a mask or None, in its place.
 
     Raises:
         click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
     """
 
-    def __init__(self, attention: Attention | None = None) -> None:
+    def __init__(self, attention: Callable[..., Tensor] | None = None) -> None:
         self.root = Path.cwd()
         self.adapters = Calls(SimpleNamespace(**{ADAPTER: attention}))
         if attention is None:
@@ -85,3 +90,56 @@ class Student:
 def broadcast(*tensors: Tensor | None) -> tuple[int, ...]:
     """The batch-like dimensions that they broadcast to."""
     return np.broadcast_shapes(*(x.shape[:-2] for x in tensors if x is not None))
+
+
+def read_tensor(x: Any) -> Tensor:
+    """A tensor, which may require a gradient, or a numpy array; or a list of them, of one shape."""
+    return torch.stack([read_tensor(each) for each in x]) if isinstance(x, list) else torch.as_tensor(x).detach()
+
+
+def make_call(name: str, tensors: Mapping[str, Any]) -> Case:
+    """A call with these arguments, of whatever shapes and dtypes they are; what is right is not known yet.
+
+    Raises:
+        BadInput: Q, K or V is not among them.
+    """
+    if missing := [key for key in NAMES[:3] if not isinstance(tensors.get(key), Tensor)]:
+        raise BadInput(
+            f"{name} lacks {' and '.join(missing)}, it has {', '.join(tensors) or 'nothing'}: "
+            "a call of attention is Q, K, V and, if there is one, mask"
+        )
+    return Case(name, ADAPTER, {key: tensors.get(key) for key in NAMES}, None, {})
+
+
+def read_call(path: Path) -> Case:
+    """Read Q, K, V and, if it is there, mask from a safetensors file.
+
+    Raises:
+        BadInput: the file is missing, is not a safetensors file, or lacks one of them.
+    """
+    try:
+        return make_call(str(path), load_file(path))
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+    except SafetensorError as error:
+        advice = "write one with safetensors.torch.save_file"
+        raise BadInput(f"{path} is not a safetensors file ({error}): {advice}") from None
+
+
+def read_case(fixtures: Path, name: str) -> Case:
+    """Read a stored case of attention, which has what is right.
+
+    Raises:
+        BadInput: there is no such case.
+        CaseError: its file is damaged.
+    """
+    names = list_cases(fixtures)
+    if name not in names:
+        raise BadInput(f"there is no case {name} of attention: is it {get_close_matches(name, names, 1, 0.0)[0]}?")
+    case = load_case(fixtures, name)
+    return replace(make_call(name, case.inputs), cotangent=case.cotangent, expected=case.expected)
+
+
+def list_cases(fixtures: Path) -> list[str]:
+    """The names of the stored cases of attention."""
+    return [name for folder in ("attention", "attention-*") for name in case_names(fixtures, f"{folder}/*")]

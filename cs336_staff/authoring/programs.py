@@ -73,7 +73,7 @@ def expected_findings() -> dict[str, dict[str, list[str]]]:
         if strays := told.keys() - load_room(id).examinations:
             raise SuiteError(f"{path}: {min(strays)} is examined by no function of cs336_kit/problems/{id}")
         for adapter in load_room(id).examinations:
-            own = {each.id: [each.id] if each.only in ("", adapter) else [] for each in room.mistakes}
+            own = {each.id: [each.id, *each.also] if each.only in ("", adapter) else [] for each in room.mistakes}
             found[adapter] = own | told.get(adapter, {})
     return found
 

@@ -6,7 +6,7 @@ Nothing else of the staff's names a problem: references, cases, right and wrong 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class Misconception:
         parts: the wrong parts, by name, of the right program otherwise.
         alone: whether the problems that build on this one are right all the same.
         only: the adapter in which it shows, if not in all of its problem.
+        also: findings beside its own.
         problem: the problem in which the mistake is made.
         adapters: the `run_*` functions that are wrong: of this problem, and of those in the maximum that build on it.
     """
@@ -44,6 +45,7 @@ class Misconception:
     parts: Mapping[str, Part] = field(default_factory=dict)
     alone: bool = False
     only: str = ""
+    also: tuple[str, ...] = ()
     problem: str = ""
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
@@ -53,20 +55,24 @@ def wrong(id: str, program: Part | None = None, *, alone: bool = False, **parts:
     return Misconception(id, program, parts, alone)
 
 
-def wrong_steps(prefix: str, changes: Iterable[Change], only: str = "") -> Iterator[Misconception]:
+def wrong_steps(
+    prefix: str, changes: Iterable[Change], only: str = "", table: Table | None = None
+) -> Iterator[Misconception]:
     """Every mistake that an examination knows, as a misconception: of a free number, with the one in the middle.
 
     Args:
         prefix: what comes before the ids.
-        changes: the mistakes, in steps; the problem's `build` makes a program whose parts are these steps.
+        changes: the mistakes, in steps.
         only: the adapter in which they show, if not in all.
+        table: has the program whose steps these are, if the problem's `build` does not make one.
     """
     known = set[str]()
     for change in changes:
         if change.id not in known:
             known.add(change.id)
-            program = change.at(change.numbers[len(change.numbers) // 2]) if change.numbers else change
-            yield Misconception(f"{prefix}-{change.id}", parts={change.step: program}, only=only)
+            step = change.at(change.numbers[len(change.numbers) // 2]) if change.numbers else change
+            program, parts = (partial(table.call, [step]), {}) if table else (None, {step.step: step})
+            yield Misconception(f"{prefix}-{change.id}", program, parts, only=only)
 
 
 Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite

@@ -25,7 +25,7 @@ from cs336_staff.grading.gradebook import Gradebook, GradebookError
 from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.grading import Grading
-from cs336_staff.grading.identity import platforms_of, safe_name, together
+from cs336_staff.grading.identity import Platform, platforms_of, safe_name, together
 from cs336_staff.grading.rescore import RESULTS, open_results
 from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
@@ -88,6 +88,8 @@ def grade(
             if not suite.release.folder:
                 console.print(Text(REHEARSAL, "bold red"))
             _print_layer(console, sandbox)
+            if sandbox.achieved.leaves_marks and layer != "process":
+                _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with _graders(client, suite, sandbox, jobs, console) as graders, show_progress(console) as show:
                 done = grade_by(graders, suite, submission, out, rerun, show, course.platform)
@@ -189,6 +191,16 @@ def _print_layer(console: Console, sandbox: Sandbox) -> None:
     console.print(Text(f"Sandbox: {achieved.layer} ({', '.join(achieved.parts) or 'nothing'})"))
     for note in achieved.notes:
         console.print(Text(f"  {note}", "yellow"))
+
+
+def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
+    """Refuse more than one submission where a later one can read marks of an earlier one."""
+    resolved = list(dict.fromkeys(path.resolve() for path in paths))
+    if (count := len(together(resolved, platforms_of(resolved, platform)))) > 1:
+        raise click.ClickException(
+            f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
+            "of its own; with --sandbox process they are graded all the same"
+        )
 
 
 def _need_linux() -> None:

@@ -18,7 +18,6 @@ from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.release.gradescope import write_autograder
 from cs336_staff.release.handout import FOLDER as HANDOUT
 from cs336_staff.release.handout import MANIFEST, make_handout, write_handout
-from cs336_staff.release.mutants import modules_of, verify_mutants
 from cs336_staff.release.stages import Stage, Stages, count
 from cs336_staff.release.trial_run import try_out
 from cs336_staff.release.verify import (
@@ -71,7 +70,7 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
 @click.command()
 @click.argument("problem", required=False)
 def verify(problem: str | None) -> None:
-    """Test the suites: fixtures, right styles, misconceptions caught and examined, mutants of the solution killed.
+    """Test the suites: fixtures, right styles, misconceptions caught and examined.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
     status is then 1.
@@ -91,11 +90,6 @@ def verify(problem: str | None) -> None:
         stages.run("Both suites catch every misconception", partial(verify_misconceptions, suite))
     title = "The examinations find what is expected, and in right programs nothing"
     stages.run(title, partial(verify_examination, root, problems))
-    if suite:
-        # A file may be shared: what other problems have written there, their own tests see.
-        whole = both_suites(root) if problem else suite
-        modules = modules_of(problems)
-        stages.run("No mutant of the solution passes all tests", partial(verify_mutants, whole, names=modules))
     if stages.errors:
         raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
     click.echo("\nNo errors")

@@ -4,7 +4,7 @@ Solutions stand between `# BEGIN SOLUTION` and `# END SOLUTION`. Inside a functi
 `raise NotImplementedError`; around whole functions it is left out, and with it what only the solution imported. What
 students have in another form than staff lies in `overlay/` as they get it.
 
-The kit becomes one wheel: students see what they write, and no thirteen thousand lines beside it.
+The kit becomes one wheel: students see what they write, and edit nothing else by accident.
 """
 
 import ast
@@ -37,7 +37,7 @@ WITHHELD = {
 OVERLAY = "cs336_staff/release/overlay/"
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
-LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"staff-only", b"cs336_staff")
+LEFTOVERS = (b"BEGIN SOLUTION", b"END SOLUTION", b"cs336_staff")
 
 TELLING_LENGTH = 25
 

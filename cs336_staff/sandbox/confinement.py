@@ -69,7 +69,10 @@ if settings["confined"]:
 from cs336_staff.sandbox.inside.zygote import main
 main(control, settings)
 """
-MARKS = "no user namespaces here: what a submission reads leaves marks for later ones; see cs336_staff/docs/security.md"
+MARKS = (
+    "no user namespaces here: a later submission can read which files an earlier one opened, and so a hidden input "
+    "that two authors pass on; see cs336_staff/docs/security.md"
+)
 
 
 class SandboxError(CourseworkError):
@@ -87,6 +90,11 @@ class Achieved:
     layer: Layer
     parts: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def leaves_marks(self) -> bool:
+        """A later submission can tell by the times of access what an earlier one opened."""
+        return self.layer == "process" and "mounts" not in self.parts
 
 
 @dataclass(frozen=True)
@@ -250,7 +258,8 @@ def _process() -> Sandbox:
         sandbox.close()
         reason = f"others may read {STAFF}; chmod 700 a folder above it" if "uid" in parts else "this is not root"
         raise SandboxError(f"expected Linux 5.13 with Landlock, or root; this kernel has no Landlock, and {reason}")
-    sandbox.achieved = Achieved("process", parts, () if "mounts" in parts else (MARKS,))
+    if sandbox.achieved.leaves_marks:
+        sandbox.achieved = Achieved("process", parts, (MARKS,))
     return sandbox
 
 

@@ -36,7 +36,7 @@ def graded_suite() -> "GradedSuite":
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
     """Chromium, of which few tests need any."""
-    from cs336_staff.tools.browser import launched
+    from cs336_staff.tests.browser import launched
 
     with launched() as browser:
         yield browser

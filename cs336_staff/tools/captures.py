@@ -12,7 +12,6 @@ from io import StringIO
 from itertools import dropwhile
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -25,9 +24,6 @@ PICTURES = ROOT / "docs" / "pictures"
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 COLUMNS = 80
 PROBLEM = "scaled_dot_product_attention"
-
-# rich's own fetches its font from a network; a reader's monospace font will do.
-SVG = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
 def wrong_answer(student: Student) -> tuple[str, str]:
@@ -92,7 +88,9 @@ def drawn(command: str, output: str) -> str:
     """The SVG of a terminal that shows a command and what it printed."""
     console = Console(width=COLUMNS, record=True, file=StringIO())
     console.print(Text.from_ansi(f"\x1b[1m$ {command}\x1b[0m\n{output.rstrip()}"), end="\n\n")  # the last line is cut
-    return console.export_svg(title=" ", theme=MONOKAI, code_format=SVG, unique_id="terminal")
+    svg = console.export_svg(title=" ", theme=MONOKAI, unique_id="terminal")
+    # It would fetch its font from a network; a reader's monospace font will do.
+    return re.sub(r"@font-face \{.*?\}\n", "", svg, flags=re.DOTALL)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import listed
+from cs336_kit.engine.compare import listed, near
 from cs336_kit.examination.calls import DTYPES, quoted
 from cs336_kit.examination.experiment import (
     Ask,
@@ -22,7 +22,6 @@ from cs336_kit.examination.experiment import (
     NoAnswerError,
     about,
     examine,
-    near,
     require,
     span,
 )

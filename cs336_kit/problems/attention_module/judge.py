@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import THREE_DIGITS, WrongAnswer, same
+from cs336_kit.engine.compare import THREE_DIGITS, WrongAnswer, near, same
 from cs336_kit.engine.result import Check
 
 # How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
@@ -37,9 +37,9 @@ def check_dropout(case: Case, answer: Any) -> None:
     ratio = (weights / right)[counts]
     kept = ratio[ratio != 0]
     dropped = 1 - len(kept) / len(ratio)
-    is_sum = bool(same(output, weights @ V).all())
+    is_sum = near(output, weights @ V)
 
-    if not dropped and not _near(ratio, 1.0):
+    if not dropped and not near(ratio, 1.0):
         raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", Check.PROPERTY)
     if not dropped and is_sum:
         raise WrongAnswer(f"in training with a dropout of {p:g} no weight is dropped", Check.PROPERTY)
@@ -48,9 +48,9 @@ def check_dropout(case: Case, answer: Any) -> None:
     if (weights[right == 0] != 0).any():
         raise WrongAnswer("keys that a query may not attend to have weights other than 0", Check.PROPERTY)
     small = same(weights * (1 - p), right, case.rounding[WEIGHTS] + THREE_DIGITS * right, of=1.0) | (weights == 0)
-    if dropped and not (_near(kept, 1 / (1 - p)) and small[~counts].all()):
+    if dropped and not (near(kept, 1 / (1 - p)) and small[~counts].all()):
         mean = float(kept.mean())
-        factor = f"{mean:.4g}" if _near(kept, mean) and not _near(kept, 1 / (1 - p)) else "various numbers"
+        factor = f"{mean:.4g}" if near(kept, mean) and not near(kept, 1 / (1 - p)) else "various numbers"
         raise WrongAnswer(
             f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.4g}",
             Check.PROPERTY,
@@ -79,7 +79,3 @@ def _independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
 
 def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return x.narrow(axis, 0, x.shape[axis] - 1), x.narrow(axis, 1, x.shape[axis] - 1)
-
-
-def _near(x: Tensor, to: float) -> bool:
-    return bool(same(x, to).all())

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
+from cs336_kit.engine.compare import near
 from cs336_kit.examination.calls import Variation
 from cs336_kit.examination.diagnosis import diagnose
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, examine, near
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, examine
 from cs336_kit.examination.table import Answers
 from cs336_kit.problems.blockwise_attention.program import LIKE_ATTENTION, ONE_BLOCK, TABLE
 from cs336_kit.problems.scaled_dot_product_attention import facts as attention

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import listed
+from cs336_kit.engine.compare import listed, near
 from cs336_kit.engine.room import Functions, Room
 from cs336_kit.examination.calls import Variation
 from cs336_kit.examination.diagnosis import diagnose
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, near, number
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, number
 from cs336_kit.examination.table import Answers
 from cs336_kit.problems.decoding.program import D_MODEL, HEADS, NAMES, RIGHT, TABLE, call, in_pieces, run
 from cs336_kit.problems.multihead_self_attention import facts as of_heads

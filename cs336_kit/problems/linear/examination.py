@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.compare import near
 from cs336_kit.examination.calls import Variation, try_calls
 from cs336_kit.examination.diagnosis import diagnose
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, near, numbers, random
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, numbers, random
 from cs336_kit.examination.table import Answers
 from cs336_kit.problems.linear.program import TABLE
 

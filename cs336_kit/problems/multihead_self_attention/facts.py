@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import listed
-from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, numbers, require
+from cs336_kit.engine.compare import listed, near, same
+from cs336_kit.examination.experiment import Ask, Finding, Finds, number, numbers, require
 from cs336_kit.examination.table import Answers
 from cs336_kit.problems.multihead_self_attention.program import MAX_SEQ_LEN, OTHER_THETA, THETA, normal
 
 D_MODEL, HEADS, D_HEAD, TOKENS, SHOWN, LATER = 12, 3, 4, 5, 3, 3
+SEEN = 1e-4  # a token may be looked at with a small weight
 ANY = tuple(normal(4, D_MODEL, D_MODEL) / 2)
 
 Arguments = Callable[[Sequence[Tensor], Tensor], tuple[Any, ...]]  # of a call with weights and (batch, tokens, d_model)
@@ -78,7 +79,7 @@ def sees(arguments: Arguments, causal: bool, ask: Ask) -> Finds:
     for key in range(TOKENS):
         other = x.clone()
         other[0, key] += 1
-        changes.append((ask.tensor(x.shape, *arguments(ANY, other)) - answer)[0].abs().amax(-1) > 1e-4)
+        changes.append(~same(ask.tensor(x.shape, *arguments(ANY, other)), answer, SEEN)[0].all(-1))
     seen, everyone = torch.stack(changes, -1), torch.ones(TOKENS, TOKENS, dtype=torch.bool)
     right = everyone.tril() if causal else everyone
     for t in (seen != right).any(-1).nonzero().flatten().tolist()[:1]:

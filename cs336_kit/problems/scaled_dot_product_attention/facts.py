@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.compare import listed
-from cs336_kit.examination.experiment import Ask, Finding, Finds, near, number, require, span
+from cs336_kit.engine.compare import listed, near
+from cs336_kit.examination.experiment import Ask, Finding, Finds, number, require, span
 from cs336_kit.examination.table import Answers
 from cs336_kit.problems.scaled_dot_product_attention.program import MASKS, normal
 

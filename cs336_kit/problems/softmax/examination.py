@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.compare import near
 from cs336_kit.examination.calls import Variation, has_dtype, in_other_dtypes
 from cs336_kit.examination.diagnosis import diagnose
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, examine, near, random, span
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, examine, random, span
 from cs336_kit.examination.table import Answers
 from cs336_kit.problems.softmax.program import CALLS, TABLE
 

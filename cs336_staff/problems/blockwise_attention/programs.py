@@ -51,26 +51,12 @@ def finite(maximum: Tensor) -> Tensor:
     return maximum.masked_fill(maximum == -math.inf, 0.0)
 
 
-def shrink(before: Tensor, now: Tensor) -> Tensor:
-    return torch.exp(before - finite(now))
-
-
-def absorb(
-    state: State,
-    scores: Tensor,
-    V: Tensor,
-    *,
-    maximum: Part = running_maximum,
-    weigh: Part = lambda scores, now: torch.exp(scores - finite(now)),
-    shrink_total: Part = shrink,
-    shrink_sum: Part = shrink,
-) -> State:
+def absorb(state: State, scores: Tensor, V: Tensor, *, maximum: Part = running_maximum) -> State:
     """Compute what is carried after one more block."""
     before, total, weighted = state
     now = maximum(before, scores)
-    weights = weigh(scores, now)
-    total = total * shrink_total(before, now) + weights.sum(-1, keepdim=True)
-    return now, total, weighted * shrink_sum(before, now) + weights @ V
+    weights, factor = torch.exp(scores - finite(now)), torch.exp(before - finite(now))
+    return now, total * factor + weights.sum(-1, keepdim=True), weighted * factor + weights @ V
 
 
 def divide(state: State) -> Tensor:
@@ -90,10 +76,6 @@ def blockwise(
     mask: Tensor | None = None,
     block_size: int | None = None,
     *,
-    row_blocks: Part = cut,
-    start: Part = start,
-    key_blocks: Part = cut,
-    walked: Part = lambda rows, columns: True,
     score: Part = scale,
     tile: Part = tile,
     hide: Part = hide,
@@ -104,15 +86,14 @@ def blockwise(
     """The online softmax over tiles of queries and keys; the parts are in the order in which they are used."""
     queries, keys = Q.shape[-2], K.shape[-2]
     answers = []
-    for rows in row_blocks(queries, min(block_size or CHOSEN_BLOCK_SIZE, queries)):
+    for rows in cut(queries, min(block_size or CHOSEN_BLOCK_SIZE, queries)):
         q = widened(Q[..., rows, :])
         state = start(q, V)
-        for columns in key_blocks(keys, min(block_size or CHOSEN_BLOCK_SIZE, keys)):
-            if walked(rows, columns):
-                scores = score(q, widened(K[..., columns, :]))
-                if mask is not None:
-                    scores = hide(scores, tile(mask, rows, columns, queries, keys))
-                state = absorb(state, scores, widened(V[..., columns, :]))
+        for columns in cut(keys, min(block_size or CHOSEN_BLOCK_SIZE, keys)):
+            scores = score(q, widened(K[..., columns, :]))
+            if mask is not None:
+                scores = hide(scores, tile(mask, rows, columns, queries, keys))
+            state = absorb(state, scores, widened(V[..., columns, :]))
         answers.append(divide(state))
     return join(answers, Q)
 

@@ -1,4 +1,4 @@
-"""Softmax, attention and blockwise attention as autograd.Functions with gradients by hand, called by modules."""
+"""Softmax, attention, RoPE and blockwise attention as autograd.Functions with gradients by hand, called by modules."""
 
 import math
 
@@ -142,6 +142,26 @@ class Blockwise(Function):
         return dQ.to(Q.dtype), dK.to(K.dtype), dV.to(V.dtype), None, None
 
 
+class Rotation(Function):
+    """The gradient of a rotation is the rotation back."""
+
+    @staticmethod
+    def turned(x, angles):
+        half = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+        return x * angles.cos().repeat_interleave(2, -1) + half * angles.sin().repeat_interleave(2, -1)
+
+    @staticmethod
+    def forward(ctx, x, theta, positions):
+        steps = torch.arange(x.shape[-1] // 2, dtype=torch.float64) * (2 / x.shape[-1])
+        ctx.angles = (positions.unsqueeze(-1) * torch.pow(float(theta), -steps)).to(compute_dtype(x))
+        return Rotation.turned(x.to(compute_dtype(x)), ctx.angles).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return Rotation.turned(g.to(compute_dtype(g)), -ctx.angles).to(g.dtype), None, None
+
+
 class Linear(nn.Module):
     def __init__(self, d_in, d_out, device=None, dtype=None):
         super().__init__()
@@ -163,8 +183,8 @@ class MultiHead(nn.Module):
     def heads(self, x):
         return x.unflatten(-1, (self.num_heads, -1)).swapaxes(-2, -3)
 
-    def forward(self, query, key, value, mask=None):
-        q, k, v = self.heads(self.q(query)), self.heads(self.k(key)), self.heads(self.v(value))
+    def forward(self, query, key, value, mask=None, turn=lambda x: x):
+        q, k, v = turn(self.heads(self.q(query))), turn(self.heads(self.k(key))), self.heads(self.v(value))
         return self.o(Attention.apply(q, k, v, mask).swapaxes(-2, -3).flatten(-2))
 
 
@@ -197,6 +217,18 @@ def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weigh
     x = in_features
     weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
     return with_weights(d_model, num_heads, *weights, (x, x, x, not_later(x.shape[-2], x.device)))
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return Rotation.apply(in_query_or_key, theta, token_positions)
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight,
+                                           v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    x, weights = in_features, (q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight)
+    at = torch.arange(x.shape[-2]) if token_positions is None else token_positions.unsqueeze(-2)
+    args = x, x, x, not_later(x.shape[-2], x.device), lambda heads: Rotation.apply(heads, theta, at)
+    return with_weights(d_model, num_heads, *weights, args)
 
 
 def run_multihead_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, query, key,

@@ -1,4 +1,4 @@
-"""float64 inside, powers of two, a column of ones beside V for the denominator, division last."""
+"""float64 inside, powers of two, a column of ones beside V for the denominator, RoPE with complex numbers."""
 
 import math
 
@@ -48,6 +48,14 @@ def join(x):
     return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
+def turned(x, theta, positions):
+    """Each pair as a complex number, times e^(i angle)."""
+    exponents = torch.arange(0, x.shape[-1], 2, dtype=torch.double) / x.shape[-1]
+    angles = positions.unsqueeze(-1) * float(theta) ** -exponents
+    pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2).to(x.dtype)
+
+
 def causal(n, device):
     t = torch.arange(n, device=device)
     return t.unsqueeze(1) >= t.unsqueeze(0)
@@ -62,24 +70,29 @@ def run_scaled_dot_product_attention(Q, K, V, mask=None):
     return attention(Q, K, V, mask)
 
 
+def run_linear(d_in, d_out, weights, in_features):
+    return (in_features.double() @ weights.double().t()).to(in_features.dtype)
+
+
+def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
+    return turned(in_query_or_key, theta, token_positions)
+
+
+def self_attention(heads, wq, wk, wv, wo, x, turn):
+    packed = torch.cat([wq, wk, wv], dim=0)
+    q, k, v = (split(each, heads) for each in (x.double() @ packed.double().t()).chunk(3, dim=-1))
+    o = attention(turn(q), turn(k), v, causal(x.size(-2), x.device))
+    return (join(o) @ wo.double().t()).to(x.dtype)
+
+
 def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight,
                                  in_features):
-    packed = torch.cat([q_proj_weight, k_proj_weight, v_proj_weight], dim=0)
-    q, k, v = (in_features.double() @ packed.double().t()).split(d_model, dim=-1)
-    mask = causal(in_features.size(-2), in_features.device)
-    o = attention(split(q, num_heads), split(k, num_heads), split(v, num_heads), mask)
-    return (join(o) @ o_proj_weight.double().t()).to(in_features.dtype)
+    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
+    return self_attention(num_heads, *weights, in_features, lambda x: x)
 
 
-def run_multihead_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, query, key,
-                            value, mask=None):
-    q = split(query.double() @ q_proj_weight.double().t(), num_heads)
-    k = split(key.double() @ k_proj_weight.double().t(), num_heads)
-    v = split(value.double() @ v_proj_weight.double().t(), num_heads)
-    if mask is not None:
-        missing = q.dim() - mask.dim()
-        if missing == 2:
-            mask = mask.unsqueeze(-2).unsqueeze(-2)
-        elif missing == 1:
-            mask = mask.unsqueeze(-3)
-    return (join(attention(q, k, v, mask)) @ o_proj_weight.double().t()).to(query.dtype)
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight,
+                                           v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    at = torch.arange(in_features.size(-2)) if token_positions is None else token_positions.unsqueeze(-2)
+    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
+    return self_attention(num_heads, *weights, in_features, lambda x: turned(x, theta, at))

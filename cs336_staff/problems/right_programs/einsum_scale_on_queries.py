@@ -56,16 +56,38 @@ def run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):
     return rotate(in_query_or_key, theta, max_seq_len, token_positions)
 
 
-def run_multihead_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, query, key,
-                            value, mask=None):
-    q, k, v = (
-        einsum(rearrange(w, "(h e) d -> h e d", h=num_heads), x, "h e d, ... s d -> ... h s e")
-        for w, x in ((q_proj_weight, query), (k_proj_weight, key), (v_proj_weight, value))
+def run_softmax(in_features, dim):
+    return softmax(in_features, dim)
+
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return attend(Q, K, V, mask)
+
+
+def run_linear(d_in, d_out, weights, in_features):
+    return einsum(weights, in_features, "o i, ... i -> ... o")
+
+
+def causal_attention(heads, wq, wk, wv, wo, x, turn):
+    of_heads = (rearrange(w, "(h e) d -> h e d", h=heads) for w in (wq, wk, wv))
+    q, k, v = (einsum(w, x, "h e d, ... s d -> ... h s e") for w in of_heads)
+    tokens = torch.arange(x.shape[-2], device=x.device)
+    seen = rearrange(tokens, "q -> q 1") >= rearrange(tokens, "k -> 1 k")
+    answers = attend(turn(q), turn(k), v, seen)
+    return einsum(rearrange(wo, "o (h e) -> o h e", h=heads), answers, "o h e, ... h s e -> ... s o")
+
+
+def run_multihead_self_attention(d_model, num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight,
+                                 in_features):
+    return causal_attention(
+        num_heads, q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight, in_features, lambda x: x
     )
-    if mask is not None:
-        if mask.ndim == query.ndim - 1:
-            mask = rearrange(mask, "... keys -> ... 1 1 keys")
-        elif mask.ndim == query.ndim:
-            mask = rearrange(mask, "... queries keys -> ... 1 queries keys")
-    heads = attend(q, k, v, mask)
-    return einsum(rearrange(o_proj_weight, "o (h e) -> o h e", h=num_heads), heads, "o h e, ... h s e -> ... s o")
+
+
+def run_multihead_self_attention_with_rope(d_model, num_heads, max_seq_len, theta, q_proj_weight, k_proj_weight,
+                                           v_proj_weight, o_proj_weight, in_features, token_positions=None):
+    if token_positions is None:
+        token_positions = torch.arange(in_features.shape[-2], device=in_features.device)
+    positions = rearrange(token_positions, "... s -> ... 1 s")
+    weights = q_proj_weight, k_proj_weight, v_proj_weight, o_proj_weight
+    return causal_attention(num_heads, *weights, in_features, lambda x: rotate(x, theta, max_seq_len, positions))

@@ -1,11 +1,14 @@
 """What is said of a program with two mistakes of the catalogue."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import pytest
 
 from cs336_kit.engine.room import load_room
+from cs336_kit.problems.blockwise_attention.examination import examine_blockwise
+from cs336_kit.problems.blockwise_attention.program import TABLE as IN_BLOCKS
 from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
 from cs336_staff.authoring.programs import CATALOGUE, expected_findings, put_together
 
@@ -19,21 +22,23 @@ PAIRS = [
 ]
 PAIRS_IN_BLOCKS = [
     *product(
-        ("sum-not-rescaled", "values-not-rescaled"), ("no-scale", "mask-inverted", "fill-finite", "mask-of-first-keys")
+        ("sum-not-rescaled", "values-not-rescaled"),
+        ("scale-missing", "mask-inverted", "mask-fill-lowest", "mask-of-first-keys"),
     ),
-    *product(("hidden-block-nan",), ("no-scale", "mask-inverted")),
+    *product(("hidden-block-nan",), ("scale-missing", "mask-inverted")),
 ]
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (f"{problem}-{first}", f"{problem}-{second}")
-        for problem, pairs in (("attention", PAIRS), ("blockwise", PAIRS_IN_BLOCKS))
-        for first, second in pairs
-    ],
-)
+@pytest.mark.parametrize(("first", "second"), PAIRS_IN_BLOCKS)
+def test_both_are_found_in_blocks(first, second):
+    step = {change.id: change for change in IN_BLOCKS.changes}
+    found = examine_blockwise(partial(IN_BLOCKS.call, [step[first], step[second]]))
+    assert {first, second} <= {each.id.partition("-")[2] for each in found}
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_both_are_found(first, second):
+    first, second = f"attention-{first}", f"attention-{second}"
     one, other = CATALOGUE[first], CATALOGUE[second]
     assert not one.parts.keys() & other.parts.keys()
     both = put_together([replace(one, parts={**one.parts, **other.parts})])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from cs336_staff.tests.browser import opened
 from cs336_staff.tests.grading.test_pages import HOSTILE, PROBLEMS, entry, hostile_grading, results, site
-from cs336_staff.tools.browser import opened
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("page", ["index.html", "students/s1.html", "students/ok1.html"])
 def test_a_page_can_be_read_by_anyone_on_any_screen(browser: Browser, folder: Path, page: str, dark: bool) -> None:
-    with opened(browser, (folder / page).as_uri(), width=360, dark=dark, ready="main") as (tab, noticed):
+    with opened(browser, (folder / page).as_uri(), width=360, dark=dark) as (tab, noticed):
         tab.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         assert tab.evaluate("document.documentElement.scrollWidth") == 360
         contrast, text = tab.evaluate(CONTRAST)
@@ -79,7 +79,7 @@ def test_a_page_can_be_read_by_anyone_on_any_screen(browser: Browser, folder: Pa
 def test_low_contrast_and_a_missing_label_would_be_noticed(browser: Browser, tmp_path: Path) -> None:
     bad = "<html style='background: white'><main><p style='color: #999'>pale</p><input></main>"
     (tmp_path / "page.html").write_text(bad)
-    with opened(browser, (tmp_path / "page.html").as_uri(), ready="main") as (tab, _):
+    with opened(browser, (tmp_path / "page.html").as_uri()) as (tab, _):
         contrast, text = tab.evaluate(CONTRAST)
         assert (round(contrast, 2), text) == (2.85, "pale")
         assert tab.evaluate(NAMELESS) == ["<input>"]

@@ -36,6 +36,19 @@ def test_tables_of_what_is_written_and_runs_here(lab: Lab, monkeypatch: pytest.M
     assert "PyTorch, math is left out" not in nothing.output
 
 
+@pytest.mark.parametrize(
+    ("command", "times"), [("bench --length 16", 0), ("compare", 0), ("debug --case attention/other-by-hand", 1)]
+)
+def test_only_the_call_that_was_asked_for_prints_and_stops(
+    lab: Lab, command: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "SECONDS", 0.01)
+    monkeypatch.setattr("sys.breakpointhook", lambda: print("stopped"))
+    adapters = ATTENTION.replace("wide = ", 'print("noise"); breakpoint(); wide = ')
+    output = lab(*command.split(), adapters=adapters).output
+    assert (output.count("noise"), output.count("stopped")) == (times, times)
+
+
 @pytest.mark.parametrize("name", ["yours", CHUNKS, "PyTorch, math", "PyTorch, flash", "PyTorch, is_causal"])
 def test_all_compute_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "CHUNK", 3)

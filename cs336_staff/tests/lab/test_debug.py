@@ -8,9 +8,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cs336_kit.engine.room import load_room
-from cs336_kit.lab.call import read_call, read_case
-from cs336_kit.lab.diagnosis import set_beside_pytorch
-from cs336_kit.lab.student import ADAPTER, PROBLEM
+from cs336_kit.lab.comparison import set_beside_pytorch
+from cs336_kit.lab.student import ADAPTER, PROBLEM, read_call, read_case
 from cs336_staff.tests.lab.conftest import Lab
 from cs336_staff.tools.student import ROOT
 

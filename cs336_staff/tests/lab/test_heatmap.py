@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from cs336_kit.cli import cs336
-from cs336_kit.lab.bad_input import BadInput
+from cs336_kit.lab import BadInput
 from cs336_kit.lab.notebook import heatmap
 from cs336_staff.tests.lab.conftest import Lab
 

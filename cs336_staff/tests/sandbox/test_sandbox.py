@@ -456,21 +456,32 @@ def test_a_killed_grader_leaves_nothing_behind(sandbox: Sandbox) -> None:
     assert not alive
 
 
-WITHOUT_NAMESPACES = """
-for kind in user mnt; do echo 0 > /proc/sys/user/max_${kind}_namespaces || exit; done
-exec "$0" -c "from cs336_staff.sandbox.confinement import start
-with start('process') as sandbox: print(sandbox.achieved.notes)"
-"""
+def run_without_namespaces(*command: str) -> str:
+    """Run it in a user namespace in which no other one can be made, and return what it says."""
+    none = 'for kind in user mnt; do echo 0 > /proc/sys/user/max_${kind}_namespaces || exit; done; exec "$@"'
+    inside = ["unshare", "--user", "--map-user=1000", "--keep-caps", "sh", "-c", none, "sh", sys.executable, *command]
+    environment = {**os.environ, "COLUMNS": "500"}
+    run = subprocess.run(inside, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    if "unshare failed" in run.stderr:
+        pytest.skip(run.stderr)
+    return run.stdout + run.stderr
 
 
 @pytest.mark.slow
-def test_where_submissions_see_each_others_marks_staff_are_told() -> None:
-    """In a user namespace in which no other one can be made."""
-    command = ["unshare", "--user", "--map-user=1000", "--keep-caps", "sh", "-c", WITHOUT_NAMESPACES, sys.executable]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if "unshare failed" in run.stderr:
-        pytest.skip(run.stderr)
-    assert "no user namespaces here: what a submission reads leaves marks for later ones" in run.stdout, run.stderr
+def test_where_submissions_see_each_others_marks_a_class_is_refused_unless_staff_ask_for_it(tmp_path: Path) -> None:
+    for name in ("ada", "alan"):
+        (tmp_path / f"{name}.txt").touch()
+    both = [str(tmp_path / f"{name}.txt") for name in ("ada", "alan")]
+    grade = ["-m", "cs336_kit", "staff", "grade", "--out", str(tmp_path / "results")]
+    refused, marks = "2 submissions would see marks", "a later submission can read which files an earlier one opened"
+    said = run_without_namespaces(*grade, *both)
+    assert marks in said, said
+    assert refused in said
+    assert "points on average" not in said
+    said = run_without_namespaces(*grade, *both, "--sandbox", "process")
+    assert marks in said
+    assert "2 submissions, points on average" in said, said
+    assert refused not in run_without_namespaces(*grade, both[0])
 
 
 def test_a_missing_bubblewrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
+from cs336_kit.engine.compare import near
 from cs336_kit.engine.room import Room
-from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, near, number
+from cs336_kit.examination.experiment import Ask, Finding, Finds, about, by_name, examine, number
 
 NEXT_TO_NOTHING, EPS = 1e-12, 2.0
 

@@ -24,10 +24,8 @@ def launched() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(
-    browser: Browser, url: str, width: int = 1280, dark: bool = False, ready: str = "body[data-ready]"
-) -> Iterator[tuple[Page, list[str]]]:
-    """The page at `url`, once it has what is `ready`, and all it asked for and complained of, the page itself left out.
+def opened(browser: Browser, url: str, width: int = 1280, dark: bool = False) -> Iterator[tuple[Page, list[str]]]:
+    """The page at `url`, once it has its main part, and all it asked for and complained of, the page itself left out.
 
     Every request but the first is refused.
     """
@@ -40,7 +38,7 @@ def opened(
     page.on("pageerror", lambda error: noticed.append(str(error)))
     page.on("dialog", lambda dialog: noticed.append(dialog.message))
     page.goto(url)
-    page.wait_for_selector(ready, timeout=60_000)
+    page.wait_for_selector("main", timeout=60_000)
     try:
         yield page, noticed
     finally:

@@ -1,9 +1,0 @@
-"""Refuse in one line what cannot be used."""
-
-import click
-
-
-class BadInput(click.ClickException):
-    """One line that says what came and what to do; the exit status is 2, as for a wrong option."""
-
-    exit_code = 2
