@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from cs336_kit.way.options import KINDS, Option, list_options
 from cs336_kit.way.probe import Place
 from cs336_kit.way.run import Patch
@@ -67,14 +69,22 @@ def list_exchanges(trace: Trace, root: Place) -> Iterator[Patch]:
 
 
 def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
-    """What a right operand would be for the keys, if it is for the queries."""
+    """What a right operand would be for the keys, if it is for the queries; of a mask, another one."""
     match = trace.match(operand)
-    if not match or len(set(match.names)) != 1 or match.names[0] not in trace.steps:
+    if not match or match.names[0] not in trace.steps:
         return
-    here = Option(match.names[:1], match.axes[0])
-    for option in list_options(trace, operand):
-        if KINDS.sub("*", option.names[0]) == KINDS.sub("*", here.names[0]) and _is_laid_alike(option, here):
-            yield option
+    pattern = KINDS.sub("*", match.names[0])
+    alike = [each for each in trace.steps if KINDS.sub("*", each) == pattern]
+    if len(set(match.names)) > 1:  # each in turn, in a loop
+        if set(match.names) < set(alike) and len(match.names) == len(alike):
+            yield Option(tuple(alike), match.axes[0])
+        return
+    for name in alike:
+        here, there = KINDS.findall(match.names[0]), KINDS.findall(name)
+        if len(here) == 1 and here != there:
+            yield Option((name,), match.axes[0], kinds=(here[0], there[0]))
+    if trace.steps[match.names[0]].value.tensor.dtype == torch.bool:
+        yield from (each for each in list_options(trace, operand) if each.axes == match.axes[0])
 
 
 def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
@@ -83,6 +93,7 @@ def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
     if not match or len(set(match.names)) != 1 or match.names[0] not in trace.steps:
         return []
     here, kinds = Option(match.names[:1], match.axes[0]), set(KINDS.findall(match.names[0]))
+    as_it_is = [Option(here.names)] * (here.axes is not None and list(here.axes) != sorted(here.axes))
     order = trace.steps[here.names[0]].order
     later = [
         each
@@ -90,8 +101,4 @@ def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
         if each.axes == here.axes and trace.steps[each.names[0]].order >= order
     ]
     later = [each for each in later if trace.steps[each.names[0]].ask]  # else nobody has to take that way
-    return sorted(later, key=lambda each: set(KINDS.findall(each.names[0])) != kinds)[:most]
-
-
-def _is_laid_alike(option: Option, other: Option) -> bool:
-    return option.axes in (None, other.axes) or not other.axes
+    return [*as_it_is, *sorted(later, key=lambda each: set(KINDS.findall(each.names[0])) != kinds)[:most]]

@@ -1,5 +1,6 @@
 """Following the failing tests of a problem to the expressions where the first number goes wrong."""
 
+import ast
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.way.finding import Finding, read_line
 from cs336_kit.way.probe import Probes
 from cs336_kit.way.run import Runner, Trial, find_functions
-from cs336_kit.way.search import Found, Search, order_by_generality
+from cs336_kit.way.search import PLACES, Found, Search, order_by_generality
 from cs336_kit.way.steps import Follow
 from cs336_kit.way.unread import find_unread, list_needed
 
@@ -49,11 +50,12 @@ def follow(
             return []
         if unread := _find_unread(runner, wrong):
             return unread
-        found = Search(Trial(runner, wrong)).find()
+        most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
+        found = Search(Trial(runner, wrong)).find(most)
     if not found and seen:
         runner.probes.changed = changed
         with runner.probes.on():
-            found = Search(Trial(runner, wrong)).find()
+            found = Search(Trial(runner, wrong)).find(most)
     with runner.probes.on():
         patch = {place: option for each in found for place, option in each.patch.items()}
         explained = sum(runner.passes(test, patch) for test in failing)
@@ -61,7 +63,10 @@ def follow(
         return []
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, explained, len(failing))
-    return [_tell(each, suite.root, proof if each is told[:MOST][-1] else "") for each in told[:MOST]]
+    return [
+        _tell(each, suite.root, proof * (each is told[:MOST][-1]), _tell_not_given(each, runner.probes.definitions))
+        for each in told[:MOST]
+    ]
 
 
 def _is_students(file: Path, root: Path) -> bool:
@@ -126,7 +131,7 @@ def _prove(found: Sequence[Found], explained: int, failing: int) -> str:
     return f"{right}, {passing.get(failing, f'all {failing} tests that fail pass')}."
 
 
-def _tell(found: Found, root: Path, proof: str) -> Finding:
+def _tell(found: Found, root: Path, proof: str, not_given: str) -> Finding:
     place, step = found.place, found.trace.steps[found.option.names[0]]
     code = read_line(place.file, place.line)
     start = len(code.encode()[: place.node.col_offset].decode())
@@ -138,12 +143,27 @@ def _tell(found: Found, root: Path, proof: str) -> Finding:
         place.function,
         (start, end),
         code,
-        found.difference.words,
+        found.difference.words + not_given,
         proof=proof,
         likewise=tuple(each.line for each in found.patch if each.line != place.line),
         question=step.ask,
         section=step.section,
     )
+
+
+def _tell_not_given(found: Found, definitions: Mapping[tuple[str, str], ast.FunctionDef]) -> str:
+    """Name the parameters that a call leaves at None, where it is not plain what is wrong."""
+    call = found.place.node
+    if found.difference.is_simple or not isinstance(call, ast.Call):
+        return ""
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    for (_, function), node in definitions.items():
+        if function == name and not node.args.vararg:
+            optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
+            if left := [each.arg for each in optional if each.arg not in given]:
+                return f" Nothing is given for `{left[0]}`."
+    return ""
 
 
 def _relative(file: str, root: Path) -> str:

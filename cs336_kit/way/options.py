@@ -13,7 +13,7 @@ from torch import Tensor
 from cs336_kit.way.probe import Place
 from cs336_kit.way.steps import Step
 from cs336_kit.way.trace import Trace
-from cs336_kit.way.values import Axes, as_value, is_near, lay_out, relay
+from cs336_kit.way.values import Axes, as_value, find_layout, is_near, lay_out, relay
 
 LOW = -1e9  # what students write for −inf
 HALF = (torch.float16, torch.bfloat16)
@@ -31,12 +31,15 @@ class Option:
         axes: their layout; None: as they are.
         is_sliced: whether the n-th time gets the n-th slice of one step.
         is_low: whether a very low number is put for −inf.
+        kinds: of what it is and of what belongs there, "keys" and "queries"; then whatever the expression is for the
+            former, in another test the turned keys, is exchanged for what that is for the latter.
     """
 
     names: tuple[str, ...]
     axes: Axes = None
     is_sliced: bool = False
     is_low: bool = False
+    kinds: tuple[str, str] | None = None
 
     @property
     def as_is(self) -> "Option":
@@ -99,7 +102,8 @@ def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step])
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
     for step in steps:
-        if step.value.tensor.ndim and step.value.tensor.numel() != value.numel():
+        is_answer = step.name == list(trace.steps)[-1] and step.value.tensor.shape != value.shape
+        if step.value.tensor.ndim and (is_answer or not any(True for _ in lay_out(step.value.tensor, value.shape))):
             yield Option((step.name,))
 
 
@@ -129,11 +133,17 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
     precision too early is put in as float32.
     """
     step = steps.get(option.names[min(time, len(option.names) - 1)])
+    if option.kinds:
+        step, axes = _find_sibling(steps, value, *option.kinds)
+        option = replace(option, axes=axes)
     if step is None:
         return None
     if not isinstance(value, Tensor):
         numbers = step.value.tensor.flatten()
-        return float(numbers[time if option.is_sliced else 0]) if time < len(numbers) or not option.is_sliced else None
+        if option.is_sliced and time >= len(numbers):
+            return None
+        number = float(numbers[time if option.is_sliced else 0])
+        return int(number) if isinstance(value, int) and number.is_integer() else number
     new = step.tensor
     if not isinstance(new, Tensor):
         return None
@@ -148,6 +158,14 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
             return torch.view_as_complex(new.contiguous()).to(value.dtype)
         return new.to(torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype)
     return None
+
+
+def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) -> tuple[Step | None, Axes]:
+    """What belongs in the place of a value that is one of the steps, but for the keys, say, and not for the queries."""
+    for step in steps.values():
+        if here in step.name and (axes := find_layout(as_value(value), step.value)) is not None:
+            return steps.get(step.name.replace(here, there)), axes
+    return None, None
 
 
 def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:

@@ -113,8 +113,8 @@ def is_known(trial: Trial, change: Patch) -> bool:
 
 def list_upstream(trace: Trace, root: Place, most: int = 40) -> list[Place]:
     """What an expression is made of, the nearest first, through names to where these were made."""
-    found: dict[Place, None] = {}
-    todo = [root]
+    found = dict.fromkeys(each for each in (trace.origin(root),) if each is not root)
+    todo = [root, *found]
     while todo and len(found) < most:
         for operand in trace.made_of(todo.pop(0)):
             for each in (operand, trace.origin(operand)):
@@ -125,18 +125,36 @@ def list_upstream(trace: Trace, root: Place, most: int = 40) -> list[Place]:
 
 
 def find_instead(trial: Trial, roots: Sequence[tuple[Trace, Place]]) -> Iterator[tuple[Trace, Patch, Difference]]:
-    """The first right value, of those that roots are made of, where its sibling makes all tests pass."""
-    operands = {operand: trace for trace, root in roots for operand in list_upstream(trace, root)}
-    for operand, trace in operands.items():
+    """A right value, of those that roots are made of, where its sibling makes all tests pass: the first that is one."""
+    for trace, root in roots:
+        change: Patch = {root: Option(())}
+        while further := next(_list_instead(trial, trace, next(iter(change))), None):
+            change = further
+        if root not in change:
+            yield trace, change, _tell_missing(trace, change)
+            return
+
+
+def _list_instead(trial: Trial, trace: Trace, root: Place) -> Iterator[Patch]:
+    for operand in list_upstream(trace, root):
         for option in list_siblings(trace, operand):
             if is_known(trial, {operand: option}):
-                change = (
-                    {trace.origin(operand): option}
-                    if is_known(trial, {trace.origin(operand): option})
-                    else {operand: option}
-                )
-                yield trace, change, _tell_missing(trace, {operand: option})
-                return
+                yield _follow_call(trial, trace, operand, option) or {operand: option}
+
+
+def _follow_call(trial: Trial, trace: Trace, place: Place, option: Option) -> Patch | None:
+    """What was given for a parameter in that one of several calls in which it is another thing than it should be."""
+    time = _find_other(trace, place, option)
+    given = trace.find_given(place, time)
+    change = {given: Option((option.names[time],), option.axes)} if given and len(option.names) > 1 else {}
+    return change if change and is_known(trial, change) else None
+
+
+def _find_other(trace: Trace, place: Place, option: Option) -> int:
+    """The first time that an expression is not the step that is put there."""
+    match = trace.match(place)
+    pairs = zip(match.names if match else (), option.names, strict=False)
+    return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
 
 
 # What is different.
@@ -175,7 +193,7 @@ def _is_operand(trace: Trace, place: Place, time: int, right: Tensor) -> bool:
 
 def _tell_missing(trace: Trace, change: Patch) -> Difference:
     (place, option), *_ = change.items()
-    match = trace.match(place)
-    if match is None or match.names == option.names:
+    match, time = trace.match(place), _find_other(trace, place, option)
+    if match is None or match.names[time] == option.names[time]:
         return compare_with_change(trace, {place: option})
-    return Difference(f"Expected {option.names[0]}; found {match.names[0]}.", True)
+    return Difference(f"Expected {option.names[time]}; found {match.names[time]}.", True)

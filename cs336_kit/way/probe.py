@@ -48,6 +48,7 @@ class Place:
         function: its qualified name.
         node: the expression; of a statement in place, the statement.
         text: as it stands in the file.
+        parameters: of the function.
         in_place: whether what is seen is a tensor after a statement has changed it.
     """
 
@@ -55,6 +56,7 @@ class Place:
     function: str
     node: ast.expr | ast.stmt
     text: str
+    parameters: tuple[str, ...] = ()
     in_place: bool = False
 
     @property
@@ -240,11 +242,12 @@ class _Instrument(ast.NodeTransformer):
         self.places = places
         self.definitions = definitions
         self.scope: list[str] = []
+        self.parameters: tuple[str, ...] = ()
         self.functions = 0
 
     def _place(self, node: ast.expr | ast.stmt, in_place: bool = False) -> ast.expr:
         text = _segment(self.lines, node)
-        self.places.append(Place(self.file, ".".join(self.scope), node, text, in_place))
+        self.places.append(Place(self.file, ".".join(self.scope), node, text, self.parameters, in_place))
         return ast.Constant(len(self.places) - 1)
 
     def _probe(self, old: ast.expr, new: ast.expr, in_place: bool = False) -> ast.expr:
@@ -265,7 +268,9 @@ class _Instrument(ast.NodeTransformer):
         self.scope += [node.name] if not self.functions else ["<locals>", node.name]
         self.definitions[self.file, ".".join(self.scope)] = copy.copy(node)
         self.functions += 1
+        outer, self.parameters = self.parameters, tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))
         node.body = self._block(node.body)
+        self.parameters = outer
         self.functions -= 1
         del self.scope[-1 if not self.functions else -2 :]
         return node

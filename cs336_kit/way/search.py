@@ -22,7 +22,7 @@ from cs336_kit.way.run import Patch, Trial
 from cs336_kit.way.trace import Trace
 
 TRACES = 3  # tests that are held against steps at once
-MOST = 3  # places that together explain the tests
+PLACES = 3  # that together explain the tests
 NEAREST = 6  # changes that are tried for the first of two places
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
@@ -69,7 +69,7 @@ class Search:
     tried: Sequence[Place] = ()
     near: list[tuple[int, Patch]] = field(default_factory=list)
 
-    def find(self, most: int = MOST) -> list[Found]:
+    def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain the tests; none if nothing is proved."""
         self.traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
         roots = self._list_roots() if self.traces else []
@@ -77,13 +77,13 @@ class Search:
         whole, best = self._try_all(roots)
         if whole and whole.difference.is_simple:
             return [whole]
+        is_first = not self.trial.patch and not self.is_loose and bool(roots)
+        if is_first and (found := self._find_instead(roots)):
+            return found
         if best and most > 1 and (not whole or best.difference.is_simple):
             rest = [test for test in self.trial.failing if test.name not in best.explains]
             if more := Search(self.trial.add(best.patch, rest)).find(most - 1):
                 return self._drop_needless([best, *more])
-        is_first = not self.trial.patch and not self.is_loose and bool(roots)
-        if is_first and (found := self._find_instead(roots)):
-            return found
         if whole and is_first and not whole.is_clean:
             found = self._find_together(2)
             if found and len(found[-1].explains) == len(self.trial.failing):
@@ -204,7 +204,7 @@ class Search:
                 if len(others[-1].explains) == len(self.trial.failing):
                     return self._drop_needless([first, *others])
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
-        return best
+        return best if best and 2 * len(best[-1].explains) >= len(self.trial.failing) else []
 
     def _list_near(self) -> list[tuple[int, Patch]]:
         """The changes to try first, and how much they mend; if none mends anything, those of what differs simply."""
@@ -279,9 +279,11 @@ def count_mended(before: Trace, then: Trace, change: Patch) -> int:
 
 
 def find_early_return(trace: Trace) -> list[Place]:
-    """The expression that made what comes back, where that is a step before the last one."""
+    """The expression that made what comes back, where that is a step before the last one, or of another shape."""
     match = trace.match(trace.order[-1])
-    if not match or match.names[-1] == list(trace.steps)[-1]:
+    last = list(trace.steps.values())[-1]
+    is_last = match and match.names[-1] == last.name
+    if not match or (is_last and getattr(trace.answer, "shape", None) == last.value.tensor.shape):
         return []
     made = [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
     return made[:1]

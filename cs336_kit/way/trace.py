@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from cs336_kit.way.probe import Place
 from cs336_kit.way.steps import Step
 from cs336_kit.way.values import Axes, Value, as_value, find_layout
 
+BEGINS = re.compile("zeros|ones|empty|full")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
 
 
@@ -155,6 +157,8 @@ class Trace:
 
     def origin(self, place: Place) -> Place:
         """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
+        if given := self.find_given(place):
+            return self.origin(given)
         wanted = self.objects[place][0]
 
         def is_it(value: Any) -> bool:
@@ -169,6 +173,26 @@ class Trace:
             if not any(is_it(each) for inner in self.made_of(before) for each in self.objects[inner]):
                 return before
         return place
+
+    def find_given(self, place: Place, time: int = 0) -> Place | None:
+        """What the caller of its function gives for a parameter, when that is read for the n-th time."""
+        if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
+            return None
+        name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
+        number, wanted = parameters.index(name), self.objects[place][time]
+        calls = [each for each in self.places if isinstance(each.node, ast.Call) and place in self._inside[each]]
+        for call in calls:
+            assert isinstance(call.node, ast.Call)
+            named = [each.value for each in call.node.keywords if each.arg == name]
+            for node in (*call.node.args[number : number + 1], *named):
+                given = self._place_of.get(id(node))
+                if given and any(each is wanted for each in self.objects[given]):
+                    return given
+        return None
+
+    @cached_property
+    def _inside(self) -> dict[Place, set[Place]]:
+        return {place: set(self.runs_inside(place)) for place in self.places}
 
     def only_origin(self, place: Place) -> Place:
         """The expression that made a value, if nothing else reads it; else the place itself."""
@@ -236,6 +260,16 @@ class Trace:
         is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
         return is_call and all(self.is_number(each) for each in self.made_of(place))
 
+    def is_beginning(self, place: Place) -> bool:
+        """Tell whether an expression is what a loop begins with, or a constant: fractions that are all the same."""
+        if not isinstance(place.node, ast.Call) or not (
+            self.is_maker(place) or BEGINS.search(ast.unparse(place.node.func))
+        ):
+            return False
+        value = self.values[place][0]
+        is_tensor = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
+        return is_tensor and bool((value == value.flatten()[0]).all())
+
     def is_given(self, place: Place) -> bool:
         """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
         is_held = isinstance(place.node, ast.Attribute) and not self.made_of(place) and not self.is_number(place)
@@ -248,7 +282,7 @@ class Trace:
             return False
         if not made_of and self.is_number(place):
             return False
-        if isinstance(place.node, ast.Call) and _is_beginning(self.values[place][0]):
+        if self.is_beginning(place):
             return False
         if self.is_number(place) and not math.isfinite(self.values[place][0]):
             return False
@@ -257,23 +291,20 @@ class Trace:
             return not is_bool and all(map(self.is_number, made_of)) and self.is_made_of_right(place)
         return self.is_made_of_right(place, is_loose)
 
+    def _is_constant(self, place: Place) -> bool:
+        return self.is_maker(place) or self.is_beginning(place)
+
     def is_made_of_right(self, place: Place, is_loose: bool = False) -> bool:
         """Tell whether all is right that an expression is made of, and all that runs inside it.
 
         With `is_loose`, what is not a step will do, if that is made of what is right.
         """
         time = self.first_wrong(place)
-        made_of = [each for each in self.made_of(place) if not self.is_number(each) and not self.is_maker(each)]
+        made_of = [each for each in self.made_of(place) if not self.is_number(each) and not self._is_constant(each)]
         inside = [each for each in self.runs_inside(place) if not self.is_number(each)]
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
         ) and all(self.is_right(each) for each in inside)
-
-
-def _is_beginning(value: Any) -> bool:
-    """Tell whether a value is what a loop begins with: fractions that are all the same."""
-    is_tensor = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
-    return is_tensor and bool((value == value.flatten()[0]).all())
 
 
 def _identify(value: Any) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ def follow_multihead(
     token_positions: Tensor | None = None,
 ) -> Tensor:
     x, d_head = step("the input", in_features), d_model // num_heads
+    step("the length of the sequence", float(x.shape[-2]), "Which axis of the input counts the positions?", 6)
     step("the length of a head", float(d_head))
     stacked = step("W_Q, W_K and W_V, one below the other", torch.cat((q_proj_weight, k_proj_weight, v_proj_weight)))
     step("queries, keys and values in one", x @ stacked.mT)
