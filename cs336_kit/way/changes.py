@@ -79,6 +79,9 @@ def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
         if set(match.names) < set(alike) and len(match.names) == len(alike):
             yield Option(tuple(alike), match.axes[0])
         return
+    if match.together:  # one head after the other
+        yield from (Option((name,), match.axes[0], is_sliced=True) for name in alike if name != match.names[0])
+        return
     for name in alike:
         here, there = KINDS.findall(match.names[0]), KINDS.findall(name)
         if len(here) == 1 and here != there:

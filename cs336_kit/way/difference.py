@@ -17,7 +17,7 @@ class Difference:
     Args:
         words: a sentence: "Expected the scaled scores; found 0.25 times that."
         is_simple: whether the words say all of it.
-        is_extra: whether nothing should be done here.
+        is_extra: whether it is about what goes in, and not about how the numbers differ.
     """
 
     words: str

@@ -56,6 +56,8 @@ def follow(
         runner.probes.changed = changed
         with runner.probes.on():
             found = Search(Trial(runner, wrong)).find(most)
+    if most == 1 and not all(each.difference.is_simple for each in found):
+        return []
     with runner.probes.on():
         patch = {place: option for each in found for place, option in each.patch.items()}
         explained = sum(runner.passes(test, patch) for test in failing)

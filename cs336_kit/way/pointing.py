@@ -58,7 +58,9 @@ def _find_number(trial: Trial, trace: Trace, root: Place, wanted: Option) -> tup
         if trace.is_number(operand) and trace.match(operand) and not isinstance(operand.node, ast.Name):
             for option in list_options(trace, operand):
                 if _is_missing(trial, {operand: option}, root, wanted):
-                    return {operand: option}, compare_with_change(trace, {operand: option})
+                    made = {trace.origin(operand): option}
+                    change = made if _is_missing(trial, made, root, wanted) else {operand: option}
+                    return change, compare_with_change(trace, change)
     return None
 
 
@@ -173,7 +175,9 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
     if not isinstance(right, Tensor) or isinstance(values[time], float | int):
         right = step.value.tensor
     if (match := trace.match(place)) and others and trace.match(others[0][0]):
-        return Difference(f"Expected {step.name}; found {match.names[0]}, and the other way round.", True)
+        return Difference(
+            f"Expected {step.name}; found {match.names[0]}, and the other way round.", True, is_extra=True
+        )
     known = {name: each for name, each in trace.known.items() if each is not step.value}
     difference = tell_difference(value, right.detach(), step.name, known)
     if not difference.is_simple and _is_operand(trace, place, time, right):

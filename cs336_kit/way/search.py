@@ -103,7 +103,7 @@ class Search:
         best: Found | None = None
         for root in roots:
             is_given = self._of(root).is_given(root)
-            if whole and not is_given:
+            if whole and not (is_given and whole.trace.is_before(root, whole.place)):
                 continue
             for found in self._try(root):
                 if len(found.explains) < len(self.trial.failing):
@@ -127,7 +127,9 @@ class Search:
             elif is_equal(then.answer, trace.answer):
                 unmoved += 1
             else:
-                self.near.append((count_mended(trace, then, change), change))
+                mended = count_mended(trace, then, change)
+                fits = change[root].axes is not None if root in change else True
+                self.near += [(mended, change)] * (fits or mended > 1)  # what has another shape mends by chance
 
     # Roots.
 
@@ -299,7 +301,7 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
             numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
             ones = sum(size <= 1 for size in sizes) + sum(x.shape[-1:] == (2,) for x in tensors)
             alike = len(numbers) - len(set(numbers)) + (len(set(sizes)) < 3)
-            return ones + alike, len(tensors), sum(x.numel() for x in tensors)
+            return ones + alike, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
         return len(tests), 0, 0
 
     return sorted(tests, key=rank)

@@ -190,6 +190,11 @@ class Trace:
                     return given
         return None
 
+    def is_before(self, place: Place, other: Place) -> bool:
+        """Tell whether an expression is computed before another one."""
+        both = [each for each in self.places if each in (place, other)]
+        return len(both) == 2 and both[0] is place
+
     @cached_property
     def _inside(self) -> dict[Place, set[Place]]:
         return {place: set(self.runs_inside(place)) for place in self.places}
