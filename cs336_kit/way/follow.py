@@ -55,7 +55,7 @@ def follow(
     if not found and seen:
         runner.probes.changed = changed
         with runner.probes.on():
-            found = Search(Trial(runner, wrong)).find(most)
+            found, most = Search(Trial(runner, wrong)).find(1), 1
     if most == 1 and not all(each.difference.is_simple for each in found):
         return []
     with runner.probes.on():

@@ -81,14 +81,14 @@ class Search:
         if is_first and (found := self._find_instead(roots)):
             return found
         if best and most > 1 and (not whole or best.difference.is_simple):
-            rest = [test for test in self.trial.failing if test.name not in best.explains]
-            if more := Search(self.trial.add(best.patch, rest)).find(most - 1):
+            rest = self._list_left(best)
+            if more := Search(self.trial.add(best.patch, rest)).find(most - 1) if rest else []:
                 return self._drop_needless([best, *more])
         if whole and is_first and not whole.is_clean:
             found = self._find_together(2)
             if found and len(found[-1].explains) == len(self.trial.failing):
                 return found
-        if whole or best:
+        if whole or (best and (best.difference.is_simple or 2 * len(best.explains) >= len(self.trial.failing))):
             return [each for each in (whole or best,) if each]
         if is_first:
             return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
@@ -176,6 +176,11 @@ class Search:
         change, difference = point(self.trial.of(explained), trace, change, difference)
         return Found(change, trace, difference, tuple(explained))
 
+    def _list_left(self, found: Found) -> list[Test]:
+        """The tests that fail with what was found."""
+        others = [test for test in self.trial.failing if test.name not in found.explains]
+        return [test for test in others if not self.trial.run(test, found.patch).passed]
+
     def _find_instead(self, roots: Sequence[Place]) -> list[Found]:
         """A right value that is used in several places where another one belongs."""
         everything = tuple(test.name for test in self.trial.failing)
@@ -245,8 +250,8 @@ class Search:
         for root in roots[:NEAREST]:
             for option in self.changes.options(root)[:NEAREST]:
                 if not self.trial.runner.is_spent and (found := self._prove({root: option})):
-                    rest = [test for test in self.trial.failing if test.name not in found.explains]
-                    return [found, *Search(self.trial.add(found.patch, rest)).find(most=1)]
+                    rest = self._list_left(found)
+                    return [found, *(Search(self.trial.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
 
 
@@ -300,7 +305,7 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
             sizes = [size for x in tensors for size in x.shape]
             numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
             ones = sum(size <= 1 for size in sizes) + sum(x.shape[-1:] == (2,) for x in tensors)
-            alike = len(numbers) - len(set(numbers)) + (len(set(sizes)) < 3)
+            alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
             return ones + alike, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
         return len(tests), 0, 0
 
