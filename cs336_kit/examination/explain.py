@@ -87,18 +87,19 @@ def _explain(suite: Suite, results: Sequence[Result], most: int) -> list[Explana
             explanations.append(Explanation(problem, AS_EARLIER.format(problem), (said,), of_earlier))
             continue
         found = _follow(suite, problem, failing, passed)
-        causes = sorted(_find_causes(suite, problem, tests), key=lambda cause: _rank(cause, failing))[:most]
-        said = [list(_lines(cause, suite.root)) for cause in causes]
-        is_proved = bool(found and found[-1].proof)  # then it is said there what passes
-        if not is_proved:
-            said = [[*lines, *_count(cause, causes, failing)] for cause, lines in zip(causes, said, strict=True)]
-        if causes and not is_proved:
-            said[-1] += _promise(suite, problem, causes, failing)
+        says_all = bool(found) and found[-1].says_all
+        causes = [] if says_all else sorted(_find_causes(suite, problem, tests), key=lambda each: _rank(each, failing))
+        causes = causes[:most]
         if found:
             # What a cause asks of the whole function, a place would ask again.
             told = [replace(each, question="", section="") for each in found] if causes else found
             lines = [line for each in told for line in ("", *render(each))][1:]
             explanations.append(Explanation(problem, f"{problem}-place", tuple(lines), tuple(t.name for t in failing)))
+        said = [list(_lines(cause, suite.root)) for cause in causes]
+        if not (found and found[-1].proof):  # then it is said there what passes
+            said = [[*lines, *_count(cause, causes, failing)] for cause, lines in zip(causes, said, strict=True)]
+            if causes:
+                said[-1] += _promise(suite, problem, causes, failing)
         explanations += [
             Explanation(problem, cause.finding.id, tuple(lines), tuple(test.name for test in cause.concerns(failing)))
             for cause, lines in zip(causes, said, strict=True)

@@ -21,6 +21,7 @@ class Finding:
         likewise: other lines that are wrong for the same reason.
         question: what a tutor would ask.
         section: of the handout.
+        says_all: whether all failing tests pass with what is told, and the difference needs no other words.
     """
 
     file: str
@@ -33,6 +34,7 @@ class Finding:
     likewise: tuple[int, ...] = ()
     question: str = ""
     section: str = ""
+    says_all: bool = False
 
 
 def render(finding: Finding) -> list[str]:
@@ -66,6 +68,7 @@ def _cut(code: str, start: int, end: int) -> tuple[str, int, int]:
     code, start, end = code[indent:], start - indent, end - indent
     if len(code) > WIDTH and end > WIDTH - 2:
         first = min(start, max(0, end - WIDTH + 4))
+        first = min(start, code.find(" ", first) + 1) or first  # where a word begins
         code, start, end = "… " + code[first:], start - first + 2, end - first + 2
     if len(code) > WIDTH:
         code = code[: WIDTH - 2] + " …"

@@ -88,7 +88,7 @@ class Recorder:
     values: dict[Place, list[Any]] = field(default_factory=dict)
     objects: dict[Place, list[Any]] = field(default_factory=dict)  # the values themselves
     order: list[Place] = field(default_factory=list)  # of all values
-    dtypes: set[torch.dtype] = field(default_factory=set)  # of numbers with fractions
+    narrow: set[Place] = field(default_factory=set)  # in float32
     has_put: bool = False
     _times: dict[Place, int] = field(default_factory=dict)
 
@@ -107,8 +107,8 @@ class Recorder:
 
     def _look(self, place: Place, value: Any) -> Any:
         if self.noting:
-            if isinstance(value, Tensor) and value.is_floating_point():
-                self.dtypes.add(value.dtype)
+            if isinstance(value, Tensor) and value.dtype == torch.float32:
+                self.narrow.add(place)
             self._note(place, value)
         if place not in self.put:
             return value

@@ -304,7 +304,7 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
             tensors = [x for x in case.inputs.values() if isinstance(x, Tensor)]
             sizes = [size for x in tensors for size in x.shape]
             numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
-            ones = sum(size <= 1 for size in sizes) + sum(x.shape[-1:] == (2,) for x in tensors)
+            ones = sum(size <= 1 for size in (*sizes, *numbers)) + sum(x.shape[-1:] == (2,) for x in tensors)
             alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
             return ones + alike, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
         return len(tests), 0, 0

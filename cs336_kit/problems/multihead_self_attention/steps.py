@@ -66,6 +66,9 @@ def follow_multihead(
             step(each.name, each.tensor, each.ask, each.section)
     step("the answers of the heads", answers, "What does each head attend to?", 6)
     step("the heads' answers, position by position", answers.transpose(-2, -3), ROWS, 6)
+    columns = o_proj_weight.unflatten(-1, (num_heads, d_head)).movedim(-2, 0).mT
+    shares = step("the heads' shares of the answer", answers @ columns, "What mixes the heads at the end?", 6)
+    step("the sums of the heads' shares, up to each", shares.cumsum(-3))
     joined = step("the heads side by side", answers.transpose(-2, -3).flatten(-2), ROWS, 6)
     return step("the answer", joined @ o_proj_weight.mT, "What mixes the heads at the end?", 6)
 
