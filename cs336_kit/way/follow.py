@@ -43,9 +43,9 @@ def follow(
         seen = find_functions(runner, list(earlier))
     runner.probes.leave_out(seen)
     runner.runs = 0
+    wrong = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
     with runner.probes.on():
-        wrong = [test for test in failing if _is_wrong_number(suite, test) and not _is_rounded(runner, test)]
-        wrong = order_by_generality(wrong)
+        wrong = [test for test in wrong if not _is_rounded(runner, test)]
         if not wrong or not _is_repeatable(runner, wrong[0]):
             return []
         if unread := _find_unread(runner, wrong):

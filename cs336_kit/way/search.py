@@ -297,7 +297,7 @@ def find_early_return(trace: Trace) -> list[Place]:
 
 
 def order_by_generality(tests: Sequence[Test]) -> list[Test]:
-    """Tests that tell most come first: sizes that differ and are not 1; then few arguments; then what is small."""
+    """Tests that tell most come first: sizes that differ and are not 1, positions not in order; then what is small."""
 
     def rank(test: Test) -> tuple[int, int, int]:
         for case in test.cases():
@@ -306,7 +306,8 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
             numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
             ones = sum(size <= 1 for size in (*sizes, *numbers)) + sum(x.shape[-1:] == (2,) for x in tensors)
             alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
-            return ones + alike, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
+            in_order = sum(torch.equal(x, torch.arange(x.numel())) for x in tensors if x.dtype == torch.int64)
+            return ones + alike + in_order, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
         return len(tests), 0, 0
 
     return sorted(tests, key=rank)

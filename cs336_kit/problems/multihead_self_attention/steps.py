@@ -67,6 +67,7 @@ def follow_multihead(
     step("the answers of the heads", answers, "What does each head attend to?", 6)
     step("the heads' answers, position by position", answers.transpose(-2, -3), ROWS, 6)
     columns = o_proj_weight.unflatten(-1, (num_heads, d_head)).movedim(-2, 0).mT
+    step("the columns of W_O for each head, transposed", columns, "Which columns of W_O belong to head i?", 6)
     shares = step("the heads' shares of the answer", answers @ columns, "What mixes the heads at the end?", 6)
     step("the sums of the heads' shares, up to each", shares.cumsum(-3))
     joined = step("the heads side by side", answers.transpose(-2, -3).flatten(-2), ROWS, 6)
