@@ -78,9 +78,19 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
         sizes = [right.shape[axis] for axis in order]
         same = sizes == want
         merged = len(sizes) > len(want) >= 2 and [math.prod(sizes[: -len(want) + 1]), *sizes[-len(want) + 1 :]] == want
-        if (same or merged) and not (list(order) == long and tuple(right.shape) == tuple(shape)):
+        if (
+            (same or merged)
+            and not (list(order) == long and tuple(right.shape) == tuple(shape))
+            and _is_plain(right, order)
+        ):
             ones = [axis for axis, size in enumerate(right.shape) if size == 1]
             yield (*ones, *order), right.permute((*ones, *order)).reshape(tuple(shape))
+
+
+def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
+    """Tell whether no axes of one size change places, which look alike by chance, but for the last two: queries, keys."""
+    pairs = itertools.combinations(order, 2)
+    return not any(right.shape[one] == right.shape[other] and one > other < right.ndim - 2 for one, other in pairs)
 
 
 def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
