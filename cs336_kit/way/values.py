@@ -88,7 +88,7 @@ def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]
 
 
 def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
-    """Tell whether no axes of one size change places, which look alike by chance, but for the last two: queries, keys."""
+    """Tell whether no axes of one size change places: these look alike by chance, but for the last two, of scores."""
     pairs = itertools.combinations(order, 2)
     return not any(right.shape[one] == right.shape[other] and one > other < right.ndim - 2 for one, other in pairs)
 
