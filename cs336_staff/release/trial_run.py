@@ -77,7 +77,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         yield "check --watch shows the board, and another one after a save"
 
         results = Path(folder) / "results"
-        _run(root, "uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
+        grade = ("uv", "run", "cs336", "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
+        _run(root, *grade, environment=dict(os.environ))
         report = json.loads((results / "submission" / "results.json").read_text())
         if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
             raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
@@ -145,7 +146,7 @@ def _watch(tree: Path, problem: str) -> None:
     written = adapters.read_text()
     command = ["run", "cs336", "check", "--watch", problem]
     terminal = pexpect.spawn(
-        "uv", command, cwd=tree, env=os.environ | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
+        "uv", command, cwd=tree, env=_apart() | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
     )
     try:
         unwritten = stub(adapters.name, written)
@@ -162,8 +163,14 @@ def _watch(tree: Path, problem: str) -> None:
         raise TrialError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
 
 
-def _run(folder: Path, *command: str) -> None:
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def _apart() -> dict[str, str]:
+    """Return the variables without what names the environment of the solved tree: the clone has its own."""
+    return {name: value for name, value in os.environ.items() if name != "UV_PROJECT_ENVIRONMENT"}
+
+
+def _run(folder: Path, *command: str, environment: dict[str, str] | None = None) -> None:
+    environment = environment or _apart()
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         output = (process.stdout + process.stderr).strip()
         raise TrialError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

@@ -27,7 +27,9 @@ NO_TEXT = re.compile(r"<(script|style)>.*?</\1>|<[^>]*>", re.DOTALL)
 
 def run(course: Path, *command: str, module: str = "cs336_kit") -> str:
     """Run a command there and return what it prints, in which nothing is of the first assignment."""
-    variables = environ | {"PATH": f"{Path(sys.executable).parent}:{environ['PATH']}", "COLUMNS": "120"}
+    # The environment is named: a handout that is tried there must not be installed into it.
+    variables = environ | {"UV_PROJECT_ENVIRONMENT": str(course / ".venv"), "COLUMNS": "120"}
+    variables["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
     ran = subprocess.run(
         [sys.executable, "-m", module, *command], cwd=course, env=variables, capture_output=True, text=True, check=False
     )
