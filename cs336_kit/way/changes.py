@@ -23,7 +23,7 @@ class Changes:
     _options: dict[Place, list[Option]] = field(default_factory=dict)
 
     def list(self, root: Place) -> Iterator[Patch]:
-        """What may be tried at a root: its operands exchanged, a step, the like steps in like roots."""
+        """List what may be tried at a root: its operands exchanged, a step, the like steps in like roots."""
         yield from list_exchanges(self.traces[root], root)
         for option in self.options(root):
             yield {root: option}
@@ -69,7 +69,7 @@ def list_exchanges(trace: Trace, root: Place) -> Iterator[Patch]:
 
 
 def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
-    """What a right operand would be for the keys, if it is for the queries; of a mask, another one."""
+    """List what a right operand would be for the keys, if it is for the queries; of a mask, the other ones."""
     match = trace.match(operand)
     if not match or match.names[0] not in trace.steps:
         return

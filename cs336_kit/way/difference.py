@@ -57,7 +57,7 @@ def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:
 
 
 def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
-    """What was found, and whether that says all of it."""
+    """Say what was found, and whether that is all."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
         return f"NaN in {wrong} of {_places(value.numel())}", False
     hidden, should = value == -math.inf, right == -math.inf

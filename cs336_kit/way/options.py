@@ -161,7 +161,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
 
 
 def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) -> tuple[Step | None, Axes]:
-    """What belongs in the place of a value that is one of the steps, but for the keys, say, and not for the queries."""
+    """Find what belongs in the place of a step that is for the keys, say, and should be for the queries."""
     for step in steps.values():
         if here in step.name and (axes := find_layout(as_value(value), step.value)) is not None:
             return steps.get(step.name.replace(here, there)), axes

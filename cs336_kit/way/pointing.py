@@ -90,7 +90,7 @@ def _is_missing(trial: Trial, change: Patch, place: Place, option: Option) -> bo
 def _follow_sibling(
     trial: Trial, trace: Trace, change: Patch, place: Place, option: Option
 ) -> tuple[Patch, Difference] | None:
-    """Where the keys came in the place of the values: `v = x @ wk.T`."""
+    """Find where the keys came in the place of the values: `v = x @ wk.T`."""
     further = None
     while True:
         operands = [each for each in trace.made_of(trace.origin(next(iter(change)))) if each not in change]
@@ -114,7 +114,7 @@ def is_known(trial: Trial, change: Patch) -> bool:
 
 
 def list_upstream(trace: Trace, root: Place, most: int = 40) -> list[Place]:
-    """What an expression is made of, the nearest first, through names to where these were made."""
+    """List what an expression is made of, the nearest first, through names to where these were made."""
     found = dict.fromkeys(each for each in (trace.origin(root),) if each is not root)
     todo = [root, *found]
     while todo and len(found) < most:
@@ -145,7 +145,7 @@ def _list_instead(trial: Trial, trace: Trace, root: Place) -> Iterator[Patch]:
 
 
 def _follow_call(trial: Trial, trace: Trace, place: Place, option: Option) -> Patch | None:
-    """What was given for a parameter in that one of several calls in which it is another thing than it should be."""
+    """Find what is given for a parameter in that one of several calls in which it is not what it should be."""
     time = _find_other(trace, place, option)
     given = trace.find_given(place, time)
     change = {given: Option((option.names[time],), option.axes)} if given and len(option.names) > 1 else {}

@@ -188,7 +188,7 @@ class Search:
         return [Found(change, trace, difference, everything) for trace, change, difference in found]
 
     def _find_loosely(self, roots: Sequence[Place]) -> list[Found]:
-        """A root that is made of what is no step, though that is made of right things."""
+        """A root made of something that is not a step, but is made of right things itself."""
         found = Search(self.trial, is_loose=True, tried=roots).find(most=1)
         is_whole = bool(found) and len(found[0].explains) == len(self.trial.failing)
         return found if is_whole and found[0].difference.is_simple else []
@@ -214,7 +214,7 @@ class Search:
         return best if best and 2 * len(best[-1].explains) >= len(self.trial.failing) else []
 
     def _list_near(self) -> list[tuple[int, Patch]]:
-        """The changes to try first, and how much they mend; if none mends anything, those of what differs simply."""
+        """The changes to try first, and how many steps are right with them; if none are, those of what differs simply."""
         most = max((mended for mended, _ in self.near), default=0)
         if most:
             mending = [each for each in self.near if 2 * each[0] >= most]

@@ -83,7 +83,7 @@ class Trace:
 
     @property
     def answer(self) -> Any:
-        """What came last."""
+        """The value that came last."""
         return self.objects[self.order[-1]][-1]
 
     @cached_property
@@ -176,7 +176,7 @@ class Trace:
         return place
 
     def find_given(self, place: Place, time: int = 0) -> Place | None:
-        """What the caller of its function gives for a parameter, when that is read for the n-th time."""
+        """Find what the caller gives for a parameter, when that is read for the n-th time."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
             return None
         name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
