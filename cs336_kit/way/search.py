@@ -214,7 +214,7 @@ class Search:
         return best if best and 2 * len(best[-1].explains) >= len(self.trial.failing) else []
 
     def _list_near(self) -> list[tuple[int, Patch]]:
-        """The changes to try first, and how many steps are right with them; if none are, those of what differs simply."""
+        """The changes to try first, and how many steps are right with each; if none, those of what differs simply."""
         most = max((mended for mended, _ in self.near), default=0)
         if most:
             mending = [each for each in self.near if 2 * each[0] >= most]

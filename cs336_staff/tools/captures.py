@@ -29,7 +29,7 @@ PROBLEM = "scaled_dot_product_attention"
 def wrong_answer(student: Student) -> tuple[str, str]:
     """Attention divided by d_k, not by its root."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    return _first_failure(student)
+    return _run_pytest(student, "-x")
 
 
 def board(student: Student) -> tuple[str, str]:
@@ -45,12 +45,12 @@ def two_mistakes(student: Student) -> tuple[str, str]:
     """Attention over a width that is one too large, with a finite score for hidden keys."""
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
     student.replace(FUNCTIONAL, "torch.where(mask, scores, -math.inf)", "torch.where(mask, scores, -7.0)")
-    return _first_failure(student)
+    return _run_pytest(student)
 
 
-def _first_failure(student: Student) -> tuple[str, str]:
-    test = "test_scaled_dot_product_attention"
-    return f"uv run pytest -x -k {test}", student.run("pytest", "-x", "-q", "--color=yes", "-k", test).stdout
+def _run_pytest(student: Student, *options: str) -> tuple[str, str]:
+    options = (*options, "-k", "test_scaled_dot_product_attention")
+    return f"uv run pytest {' '.join(options)}", student.run("pytest", "-q", "--color=yes", *options).stdout
 
 
 def watch(student: Student) -> tuple[str, str]:

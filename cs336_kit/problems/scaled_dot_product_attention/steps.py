@@ -17,7 +17,7 @@ def follow_attention(step: Steps, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor 
     d_k = Q.shape[-1]
     for name, x in (("queries", Q), ("keys", K), ("values", V)):
         step(f"the {name}", x, "Which axes of the keys and the queries meet?", 3)
-    step("d_k", float(d_k))
+    step("d_k", float(d_k), VARIANCE, 3)
     step("√d_k", math.sqrt(d_k), VARIANCE, 3)
     step("1/√d_k", 1 / math.sqrt(d_k), VARIANCE, 3)
     step("the fourth root of d_k", d_k**0.25)
