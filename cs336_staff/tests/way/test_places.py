@@ -12,6 +12,7 @@ from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.way.finding import Finding
 from cs336_kit.way.follow import follow
+from cs336_kit.way.probe import PROBE
 from cs336_staff.tools.student import ROOT
 
 RIGHT = (Path(__file__).parent / "program.py").read_text()
@@ -28,9 +29,9 @@ def public() -> Suite:
 
 @pytest.fixture
 def tell(public: Suite, tmp_path: Path) -> Tell:
-    """What is told of a problem, after these replacements in the right program."""
+    """What is told of a problem, after these replacements in the right program, and `saved` after it was imported."""
 
-    def tell(problem: str, *edits: tuple[str, str]) -> list[Finding]:
+    def tell(problem: str, *edits: tuple[str, str], saved: str = "") -> list[Finding]:
         source = RIGHT
         for old, new in edits:
             assert old in source
@@ -39,6 +40,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         path.write_text(source)
         namespace: dict[str, object] = {"__name__": "program"}
         exec(compile(source, str(path), "exec"), namespace)  # noqa: S102 (the program above)
+        path.write_text(saved or source)
         suite = replace(public, root=tmp_path)
         suite.calls.adapters = types.SimpleNamespace(**namespace)
         tests = {each: [test for test in suite.tests if test.problem == each] for each in PROBLEMS}
@@ -183,3 +185,98 @@ def test_one_mistake_is_told_with_its_place(
     assert finding.code[slice(*finding.columns)] == place
     assert difference in finding.difference
     assert finding.proof.endswith(("tests that fail pass.", "test that fails passes."))
+
+
+CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
+
+
+@pytest.mark.parametrize(
+    ("problem", "edits", "place", "difference"),
+    [
+        (
+            HEADS,
+            [(CALL, "run_scaled_dot_product_attention(k, q, v, mask)")],
+            "k",
+            "Expected the queries of each head; found the keys of each head, and the other way round.",
+        ),
+        (
+            ATTENTION,
+            [("run_softmax(scores_of(", "run_softmax(run_softmax(scores_of("), ("mask), -1)", "mask), -1), -1)")],
+            "run_softmax(run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1), -1)",
+            "Expected the weights, as they go in: this is a step too many.",
+        ),
+        (
+            HEADS,
+            [(CALL, "run_scaled_dot_product_attention(q, k, v)")],
+            "run_scaled_dot_product_attention(q, k, v)",
+            "Expected the answers of the heads; found other numbers in 272 of 336 places. Nothing is given for `mask`.",
+        ),
+        (
+            ATTENTION,
+            [
+                ("import math\n", "import functools\nimport math\n"),
+                ("def scores_of(", "@functools.cache\ndef root(d):\n    return d**1 / 2\n\n\ndef scores_of("),
+                ("math.sqrt(d_k)", "root(d_k)"),
+            ],
+            "d**1 / 2",
+            "Expected √d_k, 3.317; found 5.5.",
+        ),
+        (
+            SOFTMAX,
+            [
+                (
+                    "    largest =",
+                    "    try:\n        x = x * 1\n    except ValueError:\n        x[0] = 1\n    largest =",
+                ),
+                ("e.sum(dim,", "e.mean(dim,"),
+            ],
+            "e.mean(dim, keepdim=True)",
+            "Expected the sum of exp(x − max); found 0.1429 times that.",
+        ),
+    ],
+    ids=["exchanged", "one step too many", "nothing given", "cached", "in a handler"],
+)
+def test_what_is_told_of_other_kinds_of_mistakes(
+    tell: Tell, problem: str, edits: list[tuple[str, str]], place: str, difference: str
+) -> None:
+    finding = tell(problem, *edits)[0]
+    assert finding.code[slice(*finding.columns)] == place
+    assert finding.difference == difference
+
+
+def test_two_mistakes_are_told_with_both_places(tell: Tell) -> None:
+    first, second = tell(ATTENTION, (" / math.sqrt(d_k)", ""), ("~mask, -math.inf", "~mask, 1e-9"))
+    assert (first.difference, first.proof) == ("Expected the scaled scores; found the scores.", "")
+    assert second.difference == "Expected the masked, scaled scores; found 1e−09 where −inf belongs; the rest is right."
+    assert second.proof == "With these two right, all 35 tests that fail pass."
+
+
+def test_an_argument_that_nothing_reads(tell: Tell) -> None:
+    (finding,) = tell(ROPE, ("theta ** (", "10000.0 ** ("))
+    assert finding.code[slice(*finding.columns)] == "theta"
+    assert finding.difference == "Nothing reads `theta`, and the right answer depends on it."
+
+
+@pytest.mark.parametrize(
+    ("edits", "saved"),
+    [
+        (
+            [
+                ("import math\n", "import math\nSEEN = []\n"),
+                ("x - largest)", "x - largest) * len(SEEN)"),
+                ("    total =", "    SEEN.append(1)\n    total ="),
+            ],
+            "",
+        ),
+        ([("e.sum(dim,", "e.sum(-1,")], RIGHT.replace("e.sum(dim,", "e.sum(  -2,")),
+    ],
+    ids=["another answer each time", "saved since"],
+)
+def test_nothing_is_told_of_what_cannot_be_followed(tell: Tell, edits: list[tuple[str, str]], saved: str) -> None:
+    assert tell(SOFTMAX, *edits, saved=saved) == []
+
+
+def test_the_code_is_as_it_was_afterwards(tell: Tell, public: Suite) -> None:
+    assert tell(SOFTMAX, ("e.sum(dim,", "e.sum(-1,"))
+    softmax = public.calls.adapters.run_softmax
+    assert PROBE not in (*softmax.__code__.co_names, *softmax.__globals__)
