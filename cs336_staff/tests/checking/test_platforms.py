@@ -34,7 +34,7 @@ def elsewhere(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("pytest", "-k", "test_scaled_dot"), "You divide by d_k, not by sqrtd_k."),
+        (("pytest", "-k", "test_scaled_dot"), "Expected sqrtd_k; found d_k."),
         (("cs336_kit", "check", "attention"), "Expected sqrtd_k; found d_k."),
         (("cs336_kit", "submit"), "submission.zip is written: hand it in"),
         (("cs336_kit", "hint", "attention"), "Hints for scaled_dot_product_attention, 1 of 3"),

@@ -56,7 +56,7 @@ PRINTS = """print("printed", file=KEPT)
     print("told", file=sys.stderr)
     os.write(1, b"written ")
     warnings.warn("warned")
-    logits = 2 * at_least_float32(x)"""
+    logits = at_least_float32(x)"""
 
 
 @pytest.mark.parametrize(("how", "times"), [((), 1), (("-s",), 2)], ids=["captured", "not captured"])
@@ -65,9 +65,10 @@ def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...
     student.replace(FUNCTIONAL, "import torch\n", "import os\nimport sys\nimport warnings\n\nimport torch\n")
     student.replace(FUNCTIONAL, "\ndef softmax(", "\nKEPT = sys.stdout\n\n\ndef softmax(")
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
+    student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
     process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
-    assert "With x here, both tests that fail pass." in process.stdout
-    assert "Your logits are multiplied by 2." in process.stdout
+    assert "With the sum of exp(x − max) here, both tests that fail pass." in process.stdout
+    assert "You take the sum along the last axis" in process.stdout
     said = process.stdout + process.stderr
     assert said.count("printed") == said.count("written") == times
     assert len(re.findall(r"^told$", said, re.M)) == times
@@ -158,7 +159,7 @@ def test_a_wrong_answer_is_explained_beside_failing_tests_of_the_students_own_th
     assert "assert 1 == 2" in output
     assert "assert 2 == 3" in output
     assert output.count("FAILED test_own.py::") == 2
-    assert "You divide by d_k, not by √d_k." in output
+    assert "Expected √d_k; found d_k." in output
     assert "the answer is wrong in 12 of 12 places furthest off at" in output
     assert (
         "the case is attention/other-by-hand: Q (3, 4) float32 K (3, 4) float32 V (3, 4) float32 mask None "
