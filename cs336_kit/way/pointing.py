@@ -166,7 +166,7 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
     """Say how the first of the places of a change differs from what is put there, the first time that it does."""
     (place, option), *others = change.items()
     values = trace.value(place)
-    time = min(trace.first_wrong(place), len(values) - 1)
+    time = _find_different(trace, place, option)
     value = as_value(values[time]).tensor
     step = trace.steps.get(option.names[min(time, len(option.names) - 1)])
     if step is None:
@@ -183,6 +183,18 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
     if not difference.is_simple and _is_operand(trace, place, time, right):
         return Difference(f"Expected {step.name}, as they go in: this is a step too many.", True, is_extra=True)
     return difference
+
+
+def _find_different(trace: Trace, place: Place, option: Option) -> int:
+    """The first time that an expression is nothing that is known; of one slice after the other, not the right one."""
+    values = trace.value(place)
+    for time, value in enumerate(values if option.is_sliced else ()):
+        right = choose_value(option.as_is, trace.steps, time, value)
+        if not isinstance(value, Tensor) or not isinstance(right, Tensor) or value.shape != right.shape:
+            break
+        if not is_near(value, right.detach()):
+            return time
+    return min(trace.first_wrong(place), len(values) - 1)
 
 
 def _is_operand(trace: Trace, place: Place, time: int, right: Tensor) -> bool:
