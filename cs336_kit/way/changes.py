@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from cs336_kit.way.options import KINDS, Option, list_options
+from cs336_kit.way.options import KINDS, Option, list_alike, list_options
 from cs336_kit.way.probe import Place
 from cs336_kit.way.run import Patch
 from cs336_kit.way.trace import Trace
@@ -73,8 +73,7 @@ def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
     match = trace.match(operand)
     if not match or match.names[0] not in trace.steps:
         return
-    pattern = KINDS.sub("*", match.names[0])
-    alike = [each for each in trace.steps if KINDS.sub("*", each) == pattern]
+    alike = list_alike(trace.steps, match.names[0])
     if len(set(match.names)) > 1:  # each in turn, in a loop
         if set(match.names) < set(alike) and len(match.names) == len(alike):
             yield Option(tuple(alike), match.axes[0])

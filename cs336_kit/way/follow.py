@@ -15,7 +15,7 @@ from cs336_kit.engine.suite import Suite, Test
 from cs336_kit.way.finding import Finding, read_line
 from cs336_kit.way.probe import Probes
 from cs336_kit.way.run import Runner, Trial, find_functions
-from cs336_kit.way.search import PLACES, Found, Search, order_by_generality
+from cs336_kit.way.search import PLACES, Found, Search, join_patches, order_by_generality
 from cs336_kit.way.steps import Follow
 from cs336_kit.way.unread import find_unread, list_needed
 
@@ -35,6 +35,9 @@ def follow(
         failing: tests of one problem.
         earlier: tests of other problems that pass: what they run is not looked into.
     """
+    wrong = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
+    if not wrong:
+        return []
     runner = Runner(suite, steps, Probes(cache(lambda file: _is_students(Path(file), suite.root))))
     if not runner.probes.changed:
         return []
@@ -43,7 +46,6 @@ def follow(
         seen = find_functions(runner, list(earlier))
     runner.probes.leave_out(seen)
     runner.runs = 0
-    wrong = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
     with runner.probes.on():
         wrong = [test for test in wrong if not _is_rounded(runner, test)]
         if not wrong or not _is_repeatable(runner, wrong[0]):
@@ -59,7 +61,7 @@ def follow(
     if most == 1 and not all(each.difference.is_simple for each in found):
         return []
     with runner.probes.on():
-        patch = {place: option for each in found for place, option in each.patch.items()}
+        patch = join_patches(found)
         explained = sum(runner.passes(test, patch) for test in failing)
     if not explained:
         return []

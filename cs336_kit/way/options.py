@@ -117,11 +117,16 @@ def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> 
                 yield Option(mended, tuple(range(values[0].ndim)))
 
 
+def list_alike(steps: Mapping[str, Step], name: str) -> list[str]:
+    """List the steps that are for the queries, the keys or the values what this one is for one of them."""
+    pattern = KINDS.sub("*", name)
+    return [each for each in steps if KINDS.sub("*", each) == pattern]
+
+
 def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator[tuple[str, ...]]:
     """The steps that are one thing for the queries, the keys and the values, from the first of them on."""
-    pattern = KINDS.sub("*", first.name)
-    alike = [each for each in steps if KINDS.sub("*", each) == pattern]
-    is_first = pattern != first.name and len(alike) >= count and alike[0] == first.name
+    alike = list_alike(steps, first.name)
+    is_first = bool(KINDS.search(first.name)) and len(alike) >= count and alike[0] == first.name
     if is_first and steps[alike[count - 1]].value.tensor.shape == first.value.tensor.shape:
         yield tuple(alike[:count])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.compare import same
 from cs336_kit.engine.suite import Test
 from cs336_kit.way.changes import Changes
 from cs336_kit.way.difference import Difference
@@ -233,16 +234,16 @@ class Search:
         """Leave out a place without which the others are proved as well."""
         for needless in found[:-1]:
             *others, last = [each for each in found if each is not needless]
-            patch = {place: option for each in others for place, option in each.patch.items()}
-            proved = Search(self.trial.add(patch))._prove(last.patch, last.trace)
+            proved = Search(self.trial.add(join_patches(others)))._prove(last.patch, last.trace)
             if proved and len(proved.explains) == len(self.trial.failing):
                 return self._drop_needless([*others, proved])
         return found
 
     def _point_beside(self, change: Patch, others: Sequence[Found]) -> Found:
         trace = self._of(next(iter(change)))
-        beside = self.trial.add({place: option for each in others for place, option in each.patch.items()})
-        change, difference = point(beside, trace, change, compare_with_change(trace, change))
+        change, difference = point(
+            self.trial.add(join_patches(others)), trace, change, compare_with_change(trace, change)
+        )
         return Found(change, trace, difference, others[-1].explains)
 
     def _find_anywhere(self, roots: Sequence[Place]) -> list[Found]:
@@ -255,6 +256,11 @@ class Search:
         return []
 
 
+def join_patches(found: Sequence[Found]) -> Patch:
+    """All places that were found, and what was put there."""
+    return {place: option for each in found for place, option in each.patch.items()}
+
+
 def _weigh(found: Found) -> tuple[bool, int]:
     return found.difference.is_simple, len(found.explains)
 
@@ -263,11 +269,7 @@ def is_equal(one: object, other: object) -> bool:
     """Tell whether two answers are the same, NaN and all."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return one is other
-    return (
-        one.shape == other.shape
-        and bool(torch.equal(one.isnan(), other.isnan()))
-        and torch.equal(one.nan_to_num(), other.nan_to_num())
-    )
+    return one.shape == other.shape and bool(same(one, other, within=0.0).all())
 
 
 def is_clean(then: Trace, root: Place) -> bool:
