@@ -2,6 +2,7 @@
 
 import atexit
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -30,6 +31,13 @@ class Commands(click.Group):
             return None
         module, _, function = self.lazy[cmd_name][0].partition(":")
         return getattr(import_module(module), function)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.lazy and (near := get_close_matches(args[0], self.lazy, 1)):
+            ctx.fail(f"No command is called {args[0]}: is it {near[0]}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         daily = [name for name in self.daily if name in self.lazy]  # a course may take commands away
@@ -62,7 +70,7 @@ def _registered() -> dict[str, tuple[str, str]]:
         "bench": ("cs336_kit.lab.commands:bench", "Measure time and memory of your attention."),
         "check": ("cs336_kit.checking.commands:check", "Run the public tests and show the board."),
         "compare": ("cs336_kit.lab.commands:compare", "Compare your attention with PyTorch's."),
-        "debug": ("cs336_kit.lab.commands:debug", "Look into one call of your attention, step by step."),
+        "debug": ("cs336_kit.lab.commands:debug", "Mark each line of your code that one call runs."),
         "hint": ("cs336_kit.checking.commands:hint", "Show a hint for a problem."),
         "show": ("cs336_kit.lab.commands:show", "Draw the weights of your attention."),
         "submit": ("cs336_kit.handing_in.commands:submit", "Pack what you hand in."),

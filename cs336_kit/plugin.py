@@ -4,13 +4,15 @@ What is not written yet takes one line for each problem. Below the failures it t
 the student's own work, and what that costs.
 """
 
+import argparse
 import atexit
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,20 +22,22 @@ from _pytest._io import TerminalWriter
 from _pytest.capture import CaptureManager
 
 import cs336_kit.quick_start
-from cs336_kit.checking.board import begin_at, said_once, wrapped
+from cs336_kit.checking.board import begin_at, wrapped
 from cs336_kit.checking.own_work import find_adapters, not_own_work, watch_students_code
 from cs336_kit.checking.plain_text import print_everywhere
-from cs336_kit.checking.short_failures import WIDTH, ShortFailures
+from cs336_kit.checking.post_mortem import find_frame
+from cs336_kit.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
 from cs336_kit.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
 from cs336_kit.engine.assignment import AssignmentError, Problem, SuiteError, load_problems
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.failure import describe
+from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.kit import check_kit
-from cs336_kit.engine.result import Check, Explanation, Result
-from cs336_kit.engine.suite import Test, expand, load_suite, run, with_points
-from cs336_kit.examination.explain import explain
+from cs336_kit.engine.result import Check, Result
+from cs336_kit.engine.suite import Suite, Test, expand, load_suite, run, with_points
 from cs336_kit.quick_end import end_quickly
 from cs336_kit.rules.watch import Use, Watch
+from cs336_kit.way.explain import explain
 
 NOT_WRITTEN = "not written yet"
 TEST = pytest.StashKey[Test]()
@@ -53,17 +57,19 @@ def pytest_configure(config: pytest.Config) -> None:
     except CourseworkError as error:
         raise pytest.UsageError(str(error)) from None
     if config.getoption("numprocesses", None):  # pytest-xdist's
-        raise pytest.UsageError("leave -n out: what your code does is measured in one process, in seconds")
+        raise pytest.UsageError("leave -n out: the tests run in one process, and take only seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
     config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
     engine_runs = EngineRuns()
     config.pluginmanager.register(engine_runs)
-    config.pluginmanager.register(ShortFailures(engine_runs.failures, engine_runs.explanations))
+    config.pluginmanager.register(ShortFailures(engine_runs.results, engine_runs.failures, engine_runs.explanations))
     atexit.register(end_quickly)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("suites", "folders whose tests the engine runs", type="paths")
+    if find_spec("xdist") is None:  # or pytest does not know what is refused
+        parser.getgroup("xdist")._addoption("-n", dest="numprocesses", help=argparse.SUPPRESS)
 
 
 @pytest.fixture
@@ -78,7 +84,7 @@ class EngineRuns:
     def __init__(self) -> None:
         self.results: list[Result] = []
         self.failures: dict[str, tuple[Test, Result]] = {}  # by the id of the item
-        self.explanations: list[Explanation] = []
+        self.explanations: list[Finding] = []
         self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
         self.debugged = False
@@ -146,7 +152,7 @@ class EngineRuns:
         return True
 
     def pytest_enter_pdb(self) -> None:
-        """Leave whoever debugs in peace: no word of the time, and no examination, which would stop there again."""
+        """Leave whoever debugs in peace: no word of the time, and no search, which would stop there again."""
         self.debugged = True
 
     def _tell_of_time(self, root: Path, what: str, seconds: float) -> None:
@@ -167,8 +173,7 @@ class EngineRuns:
         report = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, TestFailed):
             place = (item.location[0], (item.location[1] or 0) + 1)
-            told = item.config.getoption("tbstyle") != "line"  # else pytest prints the place alone
-            report.longrepr = ResultText(item.stash[RESULT], place, self, told)
+            report.longrepr = ResultText(item.stash[RESULT], place, self, item.config)
         return report
 
     @pytest.hookimpl(wrapper=True)
@@ -183,48 +188,89 @@ class EngineRuns:
             report.longrepr = Text(failure.headline, failure.details, (collector.nodeid, 1))
         return report
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around that of the debugger
+    def pytest_exception_interact(
+        self, node: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+    ) -> Generator[None]:
+        """Tell what explains the test before `--pdb` asks, and have it ask in the student's frame."""
+        if not node.config.getoption("usepdb") or node.nodeid not in self.failures or call.excinfo is None:
+            return (yield)
+        test, result = self.failures[node.nodeid]
+        suite = self._load_suite(node.config)
+        found = explain(suite, [result])
+        if at := find_frame(suite, test, found):
+            call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value.with_traceback(at))
+        _drop_captured(node.config)
+        shown = report.longrepr
+        if found:
+            report.longrepr = "\n".join(wrapped([result.headline, *found[0].lines], WIDTH))
+        yield
+        report.longrepr = shown
+        self.explanations += found
+
     @pytest.hookimpl(tryfirst=True)  # before the failures are printed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not self.debugged and not all(result.passed for result in self.results):
-            import adapters  # the tests have imported it
+            tell = partial(self._tell_of_time, session.config.rootpath, "The search for what is wrong")
+            with suppress(SuiteError), watchdog(3 * LONG, tell):  # pytest reports a file that cannot be imported
+                self.explanations += explain(self._load_suite(session.config), self.results)
+            _drop_captured(session.config)
 
-            root, suites = session.config.rootpath, session.config.getini("suites")
-            tell = partial(self._tell_of_time, root, "The examination of what failed")
-            with suppress(SuiteError), watchdog(LONG, tell):  # pytest reports a file that cannot be imported
-                self.explanations += explain(load_suite(root, suites, self.problems, adapters), self.results)
-            if isinstance(capture := session.config.pluginmanager.getplugin("capturemanager"), CaptureManager):
-                capture.read_global_capture()  # printed into a stream of pytest's that the student's files have kept
+    def _load_suite(self, config: pytest.Config) -> Suite:
+        adapters = sys.modules["adapters"]  # the tests have imported it
+        return load_suite(config.rootpath, config.getini("suites"), self.problems, adapters)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
     def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:
-        """Say in the very last line where something is to be written."""
+        """Say in the very last line where something is to be corrected or written."""
         yield
-        unwritten = next((result for result in self.results if result.check is Check.NOT_WRITTEN), None)
-        if unwritten and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
-            if not any(result.passed for result in self.results):
-                terminal.line("To begin:  uv run cs336 check", bold=True)
-            place = begin_at(session.config.rootpath, self.problems[unwritten.problem])
-            terminal.line(f"Now open:  {place}", bold=True)
+        if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
+            for line in self._say_next(session.config.rootpath):
+                terminal.line(line, bold=True)
+
+    def _say_next(self, root: Path) -> Iterator[str]:
+        """The place of the first finding and a case to see it in, or the first place that is not written yet."""
+        if (told := self._list_told()) and told[0].file:
+            yield f"Now open:  {told[0].file}, line {told[0].line}"
+            tests = [test for test, _ in self.failures.values() if test.name in told[0].tests and test.stored]
+            if tests:
+                yield f"To see it: uv run cs336 debug --case {min(tests, key=count_numbers).cases()[0].name}"
+        elif problem := self._find_unwritten():
+            if all(result.check is Check.NOT_WRITTEN for result in self.results):
+                yield "To begin:  uv run cs336 check"
+            yield f"Now open:  {begin_at(root, problem)}"
+
+    def _find_unwritten(self) -> Problem | None:
+        """The first problem that is not written yet, a required one first; no bonus while a required one fails."""
+        unwritten = [each for each in self.results if each.check is Check.NOT_WRITTEN]
+        first = min(unwritten, key=lambda each: each.bonus, default=None)
+        if first is None or (first.bonus and any(each.is_wrong and not each.bonus for each in self.results)):
+            return None
+        return self.problems[first.problem]
+
+    def _list_told(self) -> list[Finding]:
+        """List what explains failures, what costs most first; but for problems that do as an earlier one."""
+        order = order_problems(self.results)
+        told = [each for each in self.explanations if not each.is_of_earlier and each.problem in order]
+        return sorted(told, key=lambda each: order.index(each.problem))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
         root = terminalreporter.config.rootpath
         if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != root:
-            terminalreporter.line(f"There are no tests here. To run them:  cd {root}")
-        failed = [result for result in self.results if not result.passed]
-        shown = {line.strip() for result in failed for line in result.details}  # where an exception was raised
-        if len(headlines := {result.headline for result in failed}) == 1:  # of several, an explanation says which
-            shown |= headlines
-        for problem in dict.fromkeys(explanation.problem for explanation in self.explanations):
+            terminalreporter.line(f"The tests are in another folder. To run them:  cd {root}")
+        told = self._list_told()
+        if is_short(terminalreporter.config):
+            bonus = {result.problem for result in self.results if result.bonus}
+            told = [each for each in told if each.problem not in bonus] or told
+        for problem in dict.fromkeys(each.problem for each in told):
             terminalreporter.section(f"What your code does: {problem}", yellow=True)
-            for number, explanation in enumerate(e for e in self.explanations if e.problem == problem):
-                if number:
-                    terminalreporter.line("")
-                for line in wrapped(said_once(explanation.lines, shown), WIDTH):
+            for number, finding in enumerate(each for each in told if each.problem == problem):
+                for line in wrapped([*[""] * bool(number), *finding.lines], WIDTH):
                     terminalreporter.line(line, bold=True)
-        if told := not_own_work(root, self.problems, self.seen):
-            terminalreporter.section(told[0], yellow=True)
-            for line in wrapped(told[1:], WIDTH):
+        if own_work := not_own_work(root, self.problems, self.seen):
+            terminalreporter.section(own_work[0], yellow=True)
+            for line in wrapped(own_work[1:], WIDTH):
                 terminalreporter.line(line)
         if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
             terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)
@@ -255,26 +301,34 @@ class ResultText(Text):
 
     Args:
         runs: has the explanations by the time this is printed.
-        told: whether it is printed at all.
+        config: says how much is printed.
     """
 
-    def __init__(self, result: Result, place: tuple[str, int], runs: EngineRuns, told: bool) -> None:
+    def __init__(self, result: Result, place: tuple[str, int], runs: EngineRuns, config: pytest.Config) -> None:
         super().__init__(result.headline, result.details, place)
         self.result = result
         self.runs = runs
-        self.told = told
+        self.config = config
 
     def toterminal(self, tw: TerminalWriter) -> None:
-        if not self.told:
+        explained = any(each.problem == self.result.problem for each in self.runs.explanations)
+        is_alone = explained and self.result.is_wrong and is_short(self.config)  # what the code has printed is below it
+        if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints the place alone
             return
         super().toterminal(tw)
-        explained = any(explanation.problem == self.result.problem for explanation in self.runs.explanations)
-        examined = () if self.runs.debugged else ("No experiment explains it.",)
-        on_paper = () if explained or not self.result.on_paper else (*examined, *self.result.on_paper)
+        is_told = self.runs.problems[self.result.problem].told != "tests"
+        searched = ("No line of your code was found that explains it.",) if is_told and not self.runs.debugged else ()
+        on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
         for lines in filter(None, (on_paper, self.result.inputs)):
             tw.line()
             for line in wrapped(lines, WIDTH, "  "):
                 tw.line(line)
+
+
+def _drop_captured(config: pytest.Config) -> None:
+    """Forget what the search has had printed into a stream of pytest's that the student's files have kept."""
+    if isinstance(capture := config.pluginmanager.getplugin("capturemanager"), CaptureManager):
+        capture.read_global_capture()
 
 
 def _is_ours(item: pytest.Item | pytest.FixtureRequest) -> bool:

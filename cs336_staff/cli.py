@@ -12,7 +12,7 @@ from cs336_kit.cli import Commands
         "comment": ("cs336_staff.grading.regrades:comment", "Tell one student something; no points change."),
         "diff": ("cs336_staff.grading.rescore:diff", "Say whose grade changed, and why."),
         "feedback": ("cs336_staff.grading.regrades:feedback", "Write one student's feedback again, and print it."),
-        "findings": ("cs336_staff.grading.commands:findings", "Count what the examinations found in a class."),
+        "findings": ("cs336_staff.grading.commands:findings", "Count what was found in a class."),
         "fixtures": ("cs336_staff.release.commands:fixtures", "Write the stored cases, or check them."),
         "grade": ("cs336_staff.grading.commands:grade", "Grade submissions in a sandbox."),
         "gradescope": ("cs336_staff.release.commands:gradescope", "Write the autograder that Gradescope runs."),

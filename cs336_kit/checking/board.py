@@ -1,7 +1,6 @@
 """The board: what each problem has earned so far and what to do next."""
 
 import math
-import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from rich.text import Text
 
 from cs336_kit.checking.runner import Run
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Check, Outcome, Result
 
 WELCOME = (
     "Welcome! docs/assignment.md explains each problem.",
@@ -30,7 +30,7 @@ class Score:
 
     problem: Problem
     results: tuple[Result, ...]
-    explanations: tuple[Explanation, ...] = ()
+    explanations: tuple[Finding, ...] = ()
     ended: bool = True
 
     @property
@@ -57,9 +57,7 @@ class Score:
         return "not implemented" if unwritten else "failing"
 
 
-def score(
-    problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Explanation] = ()
-) -> list[Score]:
+def score(problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Finding] = ()) -> list[Score]:
     """Give each problem its results and explanations."""
     results, explanations = list(results), list(explanations)
     return [
@@ -99,17 +97,8 @@ def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]
 
 
 def said_once(lines: Iterable[str], shown: Collection[str]) -> Iterator[str]:
-    """The lines of an explanation without what is `shown` above it: whole lines, and an error that it quotes.
-
-    The sizes in the error may differ: experiments have tensors of their own.
-    """
-    errors = [re.sub(r"\d+", "", line) for line in shown]
-
-    def quoted(match: re.Match[str]) -> str:
-        error = re.sub(r"\d+", "", match[1].removesuffix("…"))
-        return ", with the error above." if any(line.startswith(error) for line in errors) else match[0]
-
-    yield from (re.sub(r": `(.+)`\.", quoted, line) for line in lines if line.strip() not in shown)
+    """The lines of an explanation without those that are `shown` above it."""
+    yield from (line for line in lines if line.strip() not in shown)
 
 
 def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:

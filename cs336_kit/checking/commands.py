@@ -17,7 +17,7 @@ ALL = 100  # explanations of one problem
 
 @click.command()
 @click.argument("problem", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Show everything the examination found, problem by problem.")
+@click.option("--all", "everything", is_flag=True, help="Show everything that was found, problem by problem.")
 @click.option("--watch", is_flag=True, help="Show the board again after every save.")
 @click.option("--spare", is_flag=True, help="With --watch: run each time in a warm process, not in a fork of one.")
 def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) -> None:
@@ -39,7 +39,7 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
     run = run_once(root, [each.id for each in chosen], console, ALL if everything else 1)
     scores = score(chosen, run.results_or_error(), run.explanations)
     console.print(render(scores, run, root, whole=not problem, everything=everything))
-    if run.examining:  # no test is to blame
+    if run.looking:  # no test is to blame
         click.echo(f"\n{run.under_way} did not end{run.line}: is there an endless loop in your code?")
     sys.exit(run.status is None or any(each.first_failure for each in scores if problem or not each.problem.bonus))
 

@@ -28,7 +28,7 @@ def watch_students_code(root: Path) -> Watch:
 
 def find_adapters(problem: str, adapters: Any) -> list[Any]:
     """The functions of the student's that the tests of a problem call, of those that there are."""
-    names = load_room(problem).examinations if problem else ()
+    names = load_room(problem).steps if problem else ()
     return [getattr(adapters, name) for name in names if hasattr(adapters, name)]
 
 
@@ -55,7 +55,7 @@ def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str,
     lines.append("Compute it yourself; section 1 of docs/assignment.md says what you may use.")
     everything = set[str]().union(*ran.values())
     if charge({problem: ran[problem] if problem in seen else everything for problem in problems}, points) != found:
-        lines.append("A problem that was not run now may pay for it instead; uv run cs336 check runs all of them.")
+        lines.append("With all problems run, another one may lose these points; uv run cs336 check runs them all.")
     return lines
 
 

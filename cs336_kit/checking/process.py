@@ -5,12 +5,12 @@ itself, for one line (everywhere).
 
 A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
 order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
-thing more: `running`, the seconds that the import of the student's files has taken, or the test or the examination
-that is under way, and `line`, the student's line that it has reached; `examining`, a problem whose examination begins;
-`planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be imported; `result`,
-for each test as it ends; `printed`, what the first `test` of a problem that failed has printed; `explanation`, for each
-thing that the examination of a problem found; `decided`, a problem of which all is said; `not_own_work`, what they use
-and must write themselves; `ended`, the exit status of the run.
+thing more: `running`, the seconds that the import of the student's files has taken, or the test or the search that is
+under way, and `line`, the student's line that it has reached; `looking`, a problem in which the search for what is
+wrong begins; `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be
+imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed has printed;
+`explanation`, for each thing that was found in a problem; `decided`, a problem of which all is said; `not_own_work`,
+what they use and must write themselves; `ended`, the exit status of the run.
 A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
@@ -28,7 +28,6 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,10 +43,11 @@ from cs336_kit.checking.watchdog import find_students_line, watchdog
 from cs336_kit.engine.assignment import SuiteError, find_root, load_problems
 from cs336_kit.engine.case import CaseError
 from cs336_kit.engine.failure import describe
+from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.suite import Suite, load_suite, not_run
-from cs336_kit.examination.explain import explain
 from cs336_kit.rules.watch import Use, Watch
+from cs336_kit.way.explain import explain
 
 PRINTED = 12  # lines that are shown of what a test prints
 PIECES = 1000
@@ -102,6 +102,7 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
     reply.say(planned=[not_run(test, "did not run").as_json() for problem in problems for test in tests[problem]])
     seen: dict[str, set[Use]] = {problem: set() for problem in problems}
     results: list[Result] = []
+    told: list[Finding] = []
     for problem in problems:
         failures = 0
         called = find_adapters(problem, suite.calls.adapters)
@@ -114,11 +115,12 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
             failures += not results[-1].passed
             if printed.pieces and failures == 1:
                 reply.say(printed=printed.last_lines(), test=test.name)
-        reply.say(examining=problem)
+        reply.say(looking=problem)
         with watchdog(SECOND, reply.say_time):
-            explanations = explain(replace(suite, tests=tests[problem]), results, most)
-        for explanation in explanations:
-            reply.say(explanation=explanation.as_json())
+            found = explain(suite, results, most, {problem}, told)
+        for finding in found:
+            reply.say(explanation=finding.as_json())
+        told += found
         reply.say(decided=problem)
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
 

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cs336_kit.checking.watchdog import LONG, tell_of_time
-from cs336_kit.engine.result import Explanation, Outcome, Result, explanation_from_json, result_from_json
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Outcome, Result, result_from_json
 
 START = "import cs336_kit.quick_start; from cs336_kit.checking.process import main; main()"
 # Called from another thread with each line that a run says.
@@ -31,12 +32,12 @@ class Run:
 
     Args:
         number: which run it is.
-        running: seconds of what is under way, an import of the student's files, a test or an examination; None while
+        running: seconds of what is under way, an import of the student's files, a test or a search; None while
             torch is imported.
         line: the student's line that it has reached, in words.
-        examining: the problem whose examination is under way, if one is.
+        looking: the problem in which the search for what is wrong is under way, if one is.
         results: by test; of those that have not ended yet, too.
-        explanations: what the examinations found.
+        explanations: what was found.
         decided: the problems of which all is said.
         printed: the last lines that the student's code printed in a test that failed, for the first of each problem.
         not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
@@ -47,9 +48,9 @@ class Run:
     number: int
     running: float | None = None
     line: str = ""
-    examining: str = ""
+    looking: str = ""
     results: dict[str, Result] = field(default_factory=dict)
-    explanations: list[Explanation] = field(default_factory=list)
+    explanations: list[Finding] = field(default_factory=list)
     decided: set[str] = field(default_factory=set)
     printed: dict[str, list[str]] = field(default_factory=dict)
     not_own_work: list[str] = field(default_factory=list)
@@ -61,8 +62,8 @@ class Run:
         match line:
             case {"running": seconds, "line": place}:
                 self.running, self.line = seconds, place
-            case {"examining": problem}:
-                self.running, self.line, self.examining = 0.0, "", problem
+            case {"looking": problem}:
+                self.running, self.line, self.looking = 0.0, "", problem
             case {"planned": planned}:
                 self.running = 0.0
                 self.results = {result.test: result for result in map(result_from_json, planned)}
@@ -71,10 +72,10 @@ class Run:
                 self.running, self.line = 0.0, ""
                 self.results[result.test] = result
             case {"explanation": text}:
-                self.explanations.append(explanation_from_json(text))
+                self.explanations.append(Finding.from_json(text))
             case {"decided": problem}:
                 self.decided.add(problem)
-                self.examining = ""
+                self.looking = ""
             case {"printed": lines, "test": test}:
                 self.printed[test] = lines
             case {"not_own_work": lines}:
@@ -85,16 +86,25 @@ class Run:
                 self.status = status
 
     @property
+    def progress(self) -> str:
+        """Say how far it has got."""
+        if not self.results:
+            return "Importing torch and your files"
+        if self.looking:
+            return f"Looking for what is wrong in {self.looking}"
+        return f"{len(self.results) - len(list(self._not_run()))} of {len(self.results)} tests"
+
+    @property
     def under_way(self) -> str:
         """A name for what is running."""
-        if self.examining:
-            return f"The examination of {self.examining}"
+        if self.looking:
+            return f"The search for what is wrong in {self.looking}"
         return next((result.test for result in self._not_run()), "The import of your files")
 
     def so_far(self, interrupted: str) -> list[Result]:
         """A result for each test; the one that was running when the run ended failed with the words `interrupted`."""
         results = dict(self.results)
-        if not self.examining and (test := next(self._not_run(), None)):
+        if not self.looking and (test := next(self._not_run(), None)):
             results[test.test] = replace(test, outcome=Outcome.FAILED, headline=interrupted)
         return list(results.values())
 
@@ -202,10 +212,11 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
     told = False
     try:
         runner.start(1, problems, most)
-        with console.status("Importing torch and running the public tests"):
+        with console.status(run.progress) as status:
             while run.status is None:
                 with suppress(Empty):
                     run.hear(lines.get(timeout=1))  # Windows hears Ctrl-C only between two waits
+                status.update(run.progress)
                 if (run.running or 0) >= LONG and not told:
                     told = True
                     console.print(Text(tell_of_time(run.under_way, run.running or 0, run.line)))

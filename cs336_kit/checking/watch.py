@@ -75,7 +75,7 @@ class WatchedBoard:
         self.scores: dict[str, Score] = {}  # the latest of each problem
         self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
         self.body: RenderableType = "Importing torch and collecting the public tests"
-        self.when = ""  # the last run ended, and how long it took
+        self.when = ""  # the last run ended, and how long it took; or how far this one has got
         self.current = Run(0, status=0)
         self.started = 0.0
         self.runner = self.new_runner()
@@ -104,7 +104,7 @@ class WatchedBoard:
                 self.problems = self._load_problems()
             self.run(changed)
         elif self.current.status is None and self._seconds() > LOOK_EVERY:
-            self.when = ""
+            self.when = f"{self.current.progress} · "
             self._show_results()
 
     def hear(self, line: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ class WatchedBoard:
             self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
             self._show_results()
         elif "decided" in line:
-            self.when = ""
+            self.when = f"{self.current.progress} · "
             self._show_results()
 
     def hint(self) -> None:

@@ -3,8 +3,9 @@
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import Literal
 
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.toml_file import AssignmentError, Complaint, located, read_toml
@@ -12,6 +13,9 @@ from cs336_kit.engine.toml_file import AssignmentError, Complaint, located, read
 FILE_NAME = "assignment.toml"
 
 STUDENT_FILES = ("adapters.py", "cs336_basics")  # what students write; the rest is the course's
+
+
+Told = Literal["where", "what", "tests"]
 
 
 class SuiteError(CourseworkError):
@@ -36,6 +40,7 @@ class Problem:
         work: how the names of torch's functions begin that do what the student should write, as a regular expression.
             They are forbidden, and whoever uses one pays for it in this problem.
         in_kernels: whether torch's own C++ code may do this work without a call from Python.
+        told: how much students are told of what is wrong, if not what the assignment says.
     """
 
     id: str
@@ -50,6 +55,7 @@ class Problem:
     hidden: dict[str, float] = field(default_factory=dict)
     work: str = ""
     in_kernels: bool = False
+    told: Told | None = None
 
     def worth(self, test: str) -> float:
         """The points of a test function."""
@@ -64,10 +70,13 @@ class Assignment:
         problem: the problems.
         allowed: names of what students may use although it lies in torch.nn, torch.nn.functional or einops.layers; they
             may hold * and ?, as names of files do.
+        told: how much students are told of what is wrong: the line of their code and what is wrong there, what is wrong
+            alone, or nothing but what the tests say.
     """
 
     problem: tuple[Problem, ...]
     allowed: tuple[str, ...] = ()
+    told: Told = "where"
 
     def check(self) -> None:
         """Raise Complaint where two problems do not go together, or points belong to no test."""
@@ -128,7 +137,8 @@ def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Proble
     Raises:
         AssignmentError: the file is not TOML, or something in it is not as it should be.
     """
-    problems = read_toml(root / FILE_NAME, Assignment, Assignment.check).problem
+    assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
+    problems = [replace(problem, told=problem.told or assignment.told) for problem in assignment.problem]
     check_weights(root, problems, "tests", (root / "tests").glob("test_*.py"))
     return {problem.id: problem for problem in problems if left_out in (problem.left_out, None)}
 
@@ -171,4 +181,6 @@ def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
     for problem in [problems[name]] if name in problems else problems.values():
         if name.casefold() in f"{problem.id} {problem.title.casefold()}":
             return problem
-    raise AssignmentError(f"no problem is called {name}; the problems are {', '.join(problems)}")
+    near = difflib.get_close_matches(name, problems, 1)
+    others = f": is it {near[0]}?" if near else f"; the problems are {', '.join(problems)}"
+    raise AssignmentError(f"no problem is called {name}{others}")

@@ -19,12 +19,16 @@ class WrongAnswer(AssertionError):
         message: what is wrong.
         check: what was looked at.
         answer: the tensor that came, if one did.
+        what: which of the things that are right in its case was looked at.
     """
 
-    def __init__(self, message: str, check: Check = Check.ANSWER, answer: Tensor | None = None) -> None:
+    def __init__(
+        self, message: str, check: Check = Check.ANSWER, answer: Tensor | None = None, what: str = "answer"
+    ) -> None:
         super().__init__(message)
         self.check = check
         self.answer = answer
+        self.what = what
 
 
 def same(
@@ -38,7 +42,7 @@ def same(
         within: how far off a number may be, as a share of `of`.
         of: the largest finite one of the right numbers, if it is not given.
     """
-    x, right = torch.as_tensor(x, dtype=torch.float64), torch.as_tensor(right, dtype=torch.float64)
+    x, right = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (x, right))
     if of is None:
         of = float(right.nan_to_num(0.0, 0.0, 0.0).abs().max()) if right.numel() else 0.0
     return ((x - right).abs() <= within * of) | (x == right) | (x.isnan() & right.isnan())
@@ -79,7 +83,7 @@ def compare(
     bad = ~wide.isfinite()
     if bad.any():
         where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
-        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer)
+        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer, what)
     error = (wide - expected).abs()
     times = error / tolerance.clamp_min(NOTHING) * wrong
     where = place_of_largest(times)
@@ -94,7 +98,7 @@ def compare(
         else "no error is allowed there: it should be exactly 0",
         *_places(wrong),
     )
-    raise WrongAnswer("\n".join(lines), check, answer)
+    raise WrongAnswer("\n".join(lines), check, answer, what)
 
 
 def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, check: Check = Check.ANSWER) -> None:
@@ -105,6 +109,7 @@ def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, c
             f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}, that of the inputs",
             check,
             answer,
+            what,
         )
 
 
@@ -114,7 +119,7 @@ def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: 
         hint = ": is a `return` missing?" if answer is None else ""
         raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}", check)
     if answer.shape != tuple(shape):
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", check, answer)
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", check, answer, what)
 
 
 def article(name: str) -> str:

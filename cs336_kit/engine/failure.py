@@ -16,7 +16,8 @@ from torch import Tensor
 from cs336_kit.engine.assignment import is_students
 from cs336_kit.engine.case import Case, CaseError
 from cs336_kit.engine.compare import WrongAnswer
-from cs336_kit.engine.operands import operands
+from cs336_kit.engine.operands import operands, position
+from cs336_kit.engine.patterns import explain_pattern
 from cs336_kit.engine.python_errors import in_plain_words
 from cs336_kit.engine.result import Check, Outcome
 from cs336_kit.engine.type_errors import expected_and_got
@@ -98,10 +99,10 @@ def _describe(error: BaseException, root: Path) -> Failure:
         return Failure(Check.CALL, str(error))
     if isinstance(error, NotWrittenError):
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error}")
+    frames = frames_of(error, root)
     if isinstance(error, StudentRaised):
-        frames, kind, text = list(error.frames), error.type, str(error)
+        kind, text = error.type, str(error)
     else:
-        frames = list(_student_frames(error, root))
         kind, text = type(error).__name__, "".join(traceback.format_exception_only(error)).strip()
     if isinstance(error, StudentRaised) and kind == "NotWrittenError" and not frames:  # the adapter is missing
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error.message}")
@@ -115,7 +116,10 @@ def _describe(error: BaseException, root: Path) -> Failure:
     if isinstance(error, SyntaxError) and details:  # the place and the line come first, the message last
         headline, *details = details[-1], headline, *details[:-1]
     with suppress(Exception):  # they look at the student's objects, which may do anything
-        headline, *details = expected_and_got(error) or [headline, *(in_plain_words(error) or details)]
+        headline, *details = expected_and_got(error) or [
+            headline,
+            *(explain_pattern(error) or in_plain_words(error) or details),
+        ]
     calls = list(_told(frames))
     if (left_out := len(calls) - 2 * FRAMES) > 0:
         calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
@@ -149,15 +153,22 @@ def _is_stub(kind: str, frames: Sequence[FrameSummary]) -> bool:
     return kind == "NotImplementedError" and bool(frames) and frames[-1].line == "raise NotImplementedError"
 
 
-def _student_frames(error: BaseException, root: Path) -> Iterator[FrameSummary]:
-    """The frames in the student's files, innermost last, named relative to the root and with the class of a method."""
-    for trace in _student_calls(error, root):
-        code = trace.tb_frame.f_code
-        name, line = (
-            Path(code.co_filename).relative_to(root).as_posix(),
-            linecache.getline(code.co_filename, trace.tb_lineno),
-        )
-        yield FrameSummary(name, trace.tb_lineno, code.co_qualname, line=line)
+def frames_of(error: BaseException, root: Path) -> list[FrameSummary]:
+    """The frames in the student's files, innermost last, named relative to the root and with the class of a method.
+
+    Of an error in this process they have the columns, in bytes.
+    """
+    if isinstance(error, StudentRaised):
+        return list(error.frames)
+    return [_frame(trace, root) for trace in student_calls(error, root)]
+
+
+def _frame(trace: TracebackType, root: Path) -> FrameSummary:
+    code = trace.tb_frame.f_code
+    name = Path(code.co_filename).relative_to(root).as_posix()
+    line = linecache.getline(code.co_filename, trace.tb_lineno)
+    _, last, start, end = position(trace)
+    return FrameSummary(name, trace.tb_lineno, code.co_qualname, line=line, end_lineno=last, colno=start, end_colno=end)
 
 
 def _told(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
@@ -166,15 +177,15 @@ def _told(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
         file, number, name, line = place
         yield [f"{file}:{number}, in {name}", f"    {line}"]
         if (more := len(list(same)) - 1) > 1:
-            yield [f"... and {more} times more: what ends this recursion?"]
+            yield [f"... and {more} more times: what should end this recursion?"]
 
 
 def _operands(error: BaseException, root: Path) -> list[str]:
-    calls = list(_student_calls(error, root))
-    return operands(calls[-1], calls[0].tb_frame) if calls else []
+    calls = list(student_calls(error, root))
+    return operands(calls[0], calls[-1]) if calls else []
 
 
-def _student_calls(error: BaseException, root: Path) -> Iterator[TracebackType]:
+def student_calls(error: BaseException, root: Path) -> Iterator[TracebackType]:
     """The calls in the student's files that the error went through, the innermost last."""
     trace = error.__traceback__
     while trace:

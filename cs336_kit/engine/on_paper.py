@@ -33,9 +33,9 @@ def on_paper(problem: str, case: Case, error: BaseException) -> tuple[str, ...]:
 
 def tell_sum(what: str, row: Tensor, right: int, nothing: float) -> str:
     total = float(row.sum())
-    return f"{what} to {total:.4g}, " + (
-        "as expected" if abs(total - right) < nothing else f"but should sum to {right}"
-    )
+    if abs(total - right) < nothing:
+        return f"{what} to {right}, up to rounding"
+    return f"{what} to {total:.4g}, but should sum to {right}"
 
 
 def tell_numbers(row: Tensor) -> str:

@@ -20,7 +20,8 @@ def in_plain_words(error: BaseException) -> list[str]:
         return _missing_attribute(error)
     text = str(error)[:MAX_TEXT]
     for kind, pattern, explain in RULES:
-        if isinstance(error, kind) and (match := re.search(pattern, text, re.DOTALL)):
+        is_kind = isinstance(error, kind) or kind.__name__ == getattr(error, "type", "")  # raised in another process
+        if is_kind and (match := re.search(pattern, text, re.DOTALL)):
             return [explain.format(*match.groups())] if isinstance(explain, str) else explain(match)
     return []
 
@@ -101,7 +102,12 @@ RULES: tuple[tuple[type[BaseException], str, str | Callable[[Match], list[str]]]
     (
         RuntimeError,
         r"tensor a \((\d+)\) must match .* tensor b \((\d+)\) at non-singleton dimension (\d+)",
-        "got tensors of {0} and {1} along axis {2}, expected equal sizes (or 1): name the axes of both",
+        "got sizes {0} and {1} along axis {2}, expected equal sizes (or 1): name the axes of both",
+    ),
+    (
+        RuntimeError,
+        r"expanded size of the tensor \((\d+)\) must match .* size \((\d+)\) at non-singleton dimension (\d+)",
+        "got size {1} along axis {2}, expected {0}",
     ),
     (
         RuntimeError,

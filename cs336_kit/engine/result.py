@@ -99,41 +99,6 @@ class Result:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-AS_EARLIER = "{}-as-earlier"  # the id of the finding that a problem does what an earlier one does
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """One finding of an examination in one problem, as the student reads it.
-
-    Args:
-        problem: the id of the problem.
-        id: which fact it is, the same for everyone who made this mistake.
-        lines: what was measured, what that says about the code, a question, and where to read on.
-        tests: those that fail and that it explains, or at least concerns.
-    """
-
-    problem: str
-    id: str
-    lines: tuple[str, ...]
-    tests: tuple[str, ...] = ()
-
-    @property
-    def is_of_earlier(self) -> bool:
-        """Tell whether all that is wrong with the problem is wrong with an earlier one."""
-        return self.id == AS_EARLIER.format(self.problem)
-
-    def as_json(self) -> str:
-        """One line, which `explanation_from_json` reads."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
-
-def explanation_from_json(line: str | bytes) -> Explanation:
-    """The explanation that `Explanation.as_json` wrote."""
-    fields = json.loads(line)
-    return Explanation(fields["problem"], fields["id"], tuple(fields["lines"]), tuple(fields["tests"]))
-
-
 def result_from_json(line: str | bytes) -> Result:
     """The result that `Result.as_json` wrote."""
     fields: dict[str, Any] = json.loads(line)

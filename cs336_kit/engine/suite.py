@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from cs336_kit.engine.assignment import Problem, SuiteError
+from cs336_kit.engine.assignment import Problem, SuiteError, is_students
 from cs336_kit.engine.case import Case, CaseError, case_names, load_case
 from cs336_kit.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from cs336_kit.engine.on_paper import on_paper
@@ -110,6 +110,7 @@ class Suite:
         tests: in the order in which they should run.
         calls: what they call.
         remote: whether the student's code runs in another process; any error that does not come from there is ours.
+        cell: the file of a function that stands in the place of an adapter, wherever that is.
     """
 
     root: Path
@@ -117,6 +118,12 @@ class Suite:
     tests: Sequence[Test]
     calls: Calls
     remote: bool = False
+    cell: str = ""
+
+    def has_written(self, file: str) -> bool:
+        """Tell whether a file is the student's."""
+        path = Path(file)
+        return file == self.cell or (path.is_relative_to(self.root) and is_students(path.relative_to(self.root)))
 
     def run(self, test: Test) -> Result:
         """Run one test."""
@@ -287,9 +294,9 @@ def _is_raised_here(error: BaseException) -> bool:
 
 
 def _inputs(case: Case, test: Test) -> tuple[str, ...]:
-    """The shapes of the case, and the command that looks into the call, where there is one."""
-    look = load_room(test.problem).look if test.problem and test.stored and not test.hidden else ""
-    return (*shapes(case, test.hidden), *(["", look.format(case=case.name)] if look else []))
+    """The shapes of the case, and the command that looks into the call, where its right program ships in steps."""
+    is_followed = test.stored and not test.hidden and test.problem and case.call in load_room(test.problem).steps
+    return (*shapes(case, test.hidden), *(["", f"uv run cs336 debug --case {case.name}"] if is_followed else []))
 
 
 def _loader(fixtures: Path, name: str) -> Callable[[], Case]:

@@ -38,7 +38,8 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
         for module in _imports(name, source):
             beside = (root / module).is_dir() or (root / f"{module}.py").is_file()
             if module == KIT or (beside and module not in ("adapters", "cs336_basics")):
-                raise SubmissionError(f"{name} imports {module}, which stays out; move it into cs336_basics/")
+                out = f"{name} imports {module}, which is not handed in"
+                raise SubmissionError(f"{out}; remove the import, or move your module into cs336_basics/")
     return files
 
 

@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Compare, Timer
 
-from cs336_kit.examination.silence import silence
+from cs336_kit.engine.silence import silence
 from cs336_kit.lab.student import Student
 
 HEADS, WIDTH, CHUNK = 4, 64, 128

@@ -1,7 +1,7 @@
 """The lab's commands. Each imports what it needs when it runs: help does without torch."""
 
-from collections.abc import Callable, Iterable
-from itertools import product
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, product
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -13,6 +13,8 @@ from cs336_kit.engine.assignment import find_root
 from cs336_kit.lab import BadInput
 
 FILE = click.Path(path_type=Path)
+
+MOST_NAMED = 5  # cases of one folder
 
 
 @click.command()
@@ -57,20 +59,28 @@ def of_one_call(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @of_one_call
-def debug(**named: Any) -> None:
-    """Report one call of attention, step by step, and say what to do; alone, list the cases.
+@click.option("--values", is_flag=True, help="Show below each line what came out.")
+def debug(values: bool, **named: Any) -> None:
+    """Mark each line of your code that one call runs; alone, list the cases.
 
-    FILE holds tensors named Q, K, V and, if there is one, mask:
+    \b
+    ✓ right    ✗ wrong    · computed from something wrong    no mark: not known
+
+    FILE is a call of attention, with tensors named Q, K, V and, if there is one, mask:
 
     \b
     from safetensors.torch import save_file
     save_file({"Q": Q, "K": K, "V": V, "mask": mask}, "call.safetensors")
     """
-    if call := _find_call("debug", **named):
+    from cs336_kit.engine.assignment import load_problems
+    from cs336_kit.engine.room import load_room
+
+    problems = load_problems(find_root(Path.cwd()))
+    if call := _find_call("debug", [call for problem in problems for call in load_room(problem).steps], **named):
         from cs336_kit.lab.report import report_call
         from cs336_kit.lab.student import Student
 
-        _print(report_call(call, Student()))
+        _print(report_call(call, Student(), values))
 
 
 @click.command()
@@ -82,11 +92,12 @@ def show(output: Path | None, **named: Any) -> None:
     FILE holds the tensors of a call, as for `cs336 debug`. The weights are what your attention gives when the values
     are the identity matrix.
     """
-    if not (call := _find_call("show", **named)):
+    from cs336_kit.lab.student import ADAPTER, Student
+
+    if not (call := _find_call("show", calls=[ADAPTER], **named)):
         return
     from cs336_kit.lab.heatmap import heatmap
     from cs336_kit.lab.report import explain_misfit
-    from cs336_kit.lab.student import Student
 
     if misfit := explain_misfit(call):
         raise BadInput(misfit)
@@ -102,8 +113,8 @@ def show(output: Path | None, **named: Any) -> None:
         _print([view])
 
 
-def _find_call(command: str, file: Path | None, case: str | None) -> Any:
-    """Read the call that is asked for; if none is, list the stored cases, and how to name one."""
+def _find_call(command: str, calls: Sequence[str], file: Path | None, case: str | None) -> Any:
+    """Read the call that is asked for; if none is, list the stored cases of some adapters, and how to name one."""
     if file and case:
         raise BadInput("give either FILE or --case NAME")
     from cs336_kit.lab.student import list_cases, read_call, read_case
@@ -112,9 +123,12 @@ def _find_call(command: str, file: Path | None, case: str | None) -> Any:
     if file:
         return read_call(file)
     if case:
-        return read_case(fixtures, case)
-    names = list_cases(fixtures)
-    click.echo(fill(", ".join(names), 78, break_on_hyphens=False))
+        return read_case(fixtures, case, calls)
+    names = list_cases(fixtures, calls)
+    folders = groupby(names, key=lambda name: name.partition("/")[0])
+    named = ((folder, [name.partition("/")[2] for name in cases]) for folder, cases in folders)
+    said = (f"{folder}/ {' '.join(cases[:MOST_NAMED])}{' …' * (len(cases) > MOST_NAMED)}" for folder, cases in named)
+    click.echo(fill("   ".join(said), 80, break_on_hyphens=False))
     click.echo(f"\nuv run cs336 {command} --case {names[0]}")
 
 

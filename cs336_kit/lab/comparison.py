@@ -1,6 +1,6 @@
 """The student's attention beside PyTorch's: the diagnosis of some calls, and ten random ones.
 
-It is that of a failing test, with what the examination finds. Nothing else in the lab says why something is wrong.
+It is that of a failing test, with what is found of it. Nothing else in the lab says why something is wrong.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,32 +17,37 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from cs336_kit.checking.board import Lines, said_once
+from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.case import GRADIENT, Case
 from cs336_kit.engine.compare import listed
-from cs336_kit.engine.result import Check, Explanation, Result
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Check, Result
+from cs336_kit.engine.silence import silence
 from cs336_kit.engine.suite import Suite, Test
-from cs336_kit.examination.explain import explain
-from cs336_kit.examination.silence import silence
-from cs336_kit.lab.student import PROBLEM, Student, make_call
+from cs336_kit.lab.student import Student, find_steps, list_earlier, make_call
+from cs336_kit.way.explain import explain
 
 INPUTS = (*("no mask", "causal mask", "random mask") * 2, "empty row", "large scores", "float16", "shared K and V")
 LARGE = {"large scores": 10.0, "float16": 100.0}  # exp() of these overflows in float32, these themselves in float16
 
 
 class Diagnosis(NamedTuple):
-    """The results of tests on some calls, and what the examination finds if any of them failed."""
+    """A suite of one test for each call, their results, and what is found if any of them failed."""
 
+    suite: Suite
     results: list[Result]
-    explanations: Sequence[Explanation]
+    explanations: Sequence[Finding]
 
     @property
     def wrong(self) -> list[Result]:
-        return [result for result in self.results if result.is_wrong]
+        return [result for result in self.results if not result.passed]
 
     def tell(self) -> Iterator[RenderableType]:
         """Tell what is wrong with the first wrong answer, then what explains it; else the smallest wrong row."""
         first = self.wrong[0]
-        on_paper = () if self.explanations else ("No experiment explains it.", *first.on_paper)
+        on_paper = ("Nothing was found that explains it.", *first.on_paper)
+        if self.explanations or first.check in (Check.CALL, Check.NOT_WRITTEN):
+            on_paper = ()
         yield Lines([first.headline], "bold red")
         yield Lines([*first.details, *on_paper], margin="  ")
         yield from self.explain()
@@ -56,14 +61,14 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False) -> Diagnosis:
-    """Test the student's attention on the cases, with their gradients; code that raises an error fails the test.
+    """Test the student's function on the cases, with their gradients; code that raises an error fails the test.
 
     To three digits, of which rounding leaves more only where inputs are not large; or to the last ones.
     """
 
     def check(case: Case) -> None:
         case.require_gradients()
-        answer = student.adapters.run_scaled_dot_product_attention(case.Q, case.K, case.V, case.mask)
+        answer = getattr(student.adapters, case.call)(*case.inputs.values())
         if case.gradients:
             case.check_gradients(answer)
         else:
@@ -71,11 +76,23 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
         if last_digits:
             case.check_to_the_last_digit(answer)
 
-    tests = [Test(case.name, check, ("", 0), stored=lambda case=case: case, problem=PROBLEM) for case in cases]
-    suite = Suite(student.root, {}, tests, student.adapters)
+    def make_test(case: Case, name: str) -> Test:
+        return Test(name, check, ("", 0), stored=lambda: case, problem=steps[case.call][0])
+
+    steps = find_steps()
+    problem = steps[cases[0].call][0]
+    # What earlier problems get right is not looked into; a function in a cell is no file of the assignment.
+    before = list_earlier(student.root, problem) if student.own is None else []
+    earlier = [make_test(case, f"{case.call}[{case.name}]") for case in before]
+    tests = [make_test(case, case.name) for case in cases]
+    problems = load_problems(student.root) if student.own is None else {}
+    suite = Suite(student.root, problems, tests, student.adapters, cell=student.cell)
     with silence():
         results = [suite.run(test) for test in tests]
-    return Diagnosis(results, explain(suite, results))
+        of_earlier = [suite.run(test) for test in earlier] if any(result.is_wrong for result in results) else []
+    found = explain(replace(suite, tests=[*earlier, *tests]), [*of_earlier, *results])
+    own = [each for each in found if each.problem == problem]
+    return Diagnosis(suite, results, found if any(each.is_of_earlier for each in own) else own)
 
 
 def set_beside_pytorch(call: Case, cotangent: Tensor | None = None) -> Case:
@@ -103,11 +120,12 @@ def compare_with_pytorch(student: Student, seed: int) -> tuple[bool, list[Render
     table = Table("input", "Q", "K", "V", "off by", "", box=SIMPLE_HEAD, show_edge=False)
     for case, result in zip(cases, diagnosis.results, strict=True):
         shapes = ("×".join(map(str, x.shape)) for x in (case.Q, case.K, case.V))
-        table.add_row(case.name, *shapes, _measure_error(student, case), "→" if result.is_wrong else "")
+        table.add_row(case.name, *shapes, _measure_error(student, case), "differs" if result.is_wrong else "")
     if not (wrong := diagnosis.wrong):
-        return True, [table, Text(f"\nOn all {len(cases)} inputs your attention is PyTorch's, gradients included.")]
+        agrees = f"\nOn all {len(cases)} inputs your attention agrees with PyTorch's, gradients included."
+        return True, [table, Text(agrees)]
     which = f": {listed(dict.fromkeys(result.test for result in wrong))}" if len(wrong) < len(cases) else ""
-    said = f"On {len(wrong)} of {len(cases)} inputs your attention is not PyTorch's{which}."
+    said = f"On {len(wrong)} of {len(cases)} inputs your attention differs from PyTorch's{which}."
     if all(result.check is Check.GRADIENT for result in wrong):
         said += " They differ in the gradients alone."
     return False, [table, Text(f"\n{said}\n"), *diagnosis.tell()]

@@ -1,11 +1,11 @@
-"""The student's attention, called through their `adapters.py`, and calls of it from a file or a stored case."""
+"""The student's code, called through their `adapters.py`, and calls of it from a file or a stored case."""
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cs336_kit.engine.assignment import find_root
+from cs336_kit.engine.assignment import FILE_NAME, AssignmentError, find_needs, find_root, load_problems
 from cs336_kit.engine.case import Case, case_names, load_case
 from cs336_kit.engine.compare import WrongAnswer, check_shape, dtype_name
 from cs336_kit.engine.failure import describe
+from cs336_kit.engine.room import FOLDER, load_room
 from cs336_kit.engine.suite import Calls
 from cs336_kit.lab import BadInput
+from cs336_kit.way.steps import Follow
 
 PROBLEM = "scaled_dot_product_attention"
 ADAPTER = f"run_{PROBLEM}"
@@ -38,13 +40,19 @@ class Student:
     """
 
     def __init__(self, attention: Callable[..., Tensor] | None = None) -> None:
-        self.root = Path.cwd()
+        self.root, self.own = Path.cwd(), attention
         self.adapters = Calls(SimpleNamespace(**{ADAPTER: attention}))
-        if attention is None:
+        with suppress(AssignmentError) if attention else nullcontext():
             self.root = find_root(self.root)
+        if attention is None:
             sys.path.insert(0, str(self.root))  # `adapters.py` imports `cs336_basics` from beside it
             with self.in_words():
                 self.adapters.adapters = SimpleNamespace(**runpy.run_path(str(self.root / "adapters.py")))
+
+    @property
+    def cell(self) -> str:
+        """The file of the function, if that is not the assignment's."""
+        return getattr(getattr(self.own, "__code__", None), "co_filename", "")
 
     def attention(
         self,
@@ -126,20 +134,42 @@ def read_call(path: Path) -> Case:
         raise BadInput(f"{path} is not a safetensors file ({error}): {advice}") from None
 
 
-def read_case(fixtures: Path, name: str) -> Case:
-    """Read a stored case of attention, which has what is right.
+def read_case(fixtures: Path, name: str, calls: Collection[str]) -> Case:
+    """Read a stored case of some adapters, which has what is right.
 
     Raises:
         BadInput: there is no such case.
         CaseError: its file is damaged.
     """
-    names = list_cases(fixtures)
+    names = list_cases(fixtures, calls)
     if name not in names:
-        raise BadInput(f"there is no case {name} of attention: is it {get_close_matches(name, names, 1, 0.0)[0]}?")
-    case = load_case(fixtures, name)
-    return replace(make_call(name, case.inputs), cotangent=case.cotangent, expected=case.expected)
+        near, *_ = get_close_matches(name, names, 1, 0.0)
+        raise BadInput(f"there is no case {name}{' of attention' * (len(calls) == 1)}: is it {near}?")
+    return load_case(fixtures, name)
 
 
-def list_cases(fixtures: Path) -> list[str]:
-    """The names of the stored cases of attention."""
-    return [name for folder in ("attention", "attention-*") for name in case_names(fixtures, f"{folder}/*")]
+@cache
+def find_steps() -> dict[str, tuple[str, Follow]]:
+    """For each adapter whose right program ships in steps: its problem, and those."""
+    rooms = [path.parent.name for path in sorted(FOLDER.glob("*/__init__.py"))]
+    return {call: (problem, steps) for problem in rooms for call, steps in load_room(problem).steps.items()}
+
+
+def list_earlier(root: Path, problem: str) -> list[Case]:
+    """The stored cases of the problems that one builds on; none outside an assignment."""
+    problems = load_problems(root) if (root / FILE_NAME).exists() else {}
+    needs = find_needs(problems, problem) if problem in problems else []
+    names = [name for need in needs for name in list_cases(root / "fixtures", load_room(need).steps)]
+    return [load_case(root / "fixtures", name) for name in names]
+
+
+def list_cases(fixtures: Path, calls: Collection[str]) -> list[str]:
+    """The names of the stored cases of some adapters, one adapter after the other, plain folders first.
+
+    Raises:
+        CaseError: a file is damaged.
+    """
+    names = sorted(
+        case_names(fixtures, "*/*"), key=lambda name: ("-" in name.partition("/")[0], name.partition("/")[0])
+    )
+    return [name for call in calls for name in names if load_case(fixtures, name).call == call]

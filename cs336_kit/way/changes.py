@@ -1,11 +1,11 @@
 """Changes: right values that are tried together, in one place or in several that are wrong for one reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from cs336_kit.way.options import KINDS, Option, list_alike, list_options
+from cs336_kit.way.options import KINDS, Option, find_what_is, list_alike, list_options
 from cs336_kit.way.probe import Place
 from cs336_kit.way.run import Patch
 from cs336_kit.way.trace import Trace
@@ -58,10 +58,7 @@ class Changes:
 
 def list_exchanges(trace: Trace, root: Place) -> Iterator[Patch]:
     """Two operands of a root that are one thing for the queries and the keys, say, each in the place of the other."""
-    operands = [
-        (each, Option(match.names, match.axes[0])) for each in trace.made_of(root) if (match := trace.match(each))
-    ]
-    operands = [(each, option) for each, option in operands if len(set(option.names)) == 1]
+    operands = [(each, option) for each in trace.made_of(root) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:
             if one.is_like(other):
@@ -73,7 +70,12 @@ def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
     match = trace.match(operand)
     if not match or match.names[0] not in trace.steps:
         return
+    here = find_what_is(trace, operand)
     alike = list_alike(trace.steps, match.names[0])
+    if here and here.is_series:
+        alike = list_alike(trace.steps, here.names[0])
+        yield from (replace(here, names=(name,)) for name in alike if name != here.names[0])
+        return
     if len(set(match.names)) > 1:  # each in turn, in a loop
         if set(match.names) < set(alike) and len(match.names) == len(alike):
             yield Option(tuple(alike), match.axes[0])
@@ -91,11 +93,10 @@ def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
 
 def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
     """The steps that come after a right operand in the same layout, those for the same kind first."""
-    match = trace.match(operand)
-    if not match or len(set(match.names)) != 1 or match.names[0] not in trace.steps:
+    if not (here := find_what_is(trace, operand)):
         return []
-    here, kinds = Option(match.names[:1], match.axes[0]), set(KINDS.findall(match.names[0]))
-    as_it_is = [Option(here.names)] * (here.axes is not None and list(here.axes) != sorted(here.axes))
+    kinds = set(KINDS.findall(here.names[0]))
+    as_it_is = [replace(here, axes=None)] * (here.axes is not None and list(here.axes) != sorted(here.axes))
     order = trace.steps[here.names[0]].order
     later = [
         each

@@ -1,4 +1,4 @@
-"""Telling how a value differs from a step: by a factor, by True and False exchanged, as another step."""
+"""Telling how a value differs from a step: by a factor, by True and False swapped, as another step."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,8 @@ from torch import Tensor
 
 from cs336_kit.way.values import Value, find_layout, is_near
 
+FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -18,11 +20,15 @@ class Difference:
         words: a sentence: "Expected the scaled scores; found 0.25 times that."
         is_simple: whether the words say all of it.
         is_extra: whether it is about what goes in, and not about how the numbers differ.
+        is_needless: whether the expression should not be there at all.
+        instead: the words if that is not so.
     """
 
     words: str
     is_simple: bool
     is_extra: bool = False
+    is_needless: bool = False
+    instead: str = ""
 
 
 def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
@@ -34,6 +40,9 @@ def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str,
         name: of the step.
         known: other things that the value may be, by name.
     """
+    if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
+        shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
+        return Difference(f"Expected {name}, {shapes}.", True)
     for other, thing in known.items():
         if other != name and find_layout(Value(value), thing) is not None:
             return Difference(f"Expected {name}; found {other}.", True)
@@ -49,7 +58,7 @@ def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str,
 
 def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:
     if torch.equal(value, ~right):
-        return "True and False exchanged", True
+        return "True and False swapped", True
     more, fewer = int((value & ~right).sum()), int((right & ~value).sum())
     parts = [f"True in {_places(more)} where False belongs"] * bool(more)
     parts += [f"False in {_places(fewer)} where True belongs"] * bool(fewer)
@@ -59,7 +68,8 @@ def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:
 def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
     """Say what was found, and whether that is all."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
-        return f"NaN in {wrong} of {_places(value.numel())}", False
+        is_all = is_near(value[~value.isnan()], right[~value.isnan()])
+        return f"NaN in {wrong} of {_places(value.numel())}{'; the rest is right' * is_all}", is_all
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
     masked = "" if torch.equal(hidden, should) else _tell_hidden(value, hidden, should)
@@ -72,12 +82,12 @@ def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _tell_index(wrong_places)):
         return one, True
-    return f"other numbers in {int(wrong_places.sum())} of {_places(value.numel())}", False
+    return f"wrong numbers in {int(wrong_places.sum())} of {_places(value.numel())}", False
 
 
 def _tell_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
     """Say where a value is −inf and where it should be, if these are not the same places."""
-    if torch.equal(hidden, ~should):
+    if torch.equal(hidden, ~should) and hidden.any() and should.any():
         return "−inf where it does not belong, and not where it does"
     if torch.equal(hidden.sum(), should.sum()):
         return "−inf in other places"
@@ -97,13 +107,13 @@ def _tell_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
         is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
         if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
             is_negative = is_near(factor, -torch.ones_like(factor))
-            yield "the negative of that" if is_negative else f"{_number(factor)} times that"
+            yield "its negative" if is_negative else f"{_number(factor)} times that value"
     summands = x - y
     if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
-        yield f"that {'plus' if summands.median() > 0 else 'minus'} {_number(summands.median().abs())}"
+        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_number(summands.median().abs())}"
     if is_near(1 / x, y):
-        yield "1 divided by that"
-    if is_near(x.sort().values, y.sort().values):
+        yield "its reciprocal"
+    if len(y.unique()) > FEW and is_near(x.sort().values, y.sort().values):
         yield "the same numbers in other places"
 
 
@@ -113,7 +123,7 @@ def _tell_index(wrong: Tensor) -> str:
         others = [other for other in range(wrong.ndim) if other != axis]
         at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
         if len(at) == 1 and wrong.shape[axis] > 2:
-            return f"other numbers at index {at[0]} of axis {axis} alone"
+            return f"wrong numbers only at index {at[0]} of axis {axis}"
     return ""
 
 

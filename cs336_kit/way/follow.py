@@ -1,46 +1,83 @@
 """Following the failing tests of a problem to the expressions where the first number goes wrong."""
 
 import ast
+import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.assignment import is_students
 from cs336_kit.engine.compare import WrongAnswer, same
+from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Check
 from cs336_kit.engine.suite import Suite, Test
-from cs336_kit.way.finding import Finding, read_line
+from cs336_kit.way.contract import tell_contract
+from cs336_kit.way.options import HALF
 from cs336_kit.way.probe import Probes
-from cs336_kit.way.run import Runner, Trial, find_functions
+from cs336_kit.way.repeat import tell_unrepeatable
+from cs336_kit.way.run import Patch, Runner, Trial, find_functions
 from cs336_kit.way.search import PLACES, Found, Search, join_patches, order_by_generality
 from cs336_kit.way.steps import Follow
+from cs336_kit.way.telling import count_failing, show_place
+from cs336_kit.way.unproved import tell_unproved
 from cs336_kit.way.unread import find_unread, list_needed
+from cs336_kit.way.values import is_equal
 
-HALF = (torch.float16, torch.bfloat16)
+LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
 MOST = 2  # places that are told
+EXTRA = "Where in the formula is this step?"
+LATER = 0.3  # of the search of a problem, if an earlier one is to be corrected first
 ASKED = 3  # failing tests whose arguments are looked at
 
 
 def follow(
-    suite: Suite, steps: Mapping[str, Follow], failing: Sequence[Test], earlier: Collection[Test] = ()
+    suite: Suite,
+    steps: Mapping[str, Follow],
+    failing: Sequence[Test],
+    passing: Sequence[Test] = (),
+    earlier: Collection[Test] = (),
+    before: Sequence[Finding] = (),
 ) -> list[Finding]:
-    """Find the places, two at most, in which right values make the failing tests pass.
+    """Find the places in which right values make the failing tests pass, two at most, and breaches of the contract.
 
     Args:
         suite: the tests, and the student's functions, in this process.
         steps: for each adapter, the right program in steps.
         failing: tests of one problem.
+        passing: the others of it.
         earlier: tests of other problems that pass: what they run is not looked into.
+        before: what was found at some places in earlier problems, where to look first.
     """
-    wrong = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
-    if not wrong:
-        return []
-    runner = Runner(suite, steps, Probes(cache(lambda file: _is_students(Path(file), suite.root))))
+    runner = Runner(suite, steps, Probes(suite.has_written), LATER if before else 1.0)
     if not runner.probes.changed:
         return []
+    with runner.probes.on():
+        if found := tell_unrepeatable(runner, failing):
+            return [found]
+    found, patch = _find_numbers(runner, failing, earlier, before)
+    with runner.probes.on():
+        if rest := _leave_out(failing, found):
+            found += tell_contract(runner, rest, patch, len(failing))
+        wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
+        others = [*passing, *(test for test in failing if test not in wrong)]
+        told = {(each.file, each.line) for each in found}
+        unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
+        return [*found, unproved] if unproved else found
+
+
+def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
+    """The tests that no finding is about."""
+    told = {name for each in found for name in each.tests}
+    return [test for test in tests if test.name not in told]
+
+
+def _find_numbers(
+    runner: Runner, failing: Sequence[Test], earlier: Collection[Test], before: Sequence[Finding]
+) -> tuple[list[Finding], Patch]:
+    """Find the places of wrong numbers, and what was put there."""
+    wrong = order_by_generality([test for test in failing if _is_wrong_number(runner.suite, test)])
+    if not wrong:
+        return [], {}
     changed = dict(runner.probes.changed)
     with runner.probes.on():
         seen = find_functions(runner, list(earlier))
@@ -49,40 +86,45 @@ def follow(
     with runner.probes.on():
         wrong = [test for test in wrong if not _is_rounded(runner, test)]
         if not wrong or not _is_repeatable(runner, wrong[0]):
-            return []
+            return [], {}
         if unread := _find_unread(runner, wrong):
-            return unread
+            return unread, {}
         most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
-        found = Search(Trial(runner, wrong)).find(most)
+        search = Search(Trial(runner, wrong))
+        found = (search.find_again(before, runner.suite.root) if before else []) or search.find(most)
     if not found and seen:
         runner.probes.changed = changed
         with runner.probes.on():
             found, most = Search(Trial(runner, wrong)).find(1), 1
     if most == 1 and not all(each.difference.is_simple for each in found):
-        return []
+        return [], {}
     with runner.probes.on():
         patch = join_patches(found)
-        explained = sum(runner.passes(test, patch) for test in failing)
+        explained = [test for test in failing if _is_explained(runner, test, found)]
+        passing = sum(runner.passes(test, patch) for test in failing)
     if not explained:
-        return []
+        return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
-    proof = _prove(told, explained, len(failing))
-    says_all = explained == len(failing) and all(each.difference.is_simple for each in found)
-    return [_tell(each, runner, proof if each is told[:MOST][-1] else "", says_all) for each in told[:MOST]]
+    proof = _prove(told, len(explained), passing, len(failing))
+    return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
 
 
-def _is_students(file: Path, root: Path) -> bool:
-    return file.is_relative_to(root) and is_students(file.relative_to(root))
+def _is_explained(runner: Runner, test: Test, found: Sequence[Found]) -> bool:
+    """Tell whether a test passes with right values in all the places, each of them made of what is right."""
+    then = runner.run(test, join_patches(found))
+    return then.passed and all(
+        then.is_made_of_right(each.place, is_loose=True) for each in found if each.place in then.values
+    )
 
 
 def _is_wrong_number(suite: Suite, test: Test) -> bool:
     """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
     error = suite.ending(test) if not test.memory else None
-    if not isinstance(error, WrongAnswer) or error.check is not Check.ANSWER or not isinstance(error.answer, Tensor):
+    if not isinstance(error, WrongAnswer) or error.check not in LOOKED_AT or not isinstance(error.answer, Tensor):
         return False
     if not (cases := test.cases()) or error.answer.dtype in HALF:
         return False
-    answer, right = error.answer.detach().double(), cases[0].expected["answer"]
+    answer, right = error.answer.detach().double(), cases[0].expected[error.what]
     return answer.shape != right.shape or not bool(same(answer, right).all())
 
 
@@ -97,10 +139,8 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
 
 def _is_repeatable(runner: Runner, test: Test) -> bool:
     """Tell whether the student's numbers are the same in a second run; else they have a state, and are not followed."""
-    answers = [
-        trace.values[trace.order[-1]][-1] for trace in (runner.run(test, {}), runner.run(test, {})) if trace.order
-    ]
-    return len(answers) == 2 and bool(same(*answers, within=0.0).all())
+    traces = runner.run(test, {}), runner.run(test, {})
+    return bool(traces[0].order) and is_equal(traces[0].came, traces[1].came)
 
 
 def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
@@ -113,45 +153,43 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
         needed = list_needed(runner.follow[call], trace.arguments)
         ran = dict.fromkeys((place.file, place.function) for place in trace.order)
         for file, function, argument in find_unread(ran, runner.probes.definitions, sorted(needed)):
-            columns = argument.col_offset, argument.col_offset + len(argument.arg)
-            difference = f"Nothing reads `{argument.arg}`, and the right answer depends on it."
-            place = _relative(file, runner.suite.root), argument.lineno, function, columns
-            return [Finding(*place, read_line(file, argument.lineno), difference)]
+            problem = wrong[0].problem
+            said = f"Your code never uses `{argument.arg}`, but the right answer depends on it."
+            tests = tuple(each.name for each in wrong)
+            place = show_place(file, function, argument, runner.suite.root)
+            return [Finding(problem, f"{problem}-unread-{argument.arg}", (said,), tests=tests, **place)]
     return []
 
 
-def _prove(found: Sequence[Found], explained: int, failing: int) -> str:
-    """Say how many tests pass with right values in all the places."""
+def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -> str:
+    """Say how many tests pass with right values in all the places; or how many these explain, if others pass, too."""
+    if explained < passing:
+        these = {1: "This explains", 2: "These two explain"}.get(len(found), "Together these explain")
+        return f"{these} {explained} of the {failing} failing tests."
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:
-        right = f"With {min(names)} here" if len(names) == len(found[0].patch) == 1 else "With this right"
+        is_one = len(names) == len(found[0].patch) == 1 and not found[0].option.is_series
+        several = {1: "With this corrected", 2: "With both places corrected"}
+        right = f"With {min(names)} here" if is_one else several.get(len(found[0].patch), "With all of these corrected")
     else:
         more = "".join(f" and line {each.place.line}" for each in found[MOST:])
-        right = f"With these two{more} right"
-    if explained < failing:
-        return f"{right}, {explained} of the {failing} tests that fail {'passes' if explained == 1 else 'pass'}."
-    passing = {1: "the test that fails passes", 2: "both tests that fail pass"}
-    return f"{right}, {passing.get(failing, f'all {failing} tests that fail pass')}."
+        right = f"With these two{more} corrected"
+    return f"{right}, {count_failing(explained, failing, 'passes', 'pass')}."
 
 
-def _tell(found: Found, runner: Runner, proof: str, says_all: bool) -> Finding:
-    place, step = found.place, found.trace.steps[found.option.names[0]]
-    code = read_line(place.file, place.line)
-    start = len(code.encode()[: place.node.col_offset].decode())
-    is_one_line = place.node.end_lineno == place.line
-    end = len(code.encode()[: place.node.end_col_offset].decode()) if is_one_line else len(code)
+def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
+    place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
+    words = found.difference.words + _tell_not_given(found, runner.probes.definitions)
     return Finding(
-        _relative(place.file, runner.suite.root),
-        place.line,
-        place.function,
-        (start, end),
-        code,
-        found.difference.words + _tell_not_given(found, runner.probes.definitions),
-        proof=proof,
+        problem,
+        f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
+        (words,),
         likewise=tuple(each.line for each in found.patch if each.line != place.line),
-        question=step.ask,
+        proof=proof,
+        question=EXTRA if found.difference.is_needless else step.ask,
         section=step.section,
-        says_all=says_all,
+        tests=tuple(test.name for test in explained),
+        **show_place(place.file, place.function, place.node, runner.suite.root),
     )
 
 
@@ -166,9 +204,5 @@ def _tell_not_given(found: Found, definitions: Mapping[tuple[str, str], ast.Func
             optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
             given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
             if left := [each.arg for each in optional if each.arg not in given]:
-                return f" Nothing is given for `{left[0]}`."
+                return f" This call passes nothing for `{left[0]}`."
     return ""
-
-
-def _relative(file: str, root: Path) -> str:
-    return Path(file).relative_to(root).as_posix() if Path(file).is_relative_to(root) else file

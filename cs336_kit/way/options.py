@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cs336_kit.way.probe import Place
-from cs336_kit.way.steps import Step
+from cs336_kit.way.steps import BLOCK, Step, list_series
 from cs336_kit.way.trace import Trace
 from cs336_kit.way.values import Axes, as_value, find_layout, is_near, lay_out, relay
 
@@ -30,6 +30,8 @@ class Option:
         names: of a step for each time that it is computed; the last one stands for all times after it.
         axes: their layout; None: as they are.
         is_sliced: whether the n-th time gets the n-th slice of one step.
+        is_series: whether the step is the first of a series, and the n-th time gets the n-th one. That of the second
+            block stands for a loop that has another way with the first one.
         is_low: whether a very low number is put for −inf.
         kinds: of what it is and of what belongs there, "keys" and "queries"; then whatever the expression is for the
             former, in another test the turned keys, is exchanged for what that is for the latter.
@@ -38,6 +40,7 @@ class Option:
     names: tuple[str, ...]
     axes: Axes = None
     is_sliced: bool = False
+    is_series: bool = False
     is_low: bool = False
     kinds: tuple[str, str] | None = None
 
@@ -49,12 +52,34 @@ class Option:
     def is_like(self, other: "Option") -> bool:
         """Tell whether this is for the keys what another one is for the queries."""
         patterns = [[KINDS.sub("*", name) for name in option.names] for option in (self, other)]
-        layout = (self.axes, self.is_sliced, self.is_low)
+        layout = (self.axes, self.is_sliced, self.is_series, self.is_low)
         return (
             patterns[0] == patterns[1]
             and self.names != other.names
-            and layout == (other.axes, other.is_sliced, other.is_low)
+            and layout == (other.axes, other.is_sliced, other.is_series, other.is_low)
         )
+
+
+def find_what_is(trace: Trace, place: Place) -> Option | None:
+    """The one step that an expression is each time, or the series of which it is one after the other."""
+    match = trace.match(place)
+    if not match or match.names[0] not in trace.steps:
+        return None
+    if len(set(match.names)) == 1 and not trace.steps[match.names[0]].series:
+        return Option(match.names[:1], match.axes[0])
+    for series in dict.fromkeys(trace.steps[name].series for name in match.names if name in trace.steps):
+        for first in list_series(trace.steps, series)[:2]:
+            names = list_turns(trace.steps, first)
+            if _are_in_turn(trace.value(place), [trace.steps[name] for name in names]):
+                return Option(tuple(names[:1]), match.axes[0], is_series=True)
+    return None
+
+
+def _are_in_turn(values: Sequence[Any], steps: Sequence[Step]) -> bool:
+    """Tell whether each value is the step of its turn."""
+    return len(values) == len(steps) and all(
+        find_layout(as_value(value), step.value) is not None for value, step in zip(values, steps, strict=True)
+    )
 
 
 def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
@@ -82,13 +107,17 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
 def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:
     """The steps, from the last one on that the expression is made of."""
     matches = [trace.match(each) for each in trace.made_of(place)]
-    reached = [trace.steps[name].order for match in matches if match for name in match.names if name in trace.steps]
+    names = [name for match in matches if match for name in match.names if name in trace.steps]
+    firsts = [match.names[0] for match in matches if match]  # of a series the first step is what is put in
+    reached = [trace.steps[name].order for name in names if not trace.steps[name].series or name in firsts]
     here = max(reached, default=-1) if after < 0 else after
     return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
 
 
 def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
     value, times = values[0], len(values)
+    yield from _list_in_series(trace, values, steps)
+    steps = [step for step in steps if not step.series]
     if times > 1 and all(isinstance(each, Tensor) for each in values):
         if times <= MOST_CALLS:
             yield from _mend_one(trace, values, steps)
@@ -103,8 +132,20 @@ def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step])
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
     for step in steps:
         is_answer = step.name == list(trace.steps)[-1] and step.value.tensor.shape != value.shape
-        if step.value.tensor.ndim and (is_answer or not any(True for _ in lay_out(step.value.tensor, value.shape))):
+        is_other = is_answer or not any(True for _ in lay_out(step.value.tensor, value.shape))
+        is_number_in_a_loop = times > 1 and not value.ndim
+        if step.value.tensor.ndim and is_other and not is_number_in_a_loop:
             yield Option((step.name,))
+
+
+def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """The first steps of the series that have one for each time that the expression is computed."""
+    for step in steps:
+        names = list_turns(trace.steps, step.name) if step.series else []
+        if step.name not in names[:1] or len(names) != len(values):
+            continue
+        layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
+        yield from (Option((step.name,), axes, is_series=True) for axes in layouts or [None])
 
 
 def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
@@ -127,8 +168,28 @@ def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator
     """The steps that are one thing for the queries, the keys and the values, from the first of them on."""
     alike = list_alike(steps, first.name)
     is_first = bool(KINDS.search(first.name)) and len(alike) >= count and alike[0] == first.name
-    if is_first and steps[alike[count - 1]].value.tensor.shape == first.value.tensor.shape:
+    if is_first and steps[alike[count - 1]].value.tensor.ndim == first.value.tensor.ndim:
         yield tuple(alike[:count])
+
+
+def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
+    """The steps of a series, in their order, but for blocks before that of this one."""
+    block = _find_block(first)
+    return [name for name in list_series(steps, BLOCK.sub("block", first)) if _find_block(name) >= block]
+
+
+def _find_block(name: str) -> int:
+    found = BLOCK.search(name)
+    return int(found[0].split()[1]) if found else 0
+
+
+def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
+    """The name of the step that is put in the n-th time, or ""."""
+    names: Sequence[str] = option.names
+    if option.is_series:
+        names = list_turns(steps, option.names[0])
+        return names[time] if time < len(names) else ""
+    return names[min(time, len(names) - 1)]
 
 
 def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
@@ -137,7 +198,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
     It has the graph of the step, and the dtype of the value that it replaces; but what a student rounds to half
     precision too early is put in as float32.
     """
-    step = steps.get(option.names[min(time, len(option.names) - 1)])
+    step = steps.get(name_at(option, steps, time))
     if option.kinds:
         step, axes = _find_sibling(steps, value, *option.kinds)
         option = replace(option, axes=axes)

@@ -1,19 +1,21 @@
 """Pointing: of a change that makes tests pass, the place that a tutor would point at, and what is different there."""
 
-import ast
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from torch import Tensor
 
 from cs336_kit.way.changes import list_later, list_siblings
 from cs336_kit.way.difference import Difference, tell_difference
-from cs336_kit.way.options import Option, choose_value, list_options
+from cs336_kit.way.options import Option, choose_value, list_options, name_at
 from cs336_kit.way.probe import Place
 from cs336_kit.way.run import Patch, Trial
 from cs336_kit.way.trace import Trace
-from cs336_kit.way.values import as_value, is_near
+from cs336_kit.way.values import as_value, find_layout, is_near
 
 NEAREST = 8  # steps that may be missing before an expression
+MOST = 0.75  # of the tests
+ROOTS, UPSTREAM, LATER = 2, 8, 4  # roots, what these are made of, and steps that are tried there
 
 
 def point(trial: Trial, trace: Trace, change: Patch, difference: Difference) -> tuple[Patch, Difference]:
@@ -36,7 +38,10 @@ def point(trial: Trial, trace: Trace, change: Patch, difference: Difference) -> 
     for missing in _list_missing(trace, place):
         wanted = next(iter(missing.values()))
         if option.names != wanted.names and _is_missing(trial, missing, place, option):
-            return _follow_sibling(trial, trace, missing, place, option) or (missing, _tell_missing(trace, missing))
+            if sibling := _follow_sibling(trial, trace, missing, place, option):
+                return sibling
+            nearest = min([missing, *_list_known(trial, trace, place)], key=partial(_count_missing, trace))
+            return nearest, _tell_missing(trace, nearest)
     return change, difference
 
 
@@ -55,7 +60,7 @@ def _follow_maker(trial: Trial, trace: Trace, place: Place, option: Option) -> P
 def _find_number(trial: Trial, trace: Trace, root: Place, wanted: Option) -> tuple[Patch, Difference] | None:
     """A size, or a number made of sizes, where another one belongs: `d_k = V.shape[-1]`."""
     for operand in list_upstream(trace, root):
-        if trace.is_number(operand) and trace.match(operand) and not isinstance(operand.node, ast.Name):
+        if trace.is_number(operand) and trace.match(operand) and not operand.is_read:
             for option in list_options(trace, operand):
                 if _is_missing(trial, {operand: option}, root, wanted):
                     made = {trace.origin(operand): option}
@@ -83,8 +88,15 @@ def _list_missing(trace: Trace, root: Place) -> Iterator[Patch]:
 def _is_missing(trial: Trial, change: Patch, place: Place, option: Option) -> bool:
     """Tell whether a step where a right operand is makes the tests pass, by making right what was found."""
     then = trial.run(trial.failing[0], change)
-    match = then.match(place)
-    return then.passed and bool(match and match.names[0] == option.names[0]) and is_known(trial, change)
+    return then.passed and _is_step(then, place, option.names[0]) and is_known(trial, change)
+
+
+def _is_step(trace: Trace, place: Place, name: str) -> bool:
+    """Tell whether an expression is a step, or another one that is the same: of block 1, or of all, if there is one."""
+    match = trace.match(place)
+    if not match or name not in trace.steps:
+        return False
+    return match.names[0] == name or find_layout(as_value(trace.value(place)[0]), trace.steps[name].value) is not None
 
 
 def _follow_sibling(
@@ -108,9 +120,8 @@ def _follow_sibling(
 
 def is_known(trial: Trial, change: Patch) -> bool:
     """Tell whether all tests pass with a change, and the expressions are right, as something else, without it."""
-    return trial.all_pass(change) and all(
-        all(before.is_right(place) for place in change) for before in map(trial.run, trial.failing)
-    )
+    is_right = all(before.is_right(place) for before in map(trial.run, trial.failing) for place in change)
+    return is_right and trial.all_pass(change) and not trial.pass_with_copies(change)
 
 
 def list_upstream(trace: Trace, root: Place, most: int = 40) -> list[Place]:
@@ -135,6 +146,49 @@ def find_instead(trial: Trial, roots: Sequence[tuple[Trace, Place]]) -> Iterator
         if root not in change:
             yield trace, change, _tell_missing(trace, change)
             return
+
+
+def find_missing(trial: Trial, roots: Sequence[tuple[Trace, Place]]) -> Iterator[tuple[Trace, Patch, Difference]]:
+    """A right value that several roots are made of, where a later step makes all tests pass: the scores, not scaled.
+
+    Of several it is the one with the next step.
+    """
+    for trace, root in roots[:ROOTS]:
+        if known := _list_known(trial, trace, root):
+            change = min(known, key=partial(_count_missing, trace))
+            yield trace, change, _tell_missing(trace, change)
+
+
+def find_missing_in_most(
+    trial: Trial, trace: Trace, root: Place, wanted: Option
+) -> tuple[Patch, Difference, list[str]] | None:
+    """A right value that a root is made of, where a later step makes the root right in most tests, and in which."""
+    of_first = trial.of({trial.failing[0].name})
+    for change in sorted(_list_known(of_first, trace, root), key=partial(_count_missing, trace)):
+        if not _is_missing(of_first, change, root, wanted):
+            continue
+        passing = [test.name for test in trial.failing if is_known(trial.of({test.name}), change)]
+        if len(passing) >= MOST * len(trial.failing):
+            return change, _tell_missing(trace, change), passing
+    return None
+
+
+def _list_known(trial: Trial, trace: Trace, root: Place) -> list[Patch]:
+    """The right values that a root is made of, where a later step makes all tests pass."""
+    return [
+        {operand: option}
+        for operand in list_upstream(trace, root, UPSTREAM)
+        for option in list_later(trace, operand, LATER)
+        if _count_missing(trace, {operand: option})[0] > 0 and is_known(trial, {operand: option})
+    ]
+
+
+def _count_missing(trace: Trace, change: Patch) -> tuple[int, bool]:
+    """Count the steps between what an expression is and what is put there; of equals, one that is made comes first."""
+    place, option = next(iter(change.items()))
+    match, time = trace.match(place), _find_other(trace, place, option)
+    reached = trace.steps[match.names[time]].order if match else 0
+    return trace.steps[name_at(option, trace.steps, time)].order - reached, place.is_read
 
 
 def _list_instead(trial: Trial, trace: Trace, root: Place) -> Iterator[Patch]:
@@ -168,27 +222,26 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
     values = trace.value(place)
     time = _find_different(trace, place, option)
     value = as_value(values[time]).tensor
-    step = trace.steps.get(option.names[min(time, len(option.names) - 1)])
+    step = trace.steps.get(name_at(option, trace.steps, time))
     if step is None:
         return Difference("This is not the right value.", False)
     right = choose_value(option.as_is, trace.steps, time, values[time])
     if not isinstance(right, Tensor) or isinstance(values[time], float | int):
         right = step.value.tensor
     if (match := trace.match(place)) and others and trace.match(others[0][0]):
-        return Difference(
-            f"Expected {step.name}; found {match.names[0]}, and the other way round.", True, is_extra=True
-        )
+        return Difference(f"Expected {step.name}; found {match.names[0]}: the two are swapped.", True, is_extra=True)
     known = {name: each for name, each in trace.known.items() if each is not step.value}
     difference = tell_difference(value, right.detach(), step.name, known)
     if not difference.is_simple and _is_operand(trace, place, time, right):
-        return Difference(f"Expected {step.name}, as they go in: this is a step too many.", True, is_extra=True)
+        words = f"Expected {step.name}, unchanged: this step should not be here."
+        return Difference(words, True, is_extra=True, is_needless=True, instead=difference.words)
     return difference
 
 
 def _find_different(trace: Trace, place: Place, option: Option) -> int:
-    """The first time that an expression is nothing that is known; of one slice after the other, not the right one."""
+    """The first time that an expression is nothing that is known; of one after the other, not the right one."""
     values = trace.value(place)
-    for time, value in enumerate(values if option.is_sliced else ()):
+    for time, value in enumerate(values if option.is_sliced or option.is_series else ()):
         right = choose_value(option.as_is, trace.steps, time, value)
         if not isinstance(value, Tensor) or not isinstance(right, Tensor) or value.shape != right.shape:
             break
@@ -209,7 +262,9 @@ def _is_operand(trace: Trace, place: Place, time: int, right: Tensor) -> bool:
 
 def _tell_missing(trace: Trace, change: Patch) -> Difference:
     (place, option), *_ = change.items()
-    match, time = trace.match(place), _find_other(trace, place, option)
-    if match is None or match.names[time] == option.names[time]:
+    match = trace.match(place)
+    time = _find_different(trace, place, option) if option.is_series else _find_other(trace, place, option)
+    wanted = name_at(option, trace.steps, time)
+    if match is None or match.names[time] == wanted:
         return compare_with_change(trace, {place: option})
-    return Difference(f"Expected {option.names[time]}; found {match.names[time]}.", True)
+    return Difference(f"Expected {wanted}; found {match.names[time]}.", True)

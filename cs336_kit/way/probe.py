@@ -63,6 +63,16 @@ class Place:
     def line(self) -> int:
         return self.node.lineno
 
+    @property
+    def is_read(self) -> bool:
+        """Tell whether this is a name that only stands for a value."""
+        return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Tell whether this is a name that gets one of several values."""
+        return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Store)
+
     def __str__(self) -> str:
         return " ".join(self.text.split())
 
@@ -79,34 +89,45 @@ class Recorder:
         put: by place, what makes another value of the one that comes, for its n-th time; None leaves it.
         noting: whether values are kept.
         limit: looks after which a run ends: a value that is put in may make an endless loop.
+        watch: called with every place.
     """
 
     put: dict[Place, Callable[[int, Any], Any]] = field(default_factory=dict)
     noting: bool = True
     limit: int = 1_000_000
+    watch: Callable[[Place], None] | None = None
     looks: int = 0
     values: dict[Place, list[Any]] = field(default_factory=dict)
     objects: dict[Place, list[Any]] = field(default_factory=dict)  # the values themselves
     order: list[Place] = field(default_factory=list)  # of all values
     narrow: set[Place] = field(default_factory=set)  # in float32
     has_put: bool = False
+    is_over: bool = False  # the call: what a backward pass computes later is not noted
     _times: dict[Place, int] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Forget what was noted: another call of an adapter begins."""
-        self.values, self.objects, self.order, self._times = {}, {}, [], {}
+        self.values, self.objects, self.order, self._times, self.is_over = {}, {}, [], {}, False
 
     def look(self, place: Place, value: Any) -> Any:
         self.looks += 1
         if self.looks > self.limit:
             raise TooLongError
+        if self.watch and not self.is_over:
+            self.watch(place)
+        if place.is_unpacked and not self._is_count(value):
+            return value  # it was seen where it was made
         if type(value) in (tuple, list) and value and all(isinstance(each, Tensor) for each in value):
             looked = type(value)(self._look(place, each) for each in value)
             return looked if place in self.put else value  # a list stays the one that the code goes on with
         return self._look(place, value) if isinstance(value, Tensor | int | float) else value
 
+    @staticmethod
+    def _is_count(value: Any) -> bool:
+        return type(value) is int
+
     def _look(self, place: Place, value: Any) -> Any:
-        if self.noting:
+        if self.noting and not self.is_over:
             if isinstance(value, Tensor) and value.dtype == torch.float32:
                 self.narrow.add(place)
             self._note(place, value)
@@ -154,15 +175,16 @@ class Probes:
         self.recorder = Recorder()
         self.changed: dict[FunctionType, tuple[CodeType, CodeType]] = {}
         self.caches: list[Any] = []  # what functools has kept of earlier calls
+        is_students = functools.cache(is_students)  # a process has a hundred thousand functions in a few thousand files
         files: dict[str, dict[str, list[tuple[CodeType, CodeType]]]] = {}
         for function in [each for each in gc.get_objects() if type(each) in (FunctionType, CACHE)]:
-            code = getattr(inspect.unwrap(function), "__code__", None)
+            is_cache = type(function) is CACHE
+            code = getattr(inspect.unwrap(function) if is_cache else function, "__code__", None)
             if code is None or not is_students(code.co_filename):
                 continue
-            if type(function) is CACHE:
+            if is_cache:
                 self.caches.append(function)
                 continue
-            code = function.__code__
             if code.co_filename not in files:
                 files[code.co_filename] = self._compile(code.co_filename)
             for plain, probed in files[code.co_filename].get(code.co_qualname, ()):
@@ -379,7 +401,17 @@ class _Instrument(ast.NodeTransformer):
         old = copy.copy(node)
         node.value = self.visit(node.value)
         into = [target for target in node.targets if isinstance(target, ast.Subscript)]
-        return self._after(old, into[0], node) if into else node
+        if into:
+            return self._after(old, into[0], node)
+        unpacked = [target.elts for target in node.targets if isinstance(target, ast.Tuple)]
+        names = [each for elements in unpacked for each in elements if isinstance(each, ast.Name)]
+        return [node, *map(self._look_again, names)] if self.functions and names else node
+
+    def _look_again(self, name: ast.Name) -> ast.stmt:
+        """Look at what was unpacked into a name: `*_, length, d_k = q.shape`."""
+        load = ast.Name(name.id, ast.Load())
+        probe = ast.Call(ast.Name(PROBE, ast.Load()), [self._place(name), load], [])
+        return ast.fix_missing_locations(ast.copy_location(ast.Assign([ast.Name(name.id, ast.Store())], probe), name))
 
 
 def _segment(lines: list[str], node: ast.expr | ast.stmt) -> str:

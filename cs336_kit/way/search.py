@@ -8,23 +8,29 @@ Two mistakes are two roots, often one behind the other: with the first one right
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.compare import same
+from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.suite import Test
+from cs336_kit.way.breach import put_operand
 from cs336_kit.way.changes import Changes
 from cs336_kit.way.difference import Difference
-from cs336_kit.way.options import Option
-from cs336_kit.way.pointing import compare_with_change, find_instead, point
+from cs336_kit.way.options import Option, list_options
+from cs336_kit.way.pointing import compare_with_change, find_instead, find_missing, find_missing_in_most, point
 from cs336_kit.way.probe import Place
 from cs336_kit.way.run import Patch, Trial
+from cs336_kit.way.telling import find_columns
 from cs336_kit.way.trace import Trace
+from cs336_kit.way.values import as_value, is_equal, is_near
 
 TRACES = 3  # tests that are held against steps at once
 PLACES = 3  # that together explain the tests
 NEAREST = 6  # changes that are tried for the first of two places
+END = "the answer"  # the steps that come last begin like that
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
@@ -72,14 +78,13 @@ class Search:
 
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain the tests; none if nothing is proved."""
-        self.traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
-        roots = self._list_roots() if self.traces else []
-        self.changes = Changes({root: self._of(root) for root in roots})
+        roots = self.find_roots()
+        self.changes = Changes({root: self.trace_of(root) for root in roots})
         whole, best = self._try_all(roots)
         if whole and whole.difference.is_simple:
             return [whole]
         is_first = not self.trial.patch and not self.is_loose and bool(roots)
-        if is_first and (found := self._find_instead(roots)):
+        if is_first and (found := self._find_elsewhere(roots, whole is not None and whole.is_clean)):
             return found
         if best and most > 1 and (not whole or best.difference.is_simple):
             rest = self._list_left(best)
@@ -95,6 +100,51 @@ class Search:
             return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
         return [] if self.is_loose else self._find_together(most)
 
+    def find_again(self, before: Sequence[Finding], folder: Path) -> list[Found]:
+        """Find what explains all tests: the places of earlier problems, with one more, or one in their functions."""
+        roots = self.find_roots()
+        spots = {(str(folder / each.file), each.line, each.columns) for each in before}
+        places = dict.fromkeys(place for trace in self.traces for place in trace.places)
+        found: list[Found] = []
+        for place in places:
+            if (place.file, place.line, find_columns(place.file, place.node)) in spots:
+                found += self._mend(place, join_patches(found))
+        patch = join_patches(found)
+        if patch and self._explains_all(patch):
+            return found
+        further = Search(self.trial.add(patch)).find(1) if patch else []
+        if further and len(further[-1].explains) == len(self.trial.failing):
+            return [*found, *further]
+        functions = {(str(folder / each.file), each.function) for each in before}
+        roots = [root for root in roots if (root.file, root.function) in functions]
+        self.changes = Changes({root: self.trace_of(root) for root in roots})
+        whole, _ = self._try_all(roots)
+        return [whole] if whole and whole.difference.is_simple else []
+
+    def _mend(self, place: Place, patch: Patch) -> list[Found]:
+        """The step that makes most that follows right, in a place that is wrong in an earlier problem."""
+        trial = self.trial.add(patch)
+        before = trial.run(self.trace_of(place).test)
+        mended: list[tuple[int, Patch]] = []
+        for option in list_options(before, place) if place in before.values else ():
+            then = trial.run(before.test, {place: option})
+            mended.append(
+                (len(before.steps) if then.passed else count_mended(before, then, {place: option}), {place: option})
+            )
+        most, change = max(mended, key=lambda each: each[0], default=(0, {}))
+        names = tuple(test.name for test in self.trial.failing)
+        return [Found(change, before, compare_with_change(before, change), names)] if most else []
+
+    def _explains_all(self, patch: Patch) -> bool:
+        """Tell whether all tests pass with right values in some places, each of them made of what is right."""
+        runs = (self.trial.run(test, patch) for test in self.trial.failing)
+        return all(then.passed and all(then.is_made_of_right(place) for place in patch) for then in runs)
+
+    def find_roots(self) -> list[Place]:
+        """Run some of the tests and list the roots in them, in the order in which they are computed."""
+        self.traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
+        return self._list_roots() if self.traces else []
+
     def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
         """The first change that explains all tests, and the best one that explains some.
 
@@ -103,7 +153,7 @@ class Search:
         whole: Found | None = None
         best: Found | None = None
         for root in roots:
-            is_given = self._of(root).is_given(root)
+            is_given = self.trace_of(root).is_given(root)
             if whole and not (is_given and whole.trace.is_before(root, whole.place)):
                 continue
             for found in self._try(root):
@@ -117,7 +167,7 @@ class Search:
 
     def _try(self, root: Place) -> Iterator[Found]:
         """Try the changes of a root, and note those that come near."""
-        trace, unmoved = self._of(root), 0
+        trace, unmoved = self.trace_of(root), 0
         for change in self.changes.list(root):
             if self.trial.runner.is_spent or unmoved == UNMOVED:
                 return
@@ -125,7 +175,7 @@ class Search:
             if then.passed:
                 if found := self._prove(change):
                     yield replace(found, is_clean=is_clean(then, root))
-            elif is_equal(then.answer, trace.answer):
+            elif is_equal(then.came, trace.came):
                 unmoved += 1
             else:
                 mended = count_mended(trace, then, change)
@@ -147,15 +197,15 @@ class Search:
             place for trace in self.traces for place in trace.places if place not in self.trial.patch
         )
         roots = [place for place in places if place not in self.tried and self._is_root(place)]
-        if not any(isinstance(self._of(place).value(place)[0], Tensor) for place in roots):
+        if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
-        return sorted(roots, key=lambda place: self._of(place).is_given(place))
+        return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
 
     def _is_root(self, place: Place) -> bool:
         """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
         return any(place in trace.values and trace.is_root(place, self.is_loose) for trace in self.traces)
 
-    def _of(self, place: Place) -> Trace:
+    def trace_of(self, place: Place) -> Trace:
         """A run in which an expression is a root, or at least computed."""
         runs = [trace for trace in self.traces if place in trace.values]
         return next((trace for trace in runs if trace.is_root(place, self.is_loose)), runs[0])
@@ -172,21 +222,39 @@ class Search:
                 explained.append(test.name)
         if not explained:
             return None
-        trace = trace or self._of(place)
+        trace = trace or self.trace_of(place)
         difference = compare_with_change(trace, change)
         change, difference = point(self.trial.of(explained), trace, change, difference)
+        if difference.is_needless and not self._can_go(trace, next(iter(change)), explained):
+            difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
+        if not difference.is_simple and not self.trial.patch and [*change] == [place]:
+            of_explained = self.trial.of(explained)
+            if missing := find_missing_in_most(of_explained, trace, place, change[place]):
+                change, difference, explained = missing
         return Found(change, trace, difference, tuple(explained))
+
+    def _can_go(self, trace: Trace, place: Place, explained: Sequence[str]) -> bool:
+        """Tell whether tests pass without a step, which gives back one of the things that go in."""
+        runner, tests = self.trial.runner, [test for test in self.trial.failing if test.name in explained]
+        return any(
+            all(
+                runner.run(test, self.trial.patch, changes={place: put_operand(runner, each, True)}).passed
+                for test in tests
+            )
+            for each in trace.made_of(place)
+        )
 
     def _list_left(self, found: Found) -> list[Test]:
         """The tests that fail with what was found."""
         others = [test for test in self.trial.failing if test.name not in found.explains]
         return [test for test in others if not self.trial.run(test, found.patch).passed]
 
-    def _find_instead(self, roots: Sequence[Place]) -> list[Found]:
-        """A right value that is used in several places where another one belongs."""
+    def _find_elsewhere(self, roots: Sequence[Place], has_found: bool) -> list[Found]:
+        """A right value that is used in several places where another one belongs, its sibling or a later step."""
         everything = tuple(test.name for test in self.trial.failing)
-        found = find_instead(self.trial, [(self._of(root), root) for root in roots])
-        return [Found(change, trace, difference, everything) for trace, change, difference in found]
+        traced = [(self.trace_of(root), root) for root in roots]
+        found = chain(find_instead(self.trial, traced), () if has_found else find_missing(self.trial, traced))
+        return [Found(change, trace, difference, everything) for trace, change, difference in islice(found, 1)]
 
     def _find_loosely(self, roots: Sequence[Place]) -> list[Found]:
         """A root made of something that is not a step, but is made of right things itself."""
@@ -209,6 +277,8 @@ class Search:
                 first = self._point_beside(change, others)
                 if not mended and (first.difference.is_extra or not first.difference.is_simple):
                     continue
+                if not others[-1].difference.is_simple and others[-1].option.names[0].startswith(END):
+                    continue  # with the right answer at the end any test passes
                 if len(others[-1].explains) == len(self.trial.failing):
                     return self._drop_needless([first, *others])
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
@@ -225,22 +295,24 @@ class Search:
 
     def _is_tensor(self, change: Patch) -> bool:
         place = next(iter(change))
-        return not self._of(place).is_number(place)
+        return not self.trace_of(place).is_number(place)
 
     def _compare(self, change: Patch) -> Difference:
-        return compare_with_change(self._of(next(iter(change))), change)
+        return compare_with_change(self.trace_of(next(iter(change))), change)
 
     def _drop_needless(self, found: list[Found]) -> list[Found]:
         """Leave out a place without which the others are proved as well."""
         for needless in found[:-1]:
             *others, last = [each for each in found if each is not needless]
-            proved = Search(self.trial.add(join_patches(others)))._prove(last.patch, last.trace)
-            if proved and len(proved.explains) == len(self.trial.failing):
+            trial = self.trial.add(join_patches(others))
+            proved = Search(trial)._prove(last.patch, trial.run(last.trace.test))
+            is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
+            if proved and is_as_plain and len(proved.explains) == len(self.trial.failing):
                 return self._drop_needless([*others, proved])
         return found
 
     def _point_beside(self, change: Patch, others: Sequence[Found]) -> Found:
-        trace = self._of(next(iter(change)))
+        trace = self.trace_of(next(iter(change)))
         change, difference = point(
             self.trial.add(join_patches(others)), trace, change, compare_with_change(trace, change)
         )
@@ -265,13 +337,6 @@ def _weigh(found: Found) -> tuple[bool, int]:
     return found.difference.is_simple, len(found.explains)
 
 
-def is_equal(one: object, other: object) -> bool:
-    """Tell whether two answers are the same, NaN and all."""
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-        return one is other
-    return one.shape == other.shape and bool(same(one, other, within=0.0).all())
-
-
 def is_clean(then: Trace, root: Place) -> bool:
     """Tell whether all that is computed after a root is right."""
     after = then.places[then.places.index(root) + 1 :] if root in then.values else []
@@ -288,14 +353,17 @@ def count_mended(before: Trace, then: Trace, change: Patch) -> int:
 
 
 def find_early_return(trace: Trace) -> list[Place]:
-    """The expression that made what comes back, where that is a step before the last one, or of another shape."""
-    match = trace.match(trace.order[-1])
-    last = list(trace.steps.values())[-1]
-    is_last = match and match.names[-1] == last.name
-    if not match or (is_last and getattr(trace.answer, "shape", None) == last.value.tensor.shape):
-        return []
-    made = [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
-    return made[:1]
+    """The expressions that are what comes back, where that is another step than it should be, or of another shape."""
+    parts = trace.came if isinstance(trace.came, tuple | list) else (trace.came,)
+    last = list(trace.steps)[-1]
+    for what, part in zip(trace.test.cases()[0].outputs, parts, strict=False):
+        name = f"the {what}" if f"the {what}" in trace.steps else last
+        came = [place for place in trace.places if any(each is part for each in trace.objects[place])]
+        match = trace.match(came[-1]) if came else None
+        right = trace.steps[name].value.tensor
+        if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
+            return [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
+    return []
 
 
 def order_by_generality(tests: Sequence[Test]) -> list[Test]:

@@ -3,9 +3,11 @@
 import ast
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from cs336_kit.engine.suite import Test
 from cs336_kit.way.probe import Place
 from cs336_kit.way.steps import Step
-from cs336_kit.way.values import Axes, Value, as_value, find_layout
+from cs336_kit.way.values import Axes, Value, as_value, find_layout, identify
 
 UNSET = re.compile("Parameter|empty|rand|normal|uniform")  # numbers that nobody counts on
 BEGINS = re.compile("zeros|ones|empty|full")
@@ -49,6 +51,10 @@ class Trace:
         arguments: those of the adapter.
         passed: whether the test passed.
         put: expressions that had another value put in their place: that what follows is right says nothing of them.
+        given: the arguments themselves, whatever was made of them.
+        came: what the adapter gave back.
+        error: what ended the test.
+        matches: which steps values are, as far as that was asked for in some run on the same arguments.
     """
 
     test: Test
@@ -59,7 +65,11 @@ class Trace:
     arguments: Mapping[str, Any]
     passed: bool
     put: Collection[Place] = ()
-    _matches: dict[Place, Match | None] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    came: Any = None
+    error: BaseException | None = None
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)
+    _of_place: dict[Place, Match | None] = field(default_factory=dict)
 
     @cached_property
     def known(self) -> dict[str, Value]:
@@ -68,11 +78,20 @@ class Trace:
         return {name: step.value for name, step in self.steps.items()} | given
 
     @cached_property
-    def _of_size(self) -> dict[int, list[tuple[str, Value]]]:
-        found: dict[int, list[tuple[str, Value]]] = {}
-        for name, value in self.known.items():
-            found.setdefault(value.tensor.numel(), []).append((name, value))
-        return found
+    def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
+        """Of each size the known values: the sums of their numbers, in this order, which they are, and their names."""
+        found: dict[int, list[tuple[float, int, str, Value]]] = {}
+        for i, (name, value) in enumerate(self.known.items()):
+            found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
+        return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
+
+    def _list_alike(self, value: Value) -> list[tuple[str, Value]]:
+        """The known values that may hold the same numbers as this one, in their order."""
+        known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
+        room = 3e-4 * (abs(total) + 1e-9)
+        first = bisect_left(known, total - room, key=itemgetter(0))
+        last = bisect_right(known, total + room, key=itemgetter(0))
+        return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]
 
     @cached_property
     def sizes(self) -> set[float]:
@@ -80,11 +99,6 @@ class Trace:
         tensors = [value.tensor for value in self.known.values()]
         shapes = [size for x in tensors for size in x.shape]
         return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
-
-    @property
-    def answer(self) -> Any:
-        """The value that came last."""
-        return self.objects[self.order[-1]][-1]
 
     @cached_property
     def places(self) -> list[Place]:
@@ -104,13 +118,20 @@ class Trace:
 
     def match(self, place: Place) -> Match | None:
         """The steps that an expression is; None for what the right program does not know, or did not compute."""
-        if place not in self._matches:
-            self._matches[place] = self._match(self.value(place)) if place in self.values else None
-        return self._matches[place]
+        if place not in self._of_place:
+            self._of_place[place] = self._match(self.value(place)) if place in self.values else None
+        return self._of_place[place]
 
     def _match(self, values: list[Any]) -> Match | None:
+        """Look for the steps once: most values are the same in the next run, with a change in some place."""
         if any(value is None for value in values):
             return None
+        key = tuple(map(identify, values))
+        if key not in self.matches:
+            self.matches[key] = self._find_match(values)
+        return self.matches[key]
+
+    def _find_match(self, values: list[Any]) -> Match | None:
         if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
             tensors = [as_value(value).tensor for value in values]
             if any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:]) and (
@@ -125,7 +146,7 @@ class Trace:
     def find(self, value: Value, exactly: bool = False) -> tuple[str, Axes] | None:
         """The step, or the argument, that a value is."""
         others = []
-        for name, known in self._of_size.get(value.tensor.numel(), ()):
+        for name, known in self._list_alike(value):
             if (axes := find_layout(value, known, exactly)) == tuple(range(known.tensor.ndim)):
                 return name, axes
             others += [(name, axes)] if axes is not None else []
@@ -169,7 +190,7 @@ class Trace:
 
         for before in self.places[: self.places.index(place)]:
             is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
-            if not is_here or isinstance(before.node, ast.Name) or not any(map(is_it, self.objects[before])):
+            if not is_here or before.is_read or not any(map(is_it, self.objects[before])):
                 continue
             if not any(is_it(each) for inner in self.made_of(before) for each in self.objects[inner]):
                 return before
@@ -225,9 +246,9 @@ class Trace:
                         found.add(inner)
                         todo += self.made_of(inner)
         found = {place for place in found if not self.match(place)}
-        values = {_identify(value) for place in found for value in self.values[place]}
+        values = {identify(value) for place in found for value in self.values[place]}
         names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
-        return found | {place for place in names if {_identify(value) for value in self.values[place]} <= values}
+        return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
 
     def is_right(self, place: Place) -> bool:
         return bool(self.match(place)) or place in self.innocent
@@ -311,10 +332,3 @@ class Trace:
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
         ) and all(self.is_right(each) for each in inside)
-
-
-def _identify(value: Any) -> tuple[Any, ...]:
-    """Reduce a value to a few numbers, which are the same for a name that stands for it elsewhere."""
-    if not isinstance(value, Tensor):
-        return (value,)
-    return tuple(value.shape), float(value.double().sum()), float(value.double().flatten()[:1].sum())

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cs336_kit.engine.compare import in_dtype
 from cs336_kit.way.steps import Follow, Steps
 
 Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file and qualified name
@@ -14,7 +15,7 @@ Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file
 
 def list_needed(follow: Follow, arguments: Mapping[str, Any]) -> set[str]:
     """The arguments of a call that give another right answer when they are others; sizes stand in the shapes, too."""
-    wide = {name: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for name, x in arguments.items()}
+    wide = {name: in_dtype(x, torch.float64) for name, x in arguments.items()}
     right = follow(Steps(), **wide)
     return {name for name, x in wide.items() if _matters(follow, wide, name, x, right)}
 

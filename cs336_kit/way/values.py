@@ -1,8 +1,9 @@
 """Values, and telling whether one is a step of the right program, in whatever layout the student keeps it."""
 
+import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,6 +42,14 @@ def as_value(x: Any) -> Value:
     return Value(x.detach() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64))
 
 
+def identify(x: Any) -> Hashable:
+    """Give what is the same for values of one shape and dtype that hold the same numbers, and for no others."""
+    if not isinstance(x, Tensor):
+        return type(x), x
+    numbers = x.detach().flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy()
+    return tuple(x.shape), x.dtype, hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
+
+
 def is_near(x: Tensor, right: Tensor, exactly: bool = False) -> bool:
     """Tell whether two tensors of one shape hold the same numbers, as far as rounding lets them.
 
@@ -54,6 +63,15 @@ def is_near(x: Tensor, right: Tensor, exactly: bool = False) -> bool:
             return False
         x, right = x[~hidden], right[~hidden]
     return bool(same(x, right, CLOSE).all())
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same to the last digit, NaN and all."""
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return one is other or one == other
+    return one.shape == other.shape and bool(same(one, other, within=0.0).all())
 
 
 def may_be(x: Value, right: Value) -> bool:

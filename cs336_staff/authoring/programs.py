@@ -1,14 +1,12 @@
 """Right and wrong submissions, put together from the programs in the rooms: each is built on those before it."""
 
 import runpy
-import tomllib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 from cs336_kit.engine.assignment import FILE_NAME, SuiteError, find_needs
-from cs336_kit.engine.room import load_room
 from cs336_staff.authoring.room import FOLDER, Adapter, Build, Misconception, Part, load_all_problems, load_rooms
 
 
@@ -55,27 +53,6 @@ def put_together(entries: Iterable[Misconception]) -> dict[str, Adapter]:
 def inherited_parts(problem: str) -> Collection[str]:
     """The parts of a problem's program that come from those that it builds on, whatever these are."""
     return getattr(load_rooms()[problem].build(defaultdict(lambda: print)), "keywords", {}).keys()
-
-
-@cache
-def expected_findings() -> dict[str, dict[str, list[str]]]:
-    """For each adapter that is examined, the ids of the findings of each misconception in it, in their order.
-
-    It is the misconception's own id, where `findings.toml` does not say it.
-    """
-    found = {}
-    for id, room in load_rooms().items():
-        path = FOLDER / id / "findings.toml"
-        try:
-            told = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except tomllib.TOMLDecodeError as error:
-            raise SuiteError(f"{path}: {error}") from None
-        if strays := told.keys() - load_room(id).examinations:
-            raise SuiteError(f"{path}: {min(strays)} is examined by no function of cs336_kit/problems/{id}")
-        for adapter in load_room(id).examinations:
-            own = {each.id: [each.id, *each.also] if each.only in ("", adapter) else [] for each in room.mistakes}
-            found[adapter] = own | told.get(adapter, {})
-    return found
 
 
 def _build(entry: Misconception, problem: str) -> Build:

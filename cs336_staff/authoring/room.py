@@ -13,8 +13,8 @@ from typing import Any
 
 from cs336_kit.engine.assignment import FILE_NAME, Problem, SuiteError, load_problems
 from cs336_kit.engine.room import load_room
-from cs336_kit.examination.table import Change, Table
 from cs336_staff.authoring.cases import CaseSpec
+from cs336_staff.authoring.table import Change, Table
 
 Adapter = Callable[..., Any]  # a `run_*` function
 Part = Callable[..., Any]  # a program, or a part of one that can be exchanged
@@ -30,12 +30,11 @@ class Misconception:
     """A known wrong implementation.
 
     Args:
-        id: its name, some words: "softmax-in-place". It is that of the finding, where there is one for it alone.
+        id: its name, some words: "softmax-in-place".
         program: the wrong program, where no part expresses it.
         parts: the wrong parts, by name, of the right program otherwise.
         alone: whether the problems that build on this one are right all the same.
         only: the adapter in which it shows, if not in all of its problem.
-        also: findings beside its own.
         problem: the problem in which the mistake is made.
         adapters: the `run_*` functions that are wrong: of this problem, and of those in the maximum that build on it.
     """
@@ -45,7 +44,6 @@ class Misconception:
     parts: Mapping[str, Part] = field(default_factory=dict)
     alone: bool = False
     only: str = ""
-    also: tuple[str, ...] = ()
     problem: str = ""
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
 
@@ -58,7 +56,7 @@ def wrong(id: str, program: Part | None = None, *, alone: bool = False, **parts:
 def wrong_steps(
     prefix: str, changes: Iterable[Change], only: str = "", table: Table | None = None
 ) -> Iterator[Misconception]:
-    """Every mistake that an examination knows, as a misconception: of a free number, with the one in the middle.
+    """Mistakes in steps of a program as misconceptions: of a free number, with the one in the middle.
 
     Args:
         prefix: what comes before the ids.
@@ -163,9 +161,9 @@ def load_rooms() -> Mapping[str, Room]:
     for kind in ("public", "hidden"):
         _check_names({id: getattr(room, kind) for id, room in rooms.items()}, kind)
     for id, room in rooms.items():
-        for adapter in load_room(id).examinations:
+        for adapter in load_room(id).steps:
             if adapter not in room.calls:
-                raise SuiteError(f"cs336_kit/problems/{id} examines {adapter}, which is not among its adapters")
+                raise SuiteError(f"cs336_kit/problems/{id} has steps of {adapter}, which is not among its adapters")
         if list(room.outputs) != ["answer", *sorted(room.outputs[1:])]:
             raise SuiteError(f'the room of {id} has the outputs {", ".join(room.outputs)}, expected "answer" first')
         for reference in room.answers:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.grading.class_page import Entry
-from cs336_staff.grading.finding import READ, THINK, Finding
 from cs336_staff.grading.gradebook import NEW
 from cs336_staff.grading.grading import Grading, Notes
 from cs336_staff.grading.hidden_results import RAISED, sentence
@@ -52,7 +52,7 @@ def without_words(grading: Grading, number: str) -> Grading:
             refused=REFUSED if notes.refused else "",
             taken_in=(REMARK,) if notes.taken_in else (),
             forbidden={problem: dict.fromkeys(works, (FORBIDDEN,)) for problem, works in notes.forbidden.items()},
-            explanations=tuple(_strip_explanation(explanation) for explanation in notes.explanations),
+            explanations=tuple(_strip(each) for each in notes.explanations),
             weights=notes.weights,
             peak_memory=notes.peak_memory,
         ),
@@ -63,13 +63,10 @@ def without_words(grading: Grading, number: str) -> Grading:
     )
 
 
-def _strip_explanation(explanation: Explanation) -> Explanation:
-    """Keep what was measured: words of the student's are between backquotes."""
-    finding = Finding.of(explanation)
-    lines = [re.sub("`.*`", "an exception", line, flags=re.DOTALL) for line in finding.said]
-    lines += [THINK + finding.question] if finding.question else []
-    lines += [READ + finding.read] if finding.read else []
-    return replace(explanation, lines=(*lines, *finding.tests))
+def _strip(finding: Finding) -> Finding:
+    """Keep what was measured: words of the student's are between backquotes, or in what an exception says."""
+    said = tuple(re.sub("`.*`", "…", re.sub(r"^(\w+): .*", r"\1", line), flags=re.DOTALL) for line in finding.said)
+    return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
 
 
 def _say_what(result: Result) -> str:

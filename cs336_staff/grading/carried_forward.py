@@ -1,10 +1,10 @@
 """Errors carried forward: whoever builds a right multi-head attention on a wrong attention pays for attention alone.
 
 A test that failed is run again as if other answers were right: those of a program that has the faults of the submission
-in earlier problems, and no other. If it passes, nothing but these faults is wrong with it. The faults are found by the
-search of the examination, which puts them together from the mistakes that it knows: what is expected comes from our
-program and never from the submission, so that no answer can be made up to fit. The search is counted and not timed, so
-that a verdict is the same under any load.
+in earlier problems, and no other. If it passes, nothing but these faults is wrong with it. The faults are found by a
+search (`authoring/search.py`), which puts them together from the mistakes that it knows: what is expected comes from
+our program and never from the submission, so that no answer can be made up to fit. The search is counted and not timed,
+so that a verdict is the same under any load.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +23,11 @@ from cs336_kit.engine.compare import same
 from cs336_kit.engine.failure import Stopped
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite, Test
-from cs336_kit.examination.experiment import by_name
-from cs336_kit.examination.search import Search, ask_in
-from cs336_kit.examination.table import Table
 from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_together
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
+from cs336_staff.authoring.search import Search, ask_in
 from cs336_staff.authoring.stored_cases import answers
+from cs336_staff.authoring.table import Table
 
 NUMBERS = (Check.ANSWER, Check.GRADIENT, Check.PROPERTY)  # what a fault may explain
 
@@ -114,7 +113,8 @@ class CarriedForward:
 
     def _search(self, problem: str, table: Table, tests: Sequence[Test]) -> Misconception | None:
         (call,) = load_rooms()[problem].calls
-        ask = by_name(partial(self._call, call), *signature(reference_of(call)).parameters)
+        names = [*signature(reference_of(call)).parameters]
+        ask = partial(self._call, call, names)
         came = ask_in(torch.float32, ask, table, table.calls)
         changes = Search(table, {call: answer.float() for call, answer in came.items()}).explain()
         if not changes:
@@ -129,9 +129,9 @@ class CarriedForward:
             self.hiding[key] = hide(faults, problem, self._telling(problem))
         return self.hiding[key]
 
-    def _call(self, call: str, **inputs: Any) -> Any:
+    def _call(self, call: str, names: Sequence[str], *inputs: Any) -> Any:
         """Call the submission; what it has not written raises, as other exceptions of its."""
-        return getattr(self.suite.calls, call)(**inputs)
+        return getattr(self.suite.calls, call)(**dict(zip(names, inputs, strict=False)))
 
     def _explains(self, program: Mapping[str, Adapter], tests: Sequence[Test]) -> bool:
         """Tell whether each test came out as with this program, and one of them tells it from others."""

@@ -1,16 +1,21 @@
-"""Count for a class report: findings, and what they cost."""
+"""Count what costs a class points, in one table that all numbers of its page come from, and say what to teach next."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cs336_kit.engine.assignment import Problem, find_needs
-from cs336_kit.engine.result import Check, Explanation, Outcome
-from cs336_staff.grading.finding import Finding
+from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.result import Outcome
 from cs336_staff.grading.grades import Grade
 from cs336_staff.grading.grading import Grading
-from cs336_staff.grading.sections import error_of
+from cs336_staff.grading.losses import Kind, Loss, add_up, divide_losses, elide_numbers
 
-ABLE = 0.9  # of the points of a problem, for a submission to be able to do it
+MOST_EXAMPLES = 3
+SAYS = {
+    Kind.NOT_WRITTEN: "{} is not written.",
+    Kind.NOT_OWN: "{} is computed by a function that students must write themselves.",
+    Kind.NOT_RUN: "Tests of {} are newer than the grading, and were not run.",
+    Kind.UNEXPLAINED: "Tests of {} fail, and nothing was found that explains it.",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,11 @@ class Entry:
         return sorted({round(grade.points, 9) for grade in self.grades})
 
     @property
+    def unsure(self) -> bool:
+        """Tell whether an attempt may have come later than this one."""
+        return any(grade.unsure for grade in self.grades)
+
+    @property
     def meddled(self) -> int:
         """The tests to which something other than the sandbox's own code wrote the answer."""
         return sum(result.outcome is Outcome.VIOLATION for result in self.grading.results)
@@ -58,29 +68,6 @@ class Entry:
         """Tell whether a test is newer than its grading."""
         return any(result.outcome is Outcome.NOT_RUN for result in self.grading.results)
 
-    def can(self, problem: Problem) -> bool:
-        """Tell whether it has most points of a problem: a corner may be wrong."""
-        return self.grading.points_of(problem.id) >= ABLE * problem.points
-
-    def costs(self) -> list[float]:
-        """The points that each explanation costs; what several explain they share, and so do those that name no test.
-
-        What a program loses though none of them explains it, is nobody's.
-        """
-        told = self.grading.notes.explanations
-        costs = [0.0] * len(told)
-        for result in self.grading.results:
-            if result.is_wrong:
-                own = [i for i, each in enumerate(told) if each.problem == result.problem]
-                explained = [i for i in own if result.test in told[i].tests]
-                blamed = explained or [i for i in own if not told[i].tests]
-                for i in blamed:
-                    costs[i] += result.maximum / len(blamed)
-        return costs
-
-    def wrote(self, problem: Problem) -> bool:
-        return any(result.check is not Check.NOT_WRITTEN for result in self.grading.results_of(problem.id))
-
 
 def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
     """Put the students of one submission together, by its name."""
@@ -91,52 +78,84 @@ def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
 
 
 @dataclass
-class FindingOfClass:
-    """A finding, an example of it, and what it costs the class.
+class ClassLoss:
+    """One thing that costs a class points.
 
     Args:
-        finding: where it was found first.
-        entries: the submissions that have it.
-        lost: the points that it costs them in problems that are not bonus.
-        bonus: the points in the others.
-        later: the problems that build on its own in which it comes back.
+        loss: the same in one submission, with the points that all lost.
+        problem: where it is wrong first.
+        entries: the submissions that lose points by it, by name.
+        examples: lines of code that it is in.
+        said: what was found, in the words of each submission.
     """
 
-    finding: Finding
-    entries: list[Entry] = field(default_factory=list)
-    lost: float = 0.0
-    bonus: float = 0.0
-    later: dict[str, str] = field(default_factory=dict)
+    loss: Loss
+    problem: Problem
+    entries: dict[str, Entry] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    said: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.loss.finding.id
+
+    @property
+    def says(self) -> str:
+        """Say what is wrong without its place, and without numbers that are not true of all."""
+        if self.loss.kind in SAYS:
+            return SAYS[self.loss.kind].format(self.problem.title)
+        first, *others = self.said
+        if not others:
+            return first
+        alike = dict.fromkeys(map(elide_numbers, self.said))
+        return next(iter(alike)) if len(alike) == 1 else f"For example: {first}"
+
+    @property
+    def students(self) -> int:
+        return count_students([self])
+
+    @property
+    def later(self) -> str:
+        """The other problems in which it costs points."""
+        return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
 
 
-def count_findings(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[FindingOfClass]:
-    """List what the examinations found, what costs the class most first; what has one root is one finding."""
-    found: dict[tuple[str, str], FindingOfClass] = {}
+def count_losses(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[ClassLoss]:
+    """List what costs a class points, the costliest first; what has one root is one thing."""
+    found: dict[tuple[str, str, Kind], ClassLoss] = {}
     for entry in entries:
-        roots: list[Explanation] = []
-        for told, cost in zip(entry.grading.notes.explanations, entry.costs(), strict=True):
-            if told.problem not in problems:
-                continue
-            root = next((each for each in reversed(roots) if _is_root(each, told, problems)), told)
-            one = found.setdefault((root.problem, root.id), FindingOfClass(Finding.of(root)))
-            if root is told:
-                roots.append(told)
-                one.entries.append(entry)
-            elif told.problem != root.problem:
-                one.later[told.problem] = problems[told.problem].title
-            if problems[told.problem].bonus:
-                one.bonus += cost
-            else:
-                one.lost += cost
-    return sorted(found.values(), key=lambda each: (-round(each.lost, 9), -each.bonus, -len(each.entries)))
+        for loss in divide_losses(entry.grading, problems):
+            finding = loss.finding
+            root = problems[finding.problem]
+            one = found.setdefault((root.id, finding.id, loss.kind), ClassLoss(Loss(loss.kind, finding), root))
+            one.loss.add_all(loss)
+            one.entries[entry.id] = entry
+            one.said[" ".join(finding.said) or finding.id] = None
+            if loss.line and loss.line not in one.examples[:MOST_EXAMPLES]:
+                one.examples = [*one.examples, loss.line][:MOST_EXAMPLES]
+    return sorted(found.values(), key=lambda each: (*each.loss.order, -len(each.entries)))
 
 
-def _is_root(root: Explanation, told: Explanation, problems: Mapping[str, Problem]) -> bool:
-    """Tell whether what is told has been told of an earlier problem: the same exception, or the same of what it needs.
+def count_students(losses: Iterable[ClassLoss]) -> int:
+    """Those who lose points by any of these."""
+    entries = {id: entry for each in losses for id, entry in each.entries.items()}
+    return sum(len(entry.grades) for entry in entries.values())
 
-    The ids of findings that say the same of two problems differ in their first word.
-    """
-    if error := error_of(told):
-        return error_of(root) == error
-    same = told.is_of_earlier or root.id.partition("-")[2] == told.id.partition("-")[2]
-    return same and root.problem in find_needs(problems, told.problem)
+
+def teach_next(losses: Sequence[ClassLoss], ran: Collection[Entry]) -> str:
+    """Say which problem to teach next: what is wrong there costs the class most."""
+    if not ran:
+        return "No submission was run: find out why before you teach anything."
+    by_problem: dict[str, list[ClassLoss]] = {}
+    for each in losses:
+        if each.loss.points:
+            by_problem.setdefault(each.problem.id, []).append(each)
+    if not by_problem:
+        return "Nobody loses a point: go on to what comes next."
+    worst = max(by_problem.values(), key=lambda each: add_up(one.loss for one in each).points)
+    points = add_up(each.loss for each in worst).points
+    section = next((each.loss.finding.section for each in worst if each.loss.finding.section), "")
+    place = f" (handout, section {section})" if section else ""
+    students = sum(len(entry.grades) for entry in ran)
+    who = f"{count_students(worst)} of {students} student{'s' * (students > 1)}"
+    return f"Teach {worst[0].problem.title}{place} next: what is wrong there costs {who} {points:.1f} points."

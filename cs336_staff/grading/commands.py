@@ -18,7 +18,7 @@ from rich.text import Text
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result
-from cs336_staff.grading.class_page import FindingOfClass, count_findings, group_by_submission
+from cs336_staff.grading.class_page import ClassLoss, count_losses, group_by_submission
 from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
@@ -104,7 +104,7 @@ def grade(
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
             students = write_course(console, gradebook, suite.problems, out, course)
-            found = count_findings(group_by_submission(students), suite.problems)
+            found = count_losses(group_by_submission(students), suite.problems)
             write_findings(out, found)
             if found and len(students) > 1:
                 console.print(draw_findings(found))
@@ -122,9 +122,9 @@ def grade(
 @click.command()
 @click.argument("results", type=RESULTS, default=results_folder)
 def findings(results: Path) -> None:
-    """Count what the examinations found in a class, in the gradebook of RESULTS, and write findings.csv there."""
+    """Count what was found in a class, in the gradebook of RESULTS, and write findings.csv there."""
     with open_results(results) as (gradebook, course, problems):
-        found = count_findings(group_by_submission(grades(gradebook, course)), problems)
+        found = count_losses(group_by_submission(grades(gradebook, course)), problems)
     write_findings(results, found)
     Console().print(draw_findings(found))
 
@@ -276,20 +276,20 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 
 
-def write_findings(out: Path, found: Iterable[FindingOfClass]) -> None:
-    """Write findings.csv: what each finding costs, how many submissions have it, and what it says."""
+def write_findings(out: Path, found: Iterable[ClassLoss]) -> None:
+    """Write findings.csv: what each thing costs, how many submissions have it, and what it says."""
     rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says")]
     for each in found:
-        told, costs = each.finding, (f"{each.lost:.4g}", f"{each.bonus:.4g}", len(each.entries))
-        rows.append((*costs, told.problem, told.id, told.short))
+        costs = f"{each.loss.points:.4g}", f"{each.loss.bonus:.4g}", len(each.entries)
+        rows.append((*costs, each.problem.id, each.id, each.says))
     write_table(out / "findings.csv", rows)
 
 
-def draw_findings(found: Sequence[FindingOfClass]) -> Table:
+def draw_findings(found: Sequence[ClassLoss]) -> Table:
     """Those that cost the class most, for the terminal."""
-    shown = [each for each in found if each.finding.runs][:COSTLIEST]
-    caption = f"{len(shown)} of {len(found)} findings; the others are in findings.csv"
-    table = Table("Points lost", "Submissions", "Finding", title="What costs the class most", caption=caption)
+    shown = found[:COSTLIEST]
+    caption = f"{len(shown)} of {len(found)}; the others are in findings.csv" if len(found) > len(shown) else None
+    table = Table("Points lost", "Submissions", "What", title="What costs the class most", caption=caption)
     for each in shown:
-        table.add_row(f"{each.lost:.1f}", str(len(each.entries)), Text(printable(each.finding.short)))
+        table.add_row(f"{each.loss.points:.1f}", str(len(each.entries)), Text(printable(each.says)))
     return table

@@ -20,7 +20,7 @@ from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import Grade, grades, grades_of, match_extensions
 from cs336_staff.grading.identity import name_for_return
-from cs336_staff.grading.lists import IDENTITY, known_by, read_roster
+from cs336_staff.grading.lists import IDENTITY, TOTAL, find_ungraded, known_by, read_roster
 from cs336_staff.sandbox.printable import printable
 
 # Where a cell begins, whichever of these separates cells for the spreadsheet, and what would be one to run.
@@ -167,15 +167,13 @@ def write_canvas(path: Path, roster: Path, found: Iterable[Grade], column: str) 
     waiting = {grade.student.key: grade for grade in found}
     key = known_by(rows, waiting)
     maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
-    without: list[str] = []
+    without = find_ungraded(rows, waiting)
     lines = [[*kept, column]]
     for row in rows:
         grade = waiting.pop(row.get(key, ""), None)
         points = "" if grade is None else _number(grade.points)
-        if row["Student"].strip() == "Points Possible":
+        if row["Student"].strip() == TOTAL:
             points = _number(maximum)
-        elif grade is None:
-            without.append(row["Student"])
         lines.append([*(row[name] for name in kept), points])
     write_table(path, lines, inert=False)  # Canvas knows its own names
     return without, [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]

@@ -2,24 +2,22 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.grading.atomic import write_atomically
-from cs336_staff.grading.blocks import MAX_DUMP, cut_block, fence_lines, quote_code
+from cs336_staff.grading.blocks import MAX_DUMP, MAX_LINE, cut_block, fence_lines, quote_code
 from cs336_staff.grading.grades import Grade, account_for, say_points
 from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.losses import Kind, Loss, add_up, divide_losses
+from cs336_staff.grading.remarks import printed, remarks, tabulate
 from cs336_staff.grading.results_json import results
-from cs336_staff.grading.sections import Kind, printed, remarks, sections
 
-MAX_LINES = 100  # of feedback.md: what students take in
+MOST = 3  # things that are told whole: what students take in
+MOST_CODE, MOST_PRINTED = 8, 6  # lines of one
 PLAIN = r"[^\w ,.:%-]"  # of names, what may mean something in Markdown
-
-# Lines of feedback by their turn: a later turn has more lines, which take the place of the earlier ones if there is
-# room. What has the first turn is there in any case.
-Block = dict[int, list[str]]
-FIRST, LINE, WHOLE, LAST = 0, 1, 2, 1_000
 
 
 def write_reports(
@@ -39,47 +37,82 @@ def write_reports(
 
 
 def feedback(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> str:
-    """Write what the student reads: points, findings, an example of each kind of failure, and what the code printed.
-
-    Findings are whole. For the rest there is room up to `MAX_LINES` lines.
-    """
-    head = [f"# {quote_code(grading.submission)}: {say_points(grading, grades)}", ""]
-    head += ["| Problem | Points | Tests passed |", "|---|---:|---:|"]
-    blocks = [_show_text(remark, WHOLE) for remark in remarks(grading)]
-    for section in sections(grading, problems):
-        head.append(f"| {section.title} | {section.points:.2f} / {section.problem.points:g} | {section.state} |")
-        if section.kinds:
-            blocks.append({FIRST: ["", f"## {section.problem.title}"]})
-        findings = (cut_block("\n".join(each.lines), MAX_LINES) for each in section.explanations)
-        blocks += [{FIRST: ["", *fence_lines(lines)]} for lines in findings]
-        blocks += [_show_kind(kind, number) for number, kind in enumerate(section.kinds)]
-    for what, points in (("Points", f"{grading.points:.2f} / {grading.maximum:g}"), *account_for(grades)):
-        head.append(f"| **{re.sub(PLAIN, ' ', what)}** | **{points}** | |")
-    blocks += [_show_text(text, LAST) for text in printed(grading)]
-    return "\n".join(_fit([{FIRST: head}, *blocks])) + "\n"
-
-
-def _show_kind(kind: Kind, number: int) -> Block:
-    """A line, and below it an example if there is more to tell: the first kind of each problem has the first turn."""
-    names = f"{len(kind.results)} tests" if kind.told and len(kind.results) > 1 else kind.names
-    line = [*([] if number else [""]), f"- {quote_code(kind.headline)}{f': {names}' if names else ''}"]
-    return {LINE: line, WHOLE + number: [*line, "", *fence_lines(kind.example)]} if kind.example else {LINE: line}
+    """Write what the student reads: points, what costs them, the costliest first, and what the code printed."""
+    lines = [f"# {quote_code(grading.submission)}: {say_points(grading, grades)}"]
+    lines += _tabulate(grading, problems, grades)
+    for remark in remarks(grading):
+        lines += _tell_text(remark, MAX_DUMP)
+    losses = divide_losses(grading, problems)
+    large = [each for each in losses if not each.is_small]
+    due = [each for each in large if each.points or not add_up(losses).points]  # of a bonus, if nothing else is lost
+    found, unexplained = ([each for each in due if each.kind is kind] for kind in (Kind.FOUND, Kind.UNEXPLAINED))
+    shown = [*found[:MOST], *unexplained[:1]]
+    for loss in large:
+        if loss.kind is Kind.NOT_OWN:
+            lines += ["", *fence_lines(cut_block("\n".join(loss.finding.said)))]
+        else:
+            lines += [*[""] * (not lines[-1].startswith("- ")), _tell_in_a_line(loss, loss in shown)]
+            lines += _show(loss) * (loss in shown)
+    lines += _sum_up([each for each in losses if each.is_small])
+    for text in printed(grading):
+        lines += _tell_text(text, MOST_PRINTED)
+    return "\n".join(lines) + "\n"
 
 
-def _show_text(text: str, turn: int) -> Block:
-    """The first line of a text, and all of it, as long as a dump may be."""
-    first, *others = text.splitlines()
-    whole = ["", *fence_lines(cut_block(text, MAX_DUMP))]
-    return {LINE: ["", f"- {quote_code(first)}{' ...' * bool(others)}"]} | ({turn: whole} if others else {})
+def _tabulate(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade]) -> Iterator[str]:
+    """The problems that lose points; a sentence about the others; and what lateness costs."""
+    full, unwritten, rows = [], [], []
+    for row in tabulate(grading, problems):
+        if row.is_full:
+            full.append(row.title)
+        elif row.problem.bonus and row.state == "not written":
+            unwritten.append(row.problem.title)
+        else:
+            rows.append(f"| {row.title} | {row.points:.2f} / {row.problem.points:g} | {row.state} |")
+    account = account_for(grades)
+    if [what for what, _ in account] not in ([], ["Grade"]):
+        account.insert(0, ("Points", f"{grading.points:.2f} / {grading.maximum:g}"))
+        rows += [f"| **{re.sub(PLAIN, ' ', what)}** | **{points}** | |" for what, points in account]
+    if rows:
+        yield from ("", "| Problem | Points | Tests passed |", "|---|---:|---:|", *rows)
+    told = {"Full points": full, "Bonus problems that are not written": unwritten}
+    if full or unwritten:
+        yield from ("", " ".join(f"{what}: {', '.join(titles)}." for what, titles in told.items() if titles))
 
 
-def _fit(blocks: Sequence[Block]) -> list[str]:
-    """The lines of all blocks; room is given turn by turn, and in each to the first blocks first."""
-    shown: list[list[str]] = [[] for _ in blocks]
-    for turn in sorted({turn for block in blocks for turn in block}):
-        for i, block in enumerate(blocks):
-            lines = block.get(turn, shown[i])
-            if turn == FIRST or sum(map(len, shown)) - len(shown[i]) + len(lines) <= MAX_LINES - 2:
-                shown[i] = lines
-    more = [] if all(shown) else ["", f"There is more, but {MAX_LINES} lines are enough to start with."]
-    return [*(line for lines in shown for line in lines), *more]
+def _tell_in_a_line(loss: Loss, is_shown: bool) -> str:
+    """Say what a thing costs and where, what it is if that is not shown below, and how to see it."""
+    what = loss.title if is_shown and loss.kind is Kind.FOUND else _describe(loss)
+    see = f". To see it: {quote_code(loss.see)}" if loss.see and loss.kind is not Kind.NOT_WRITTEN else ""
+    return f"- **{loss.cost}**: {what}{see}"
+
+
+def _describe(loss: Loss) -> str:
+    """Say where a thing is and what; if nothing was found, in which tests."""
+    said = f"{loss.title}: {quote_code(' '.join(filter(None, (loss.place, loss.says))))}"
+    if loss.kind is not Kind.UNEXPLAINED:
+        return said
+    hidden = ", ".join(map(quote_code, loss.hidden_says))
+    return f"{said} in {loss.names}" + f"; hidden tests say {hidden}" * bool(hidden)
+
+
+def _show(loss: Loss) -> list[str]:
+    """Show what was found, or else what one of the tests says besides."""
+    if loss.kind is Kind.FOUND:
+        innermost = replace(loss.finding, code=loss.finding.code[-MOST_CODE:])
+        return ["", *fence_lines(cut_block("\n".join(innermost.lines)))]
+    return ["", *fence_lines(cut_block("\n".join(loss.example), MAX_DUMP))] if loss.example else []
+
+
+def _sum_up(losses: Sequence[Loss]) -> list[str]:
+    """Small things in one line, and what they cost together."""
+    if len(losses) < 2:
+        return ["", *(_tell_in_a_line(each, False) for each in losses)] if losses else []
+    return ["", f"- **{add_up(losses).cost}** for small things: {'; '.join(map(_describe, losses))}"]
+
+
+def _tell_text(text: str, most: int) -> list[str]:
+    """A text in a line if it is short, and else as many lines of it as there are room for."""
+    if "\n" in text or len(text) > MAX_LINE:
+        return ["", *fence_lines(cut_block(text, most))]
+    return ["", f"- {quote_code(text)}"]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result, result_from_json
 from cs336_staff.grading.grading import Notes, notes_from_json
-from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start
+from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start_both
 from cs336_staff.sandbox.submission import Submission
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def load_and_start(
     with ExitStack() as stack:
         stack.callback(gc.unfreeze)
         with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
-            starting = beside.submit(lambda: stack.enter_context(start(layer)))
+            starting = beside.submit(lambda: stack.enter_context(start_both(layer)))
             gc.disable()  # all of this stays, and looking for garbage in it would take half a second
             try:
                 from cs336_staff.grading.suite import load_graded_suite

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from cs336_kit.engine.result import Explanation, Result
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Result
 from cs336_kit.rules.price import charge
 from cs336_staff.grading.identity import HandedIn
 
@@ -26,7 +27,7 @@ class Notes:
         taken_in: what was left out of what was handed in, or chosen.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
-        explanations: what the examinations found.
+        explanations: what was found.
         weights: of its attention on one public case, if it gave any there.
         peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
     """
@@ -37,7 +38,7 @@ class Notes:
     missing: tuple[str, ...] = ()
     taken_in: tuple[str, ...] = ()
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    explanations: tuple[Explanation, ...] = ()
+    explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
     peak_memory: int = 0
 
@@ -49,13 +50,12 @@ class Notes:
 def notes_from_json(text: str) -> Notes:
     """The notes that `Notes.as_json` wrote."""
     fields = json.loads(text)
-    told = [each | {name: tuple(each[name]) for name in ("lines", "tests")} for each in fields["explanations"]]
     forbidden = fields["forbidden"].items()
     return Notes(
         **fields
         | {name: tuple(fields[name]) for name in ("missing", "taken_in")}
         | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
-        | {"explanations": tuple(Explanation(**each) for each in told)}
+        | {"explanations": tuple(Finding.of(each) for each in fields["explanations"])}
         | {"weights": tuple(tuple(row) for row in fields["weights"])}
     )
 

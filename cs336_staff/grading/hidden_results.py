@@ -12,7 +12,7 @@ from functools import cache
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.sandbox.submission import Submission
 
-MEDDLED = "the reply was not written by the code that should write it: what wrote to its channel?"
+MEDDLED = "something other than the grader wrote this reply: does your code write to a descriptor that it did not open?"
 RAISED = (
     *("AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "MemoryError", "NameError"),
     *("NotImplementedError", "RecursionError", "RuntimeError", "SyntaxError", "TypeError", "UnboundLocalError"),

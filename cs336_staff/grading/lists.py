@@ -9,6 +9,7 @@ from cs336_staff.grading.identity import RosterError, Student
 
 KEYS = ("ID", "SIS User ID", "SIS Login ID")
 IDENTITY = ("Student", *KEYS, "Integration ID", "Root Account", "Section")
+TOTAL = "Points Possible"  # the row of no student
 Row = dict[str, str]
 
 
@@ -24,6 +25,14 @@ def read_roster(path: Path) -> tuple[list[Row], list[str]]:
 def known_by(rows: Iterable[Row], keys: Collection[str]) -> str:
     """The column of a roster that knows most of these students: a number in one may be another's in the next."""
     return max(KEYS, key=lambda name: sum(row.get(name) in keys for row in rows))
+
+
+def find_ungraded(rows: Iterable[Row], keys: Collection[str]) -> list[str]:
+    """The students of a roster, by name, who have none of these keys."""
+    rows = list(rows)
+    key = known_by(rows, keys)
+    students = (row for row in rows if row["Student"].strip() != TOTAL)
+    return [row["Student"] for row in students if row.get(key, "") not in keys]
 
 
 def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:

@@ -1,4 +1,4 @@
-"""One submission: run both suites on it and examine what failed, or run one of its tests again."""
+"""One submission: run both suites on it and find what is wrong, or run one of its tests again."""
 
 import difflib
 import resource
@@ -13,10 +13,10 @@ from torch import Tensor
 
 from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Outcome, Result
-from cs336_kit.examination.explain import explain
 from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
 from cs336_staff.authoring.room import load_rooms, reference_of
+from cs336_staff.grading.advice import ask_for_advice
 from cs336_staff.grading.carried_forward import CarriedForward
 from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.suite import GradedSuite
@@ -25,7 +25,7 @@ from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.sandbox.worker import Limits, Starved, Worker
 
-EXAMINATION = Limits(call_seconds=2, seconds=10)
+FIGURE = Limits(call_seconds=2, seconds=10)
 # Processor time and private memory of this side for one submission, whose replies it reads and compares.
 TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
 MAX_SHOWN = 3  # lines that break the rules, of a work
@@ -60,23 +60,25 @@ def grade_one(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> t
             if seen is public:  # what it says from here on may spell hidden inputs
                 missing = tuple(sorted(worker.missing))
                 notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-                notes = _examine(suite, sandbox, submission, results, notes)
+                notes = _find_what_is_wrong(suite, sandbox, submission, results, notes)
     return results, replace(notes, forbidden=judge(public, hidden), peak_memory=worker.peak_memory)
 
 
-def _examine(
+def _find_what_is_wrong(
     suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], notes: Notes
 ) -> Notes:
-    """Note what the examinations find, before any process of the submission has seen a hidden input.
+    """Note what is found in what fails, before any process of the submission has seen a hidden input.
 
-    What fails hidden tests alone is not examined: exceptions of the submission would tell its student what they hold.
+    What fails hidden tests alone is not looked into: what the submission raises there would tell what they hold.
     """
-    with suppress(Starved), Worker(sandbox, submission, EXAMINATION) as worker:
-        suite.proxy.worker = worker
-        notes = replace(notes, explanations=tuple(explain(suite.suite, results)))
-        failed = {result.problem for result in results if not result.passed}
-        figures = (room.figure for id, room in load_rooms().items() if room.figure and id in failed)
-        if figure := next(figures, None):
+    if all(result.passed for result in results):
+        return notes
+    notes = replace(notes, explanations=ask_for_advice(sandbox, submission, results))
+    failed = {result.problem for result in results if not result.passed}
+    figures = (room.figure for id, room in load_rooms().items() if room.figure and id in failed)
+    if figure := next(figures, None):
+        with suppress(Starved), Worker(sandbox, submission, FIGURE) as worker:
+            suite.proxy.worker = worker
             notes = replace(notes, weights=figure.measure(getattr(suite.suite.calls, figure.call)))
     return notes
 

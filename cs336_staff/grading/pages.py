@@ -18,20 +18,21 @@ from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
 from cs336_staff.grading.atomic import write_atomically
 from cs336_staff.grading.blocks import make_printable
 from cs336_staff.grading.class_page import Entry
-from cs336_staff.grading.class_summary import sum_up
 from cs336_staff.grading.course import Course, results_folder
-from cs336_staff.grading.finding import Finding
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import account_for, grades, say_points
 from cs336_staff.grading.grading import Matrix
+from cs336_staff.grading.lists import find_ungraded, read_roster
+from cs336_staff.grading.losses import Kind, add_up, divide_losses, list_deductions
+from cs336_staff.grading.remarks import printed, remarks, tabulate
 from cs336_staff.grading.rescore import RESULTS, open_results
-from cs336_staff.grading.sections import printed, remarks, sections
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
 INDEX, STUDENTS = "index.html", "students"
+NOBODY = "a student of the roster"
 LONGEST = 300  # of a text that is shown as a line
-MOST = 8  # findings of a class
+MOST = 10  # rows of what costs a class most
 
 
 @click.command()
@@ -65,8 +66,12 @@ def write_site(
 
     Raises:
         OSError: a page cannot be written.
+        RosterError: the roster cannot be used.
     """
-    known = class_page.group_by_submission(grades(gradebook, course))
+    found = grades(gradebook, course)
+    known = class_page.group_by_submission(found)
+    roster = read_roster(Path(course.roster))[0] if course.roster else []
+    ungraded = find_ungraded(roster, {grade.student.key for grade in found})
     numbered = draw_numbers(entry.id for entry in known) if anonymous else {entry.id: entry.id for entry in known}
     known.sort(key=lambda entry: numbered[entry.id])  # the times of the files say nothing either
     pages, folder = load_templates(), out / STUDENTS
@@ -79,7 +84,9 @@ def write_site(
             whole = make_anonymous(whole, numbered[entry.id])
         write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, problems))
     entries = [make_anonymous(entry, numbered[entry.id]) for entry in known] if anonymous else known
-    write_atomically(out / INDEX, fill_class_page(pages, entries, problems))
+    write_atomically(
+        out / INDEX, fill_class_page(pages, entries, problems, [NOBODY] * len(ungraded) if anonymous else ungraded)
+    )
     return len(entries)
 
 
@@ -98,27 +105,32 @@ def load_templates() -> Environment:
         "heat": lambda lost: f"--lost:{lost**0.6:.2f}",  # small losses are to be seen, too
         "line": _line,
         "page": lambda id: f"{STUDENTS}/{quote(id)}.html",
-        "parts": Finding.of,
         "shown": make_printable,
     }
     return pages
 
 
-def fill_class_page(pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem]) -> str:
-    """The page for staff."""
+def fill_class_page(
+    pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem], ungraded: Sequence[str]
+) -> str:
+    """The page for staff; `ungraded` are the students of the roster who have no grade."""
     ran = [entry for entry in entries if not entry.refused]
+    losses = class_page.count_losses(ran, problems)
     points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(
-        opening=sum_up(entries, problems),
+        next=class_page.teach_next(losses, ran),
         entries=entries,
-        ran=ran,
         problems=problems,
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),
         grades=points,
         median=median(points),
         mean=fmean(points),
-        found=class_page.count_findings(ran, problems),
-        most=MOST,
+        losses=losses[:MOST],
+        others=losses[MOST:],
+        rest=add_up(each.loss for each in losses[MOST:]),
+        total=add_up(each.loss for each in losses),
+        count_students=class_page.count_students,
+        ungraded=ungraded,
     )
 
 
@@ -128,12 +140,14 @@ def fill_student_page(pages: Environment, entry: Entry, problems: Mapping[str, P
     failed = {result.problem for result in grading.results if not result.passed}
     figures = [room.figure for id, room in load_rooms().items() if room.figure and id in failed]
     figure = figures[0] if figures and not grading.notes.refused else None
+    said = ("\n".join(lines) for _, *lines in list_deductions(grading))
     return pages.get_template("student.html").render(
         grading=grading,
         points=say_points(grading, entry.grades),
         account=account_for(entry.grades),
-        remarks=[make_printable(each).partition("\n")[::2] for each in (*remarks(grading), *printed(grading))],
-        sections=list(sections(grading, problems)),
+        remarks=[make_printable(each).partition("\n")[::2] for each in (*said, *remarks(grading), *printed(grading))],
+        rows=list(tabulate(grading, problems)),
+        losses=[each for each in divide_losses(grading, problems) if each.kind is not Kind.NOT_OWN],
         figure=figure,
         yours=draw_cells(grading.notes.weights, figure) if figure else [],
         right=draw_cells(figure.right(), figure) if figure else [],

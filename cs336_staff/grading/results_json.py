@@ -1,7 +1,7 @@
 """`results.json`, the report in Gradescope's format."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cs336_kit.engine.assignment import Problem
@@ -9,7 +9,8 @@ from cs336_kit.engine.result import Result
 from cs336_staff.grading.blocks import make_printable
 from cs336_staff.grading.grades import Grade, account_for
 from cs336_staff.grading.grading import Grading
-from cs336_staff.grading.sections import lose, printed, remarks, sort_kinds
+from cs336_staff.grading.losses import elide_numbers, list_deductions, place_of
+from cs336_staff.grading.remarks import printed, remarks
 
 
 def results(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> dict[str, Any]:
@@ -21,10 +22,12 @@ def results(grading: Grading, problems: Mapping[str, Problem], grades: Sequence[
         box for number, problem in enumerate(problems.values(), 1) for box in _fill_boxes(number, problem, grading)
     ]
     explained = ("\n".join((f"{each.problem}:", *each.lines)) for each in grading.notes.explanations)
+    deductions = ("\n".join(lines) for _, *lines in list_deductions(grading))
     account = "\n".join(f"{what}: {points}" for what, points in account_for(grades))
+    said = (account, *deductions, *remarks(grading), *explained, *printed(grading))
     return {
         "score": round(min((each.points for each in grades), default=grading.points), 2),
-        "output": "\n\n".join((*filter(None, [account]), *remarks(grading), *explained, *printed(grading))),
+        "output": "\n\n".join(filter(None, said)),
         "output_format": "text",
         "tests": boxes,
         "extra_data": {
@@ -63,13 +66,13 @@ def _fill_boxes(number: int, problem: Problem, grading: Grading) -> Iterator[dic
 def _fill_box(
     number: str, problem: Problem, results: Sequence[Result], pays: float, why: Sequence[str]
 ) -> dict[str, Any]:
-    hidden, passed, lost = results[0].hidden, sum(result.passed for result in results), lose(results)
+    hidden, passed, lost = results[0].hidden, sum(result.passed for result in results), _lose(results)
     earned = math.fsum(result.points for result in results) - pays
     text = [f"{passed} of {len(results)} tests pass.", *why] if lost or why else []
     text += [f"{points:.2f} points lost in {function}" for function, points in lost.items()]
-    for first, *others in sort_kinds(results):
+    for first, *others in _sort_kinds(results):
         text += ["", f"{first.test}:", make_printable(first.text)]
-        text += [f"The same in {', '.join(other.test for other in others)}."] if others else []
+        text += [f"The same, but for its numbers, in {', '.join(other.test for other in others)}."] if others else []
     return {
         "name": f"{problem.title}: {'hidden' if hidden else 'public'} tests",
         "number": number,
@@ -88,3 +91,21 @@ def _fill_box(
             "outcomes": {result.test: result.outcome for result in results},
         },
     }
+
+
+def _sort_kinds(results: Iterable[Result]) -> Iterable[list[Result]]:
+    """Those that did not pass, together where they fail alike but for their numbers."""
+    kinds: dict[tuple[object, ...], list[Result]] = {}
+    for each in results:
+        if not each.passed:
+            kinds.setdefault((each.check, elide_numbers(each.headline), place_of(each.details)), []).append(each)
+    return kinds.values()
+
+
+def _lose(results: Iterable[Result]) -> dict[str, float]:
+    """The points that are lost in each test function that loses any, most first."""
+    lost: dict[str, float] = {}
+    for each in results:
+        if not each.passed:
+            lost[each.function] = lost.get(each.function, 0.0) + each.maximum
+    return dict(sorted(lost.items(), key=lambda each: -each[1]))

@@ -24,9 +24,9 @@ from cs336_staff.release.verify import (
     StoredCases,
     both_suites,
     stored_cases,
-    verify_examination,
     verify_misconceptions,
     verify_right_styles,
+    verify_steps,
 )
 
 
@@ -70,7 +70,7 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
 @click.command()
 @click.argument("problem", required=False)
 def verify(problem: str | None) -> None:
-    """Test the suites: fixtures, right styles, misconceptions caught and examined.
+    """Test the suites: fixtures, right styles, misconceptions caught, steps.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
     status is then 1.
@@ -88,8 +88,8 @@ def verify(problem: str | None) -> None:
     if suite:
         stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
         stages.run("Both suites catch every misconception", partial(verify_misconceptions, suite))
-    title = "The examinations find what is expected, and in right programs nothing"
-    stages.run(title, partial(verify_examination, root, problems))
+    title = "The steps of each problem end in the stored answers"
+    stages.run(title, partial(verify_steps, root, problems))
     if stages.errors:
         raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
     click.echo("\nNo errors")

@@ -8,17 +8,21 @@ from types import SimpleNamespace
 
 import torch
 
-from cs336_kit.engine.case import Case, case_names, load_case
+from cs336_kit.engine.case import case_names, load_case
+from cs336_kit.engine.compare import same
 from cs336_kit.engine.result import Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite
+from cs336_kit.way.steps import Follow, take_steps
 from cs336_staff.authoring.cases import CaseSpec
-from cs336_staff.authoring.programs import CATALOGUE, RIGHT_STYLES, expected_findings, wrong_submission
+from cs336_staff.authoring.programs import CATALOGUE, RIGHT_STYLES, wrong_submission
 from cs336_staff.authoring.room import Adapter, load_rooms
 from cs336_staff.authoring.stored_cases import check_fixtures, public_seed
 from cs336_staff.grading.suite import load_both_suites
 from cs336_staff.hidden.release import load_release
 from cs336_staff.release.stages import Stage
+
+EXACT = 1e-12  # of the largest number: both are computed in float64
 
 
 @dataclass(frozen=True)
@@ -97,36 +101,17 @@ def check_caught(suite: Suite, id: str) -> Iterator[str]:
             yield f"{id} is not caught by the {name} suite"
 
 
-def verify_examination(root: Path, problems: Collection[str], stage: Stage) -> None:
-    """Examine programs: a misconception must give what `findings.toml` says, and a right style nothing."""
-    right, expected = dict[str, list[str]].fromkeys(RIGHT_STYLES, []), expected_findings()
-    programs = [
-        (problem, adapter, *program)
-        for problem in problems
-        for adapter in load_room(problem).examinations
-        for program in (right | expected.get(adapter, {})).items()
-    ]
-    cases = [load_case(root / "fixtures", name) for name in case_names(root / "fixtures", "**/*")]
-    stage.check(partial(check_findings, cases), programs, chunk=8)
+def verify_steps(root: Path, problems: Collection[str], stage: Stage) -> None:
+    """The last step of each problem must be the answer that is stored for its public cases."""
+    names = case_names(root / "fixtures", "**/*")
+    steps = {adapter: follow for problem in problems for adapter, follow in load_room(problem).steps.items()}
+    stage.check(partial(check_steps, root / "fixtures", steps), names)
 
 
-def check_findings(cases: Sequence[Case], program: tuple[str, str, str, list[str]]) -> Iterator[str]:
-    """Examine an adapter of a misconception or of a right style, in which these findings are expected.
-
-    Of a misconception of the problem some finding must be able to make a test on these cases fail.
-    """
-    problem, adapter, id, expected = program
-    if id not in RIGHT_STYLES and (id not in CATALOGUE or adapter not in CATALOGUE[id].adapters):
-        yield f"findings.toml of {problem}: {adapter} has no misconception {id}"
-        return
-    adapters = RIGHT_STYLES.get(id) or wrong_submission(id)
-    before = torch.random.get_rng_state()
-    findings = load_room(problem).examinations[adapter](adapters[adapter])
-    if (found := [finding.id for finding in findings]) != expected:
-        yield f"{id}, examined by {adapter}, gives {found}, expected {expected}"
-    if not torch.equal(before, torch.random.get_rng_state()):
-        yield f"{id}, examined by {adapter}, changes the random numbers of whoever asks"
-    if findings and id in CATALOGUE and CATALOGUE[id].problem == problem:
-        asked = [case for case in cases if case.call in load_rooms()[problem].calls]
-        if not any(finding.touches(case) for finding in findings for case in asked):
-            yield f"{id}, examined by {adapter}, is found and can make no test fail"
+def check_steps(fixtures: Path, steps: Mapping[str, Follow], name: str) -> Iterator[str]:
+    """The last step on a stored case must be the stored answer, where its problem has steps."""
+    case = load_case(fixtures, name)
+    if case.call in steps and "answer" in case.expected:
+        *_, last = take_steps(steps[case.call], case.inputs).values()
+        if not same(last.value.tensor, case.expected["answer"], within=EXACT).all():
+            yield f"the steps of {case.call} end in another answer than {name} stores"

@@ -22,6 +22,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +123,19 @@ class Process:
 
 
 class Sandbox:
-    """A running zygote. Any number of processes that were forked from this one may use it at the same time."""
+    """A running zygote. Any number of processes that were forked from this one may use it at the same time.
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer) -> None:
-        self._process, self._control = process, control
+    Attributes:
+        achieved: the layers that hold.
+        advisor: another one, whose workers know the right programs: what they say is advice, and earns nothing.
+    """
+
+    advisor: "Sandbox | None" = None
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, advising: bool = False
+    ) -> None:
+        self._process, self._control, self._advising = process, control, advising
         probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
         probe.kill()
         self.achieved = Achieved(layer, tuple(self._layers))
@@ -150,6 +160,8 @@ class Sandbox:
     def check(self) -> None:
         """Raise SandboxError unless the sandbox still gives workers."""
         self.fork(cpu_seconds=10, data_bytes=1 << 30).kill()
+        if self.advisor:
+            self.advisor.check()
 
     def restart(self) -> None:
         """Start another zygote in the place of one that has ended.
@@ -159,14 +171,21 @@ class Sandbox:
         """
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
-        self.close()
-        fresh = _spawn(self.achieved.layer)
+        if self.advisor:
+            self.advisor.restart()
+        self._end()
+        fresh = _spawn(self.achieved.layer, self._advising)
         self._process, self._control = fresh._process, fresh._control
         if fresh._layers != self._layers:
             raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
 
     def close(self) -> None:
         """End the zygote and all its workers."""
+        if self.advisor:
+            self.advisor.close()
+        self._end()
+
+    def _end(self) -> None:
         with suppress(OSError):  # it is closed already
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
@@ -213,27 +232,31 @@ class Sandbox:
         return Process(channel, stdout, stderr, pidfd, pid), layers
 
 
-def start(layer: Layer | Literal["auto"] = "auto") -> Sandbox:
+def start(layer: Layer | Literal["auto"] = "auto", advising: bool = False) -> Sandbox:
     """Start `layer`, or the strongest one that works. Takes a few seconds: it imports torch.
 
     Except for `none`, the calling process becomes non-dumpable, so that no worker can look into it.
+
+    Args:
+        layer: what is between a submission and this machine.
+        advising: whether its workers say what a submission does wrong, for which they have all that students have.
 
     Raises:
         SandboxError: `layer` does not work here; `auto` never goes below `process`. The message says what to install.
     """
     _compile_packages()
     if layer == "none":
-        return _spawn("none")
+        return _spawn("none", advising)
     hide_memory()
     if layer == "bubblewrap":
-        return _bubblewrap()
+        return _bubblewrap(advising)
     if layer == "process":
-        return _process()
+        return _process(advising)
     try:
-        return _bubblewrap()
+        return _bubblewrap(advising)
     except SandboxError as bubblewrap:
         try:
-            sandbox = _process()
+            sandbox = _process(advising)
         except SandboxError as process:
             raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
         notes = (f"no bubblewrap: {bubblewrap}", *sandbox.achieved.notes)
@@ -241,18 +264,32 @@ def start(layer: Layer | Literal["auto"] = "auto") -> Sandbox:
         return sandbox
 
 
-def _bubblewrap() -> Sandbox:
+def start_both(layer: Layer | Literal["auto"] = "auto") -> Sandbox:
+    """Start a sandbox and its advisor, at the same time; it raises as `start` does."""
+    with ThreadPoolExecutor(2) as beside:
+        starting, advising = beside.submit(start, layer), beside.submit(start, layer, advising=True)
+    if error := starting.exception() or advising.exception():
+        for each in (starting, advising):
+            if not each.exception():
+                each.result().close()
+        raise error
+    sandbox = starting.result()
+    sandbox.advisor = advising.result()
+    return sandbox
+
+
+def _bubblewrap(advising: bool) -> Sandbox:
     if shutil.which("bwrap") is None:
         raise SandboxError("bwrap is not installed; install the package bubblewrap (apt-get install bubblewrap)")
-    sandbox = _spawn("bubblewrap")
+    sandbox = _spawn("bubblewrap", advising)
     if "seccomp" not in sandbox.achieved.parts:
         sandbox.close()
         raise SandboxError("expected a seccomp filter inside bubblewrap")
     return sandbox
 
 
-def _process() -> Sandbox:
-    sandbox = _spawn("process")
+def _process(advising: bool) -> Sandbox:
+    sandbox = _spawn("process", advising)
     parts = sandbox.achieved.parts
     if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _others_may_read(STAFF)):
         sandbox.close()
@@ -276,7 +313,7 @@ def _compile_packages() -> None:
         subprocess.run([sys.executable, "-c", warm_up], env=environment, cwd=STAFF.parent, capture_output=True)
 
 
-def _spawn(layer: Layer) -> Sandbox:
+def _spawn(layer: Layer, advising: bool) -> Sandbox:
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
@@ -284,13 +321,14 @@ def _spawn(layer: Layer) -> Sandbox:
             raise SandboxError(f"expected {STAFF} outside {path}, which submissions can read; use an editable install")
     with tempfile.TemporaryDirectory(prefix="cs336-worker-") as folder, tempfile.TemporaryFile() as stderr:
         worker, place = Path(folder, "worker"), Path(folder, "root")
-        _copy_worker(worker)
+        _copy_worker(worker, advising)
         place.mkdir()
         settings = {
             "worker": str(worker),
             "place": str(place),
             "packages": packages,
             "confined": layer != "none",
+            "advising": advising,
             "layers": ["namespaces"] * (layer == "bubblewrap"),
             # Under bubblewrap there is nothing else, and nothing is writable.
             "readable": [path for path in (*visible, *_libraries(), *DEVICES) if os.path.exists(path)]
@@ -333,17 +371,20 @@ def _spawn(layer: Layer) -> Sandbox:
     if json.loads(about) != here:
         ours.close()
         raise SandboxError(f"expected the same torch and the same vector instructions inside, {here}; got {about!r}")
-    return Sandbox(process, ours, layer)
+    return Sandbox(process, ours, layer, advising)
 
 
-def _copy_worker(folder: Path) -> None:
+def _copy_worker(folder: Path, advising: bool) -> None:
     """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
-    for package in (STAFF / "sandbox" / "inside", STAFF.with_name("cs336_kit") / "rules"):
-        copy = folder / package.relative_to(STAFF.parent)
-        copy.mkdir(parents=True)
-        for source in package.glob("*.py"):
-            shutil.copyfile(source, copy / source.name)
-    shutil.copyfile(STAFF.with_name(FILE_NAME), folder / FILE_NAME)  # says what the rules forbid
+    root, packages = STAFF.parent, [STAFF / "sandbox" / "inside", STAFF.with_name("cs336_kit") / "rules"]
+    if advising:
+        packages += [root / name for name in ("cs336_kit", "tests", "fixtures")]
+    for package in packages:
+        for source in [path for path in package.rglob("*") if path.suffix in (".py", ".safetensors")]:
+            copy = folder / source.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+    shutil.copyfile(root / FILE_NAME, folder / FILE_NAME)  # says what the rules forbid
     for path in (folder.parent, folder, *folder.rglob("*")):
         path.chmod(0o755)
 

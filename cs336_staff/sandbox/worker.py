@@ -65,7 +65,7 @@ class ProtocolViolation(WorkerStopped):
 class Starved(BaseException):
     """A worker got so little of the machine that nothing can be said about it: our fault, and never a grade.
 
-    It is neither an Exception nor a `Stopped`, since what a test or an examination makes of those goes into the grade.
+    It is neither an Exception nor a `Stopped`, since what a test makes of those goes into the grade.
     """
 
 

@@ -21,6 +21,11 @@ def test_every_command_that_is_listed_can_be_imported(group: Commands) -> None:
         assert command.help
 
 
+def test_a_misspelt_command_is_told_which_is_meant() -> None:
+    output = CliRunner().invoke(cs336, ["chekc"]).output
+    assert output.endswith("Error: No command is called chekc: is it check?\n")
+
+
 def test_a_grading_starts_its_sandbox_before_it_imports_torch() -> None:
     code = "import sys, cs336_staff.grading.commands; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

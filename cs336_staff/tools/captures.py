@@ -77,11 +77,18 @@ def show(student: Student) -> tuple[str, str]:
 
 
 def debug(student: Student) -> tuple[str, str]:
-    """A softmax that does not handle rows in which everything is hidden."""
-    student.replace(FUNCTIONAL, "maximum.masked_fill(maximum == -math.inf, 0.0)", "maximum")
-    return "uv run cs336 debug --case attention-nothing/3d", student.run(
-        "cs336_kit", "debug", "--case", "attention-nothing/3d"
-    ).stdout
+    """An attention in four lines, one of them wrong: the solution's own lines are not for students."""
+    student.replace(
+        "adapters.py",
+        "return scaled_dot_product_attention(Q, K, V, mask)",
+        """scores = Q @ K.mT / Q.shape[-1]
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(dim=-1)
+    return weights @ V""",
+    )
+    command = "debug --case attention/3d-causal"
+    return f"uv run cs336 {command}", student.run("cs336_kit", *command.split()).stdout
 
 
 def drawn(command: str, output: str) -> str:

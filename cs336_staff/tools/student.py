@@ -42,12 +42,12 @@ class Student:
         stub, _ = cut_solution(file, (self.folder / file).read_text())
         (self.folder / file).write_text(stub)
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a module, `pytest` or `cs336_kit`, in the folder, on a terminal of 80 columns."""
+    def run(self, *command: str, **setting: str) -> subprocess.CompletedProcess[str]:
+        """Run a module, `pytest` or `cs336_kit`, in the folder, on a terminal of 80 columns, or in another setting."""
         return subprocess.run(
             [sys.executable, "-m", *command],
             cwd=self.folder,
-            env=os.environ | {"COLUMNS": "80"},
+            env=os.environ | {"COLUMNS": "80"} | setting,
             capture_output=True,
             text=True,
             encoding=os.environ.get("PYTHONIOENCODING"),

@@ -1,5 +1,6 @@
 """Causal multi-head self-attention in steps."""
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from cs336_kit.way.steps import Steps
 
 ROWS = "Which rows of the weights belong to head i?"
 SEE = "Which positions may a position attend to?"
-TURN = "What is turned: the queries, the keys, the values? Before the heads are split, or after?"
+TURN = "What is rotated: the queries, the keys, the values? Before the heads are split, or after?"
 
 
 def follow_multihead(
@@ -27,57 +28,43 @@ def follow_multihead(
     theta: float | None = None,
     token_positions: Tensor | None = None,
 ) -> Tensor:
+    step.section = "6 Multi-head self-attention"
     x, d_head = step("the input", in_features), d_model // num_heads
-    step("the length of the sequence", float(x.shape[-2]), "Which axis of the input counts the positions?", 6)
+    step("the length of the sequence", float(x.shape[-2]), "Which axis of the input counts the positions?")
     step("the length of a head", float(d_head))
     stacked = step("W_Q, W_K and W_V, one below the other", torch.cat((q_proj_weight, k_proj_weight, v_proj_weight)))
     step("queries, keys and values in one", x @ stacked.mT)
-    heads = []
-    for name, weight in (("queries", q_proj_weight), ("keys", k_proj_weight), ("values", v_proj_weight)):
-        step(f"the weights of the {name}, head by head", weight.unflatten(0, (num_heads, d_head)), ROWS, 6)
-        flat = step(f"the {name}", x @ weight.mT, "Which weights make the queries, the keys and the values?", 6)
-        split = step(f"the {name} of each position, split into heads", flat.unflatten(-1, (num_heads, d_head)), ROWS, 6)
-        heads.append(step(f"the {name} of each head", split.transpose(-2, -3), ROWS, 6))
-    step("the queries, keys and values of each head, stacked", torch.stack(heads), ROWS, 6)
+    weights = {"queries": q_proj_weight, "keys": k_proj_weight, "values": v_proj_weight}
+    heads = [project(step, name, x, weight, num_heads) for name, weight in weights.items()]
+    step("the queries, keys and values of each head, stacked", torch.stack(heads), ROWS)
     q, k, v = heads
     length = x.shape[-2]
     if theta is not None:
         positions = torch.arange(length) if token_positions is None else token_positions
-        step("the positions", positions, "By which position is a vector turned?", 6)
+        step("the positions", positions, "By which position is a vector rotated?")
         each = positions.unsqueeze(-2) if positions.ndim > 1 else positions
         step("the positions, for every head", each)
-        q = step("the turned queries", _turn(step, "queries", d_head, theta, max_seq_len, q, each), TURN, 6)
-        k = step("the turned keys", _turn(step, "keys", d_head, theta, max_seq_len, k, each), TURN, 6)
-    mask = step("the causal mask", torch.ones(length, length, dtype=torch.bool).tril(), SEE, 6)
-    step("the causal mask, inverted", ~mask, SEE, 6)
-    step("the mask as 0 and −inf", torch.zeros(length, length).double().masked_fill(~mask, -torch.inf), SEE, 6)
-    inner = Steps()
-    answers: Any = follow_attention(inner, q, k, v, mask)
-    for each in inner.taken.values():
-        if each.name not in (
-            "the queries",
-            "the keys",
-            "the values",
-            "the answer",
-            "the mask",
-            "the mask, inverted",
-            "the mask as 0 and −inf",
-        ):
-            step(each.name, each.tensor, each.ask, each.section)
-    step("the answers of the heads", answers, "What does each head attend to?", 6)
-    step("the heads' answers, position by position", answers.transpose(-2, -3), ROWS, 6)
-    columns = o_proj_weight.unflatten(-1, (num_heads, d_head)).movedim(-2, 0).mT
-    step("the columns of W_O for each head, transposed", columns, "Which columns of W_O belong to head i?", 6)
-    shares = step("the heads' shares of the answer", answers @ columns, "What mixes the heads at the end?", 6)
-    step("the sums of the heads' shares, up to each", shares.cumsum(-3))
-    joined = step("the heads side by side", answers.transpose(-2, -3).flatten(-2), ROWS, 6)
-    return step("the answer", joined @ o_proj_weight.mT, "What mixes the heads at the end?", 6)
+        q = step("the rotated queries", turn(step, "queries", d_head, theta, max_seq_len, q, each), TURN)
+        k = step("the rotated keys", turn(step, "keys", d_head, theta, max_seq_len, k, each), TURN)
+    mask = step("the causal mask", torch.ones(length, length, dtype=torch.bool).tril(), SEE)
+    step("the causal mask, inverted", ~mask, SEE)
+    step("the mask as 0 and −inf", torch.zeros(length, length).double().masked_fill(~mask, -torch.inf), SEE)
+    return join(step, attend(step, q, k, v, mask, OF_MASK), o_proj_weight)
 
 
-OF_VECTORS = ("the answer", "x", "the vectors", "the first", "the second", "the pairs, turned", "(")
+OF_MASK = ("the mask", "the mask, inverted", "the mask as 0 and −inf")
+OF_VECTORS = ("the answer", "x", "the vectors", "the first", "the second", "the pairs, rotated", "(")
 
 
-def _turn(step: Steps, name: str, d_head: int, theta: float, max_seq_len: int, x: Tensor, positions: Tensor) -> Tensor:
+def project(step: Steps, name: str, x: Tensor, weight: Tensor, heads: int) -> Tensor:
+    """The queries, the keys or the values of each head."""
+    step(f"the weights of the {name}, head by head", weight.unflatten(0, (heads, -1)), ROWS)
+    flat = step(f"the {name}", x @ weight.mT, "Which weights make the queries, the keys and the values?")
+    split = step(f"the {name} of each position, split into heads", flat.unflatten(-1, (heads, -1)), ROWS)
+    return step(f"the {name} of each head", split.transpose(-2, -3), ROWS)
+
+
+def turn(step: Steps, name: str, d_head: int, theta: float, max_seq_len: int, x: Tensor, positions: Tensor) -> Tensor:
     """The queries or the keys of each head, turned."""
     inner = Steps()
     turned = follow_rope(inner, d_head, theta, max_seq_len, x, positions)
@@ -86,3 +73,26 @@ def _turn(step: Steps, name: str, d_head: int, theta: float, max_seq_len: int, x
             is_of_vectors = each.name.startswith(OF_VECTORS)
             step(f"{each.name} of the {name}" if is_of_vectors else each.name, each.tensor, each.ask, each.section)
     return turned
+
+
+def attend(
+    step: Steps, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, known: Collection[str] = (), how: str = ""
+) -> Tensor:
+    """The answers of the heads; steps of attention that are `known` by other names are not taken again."""
+    inner = Steps()
+    answers: Any = follow_attention(inner, q, k, v, mask)
+    for each in inner.taken.values():
+        if each.name not in ("the queries", "the keys", "the values", "the answer", *known):
+            step(each.name + how, each.tensor, each.ask, each.section)
+    return step(f"the answers of the heads{how}", answers, "What does each head attend to?")
+
+
+def join(step: Steps, answers: Tensor, o_proj_weight: Tensor) -> Tensor:
+    """The answer that is made of those of the heads."""
+    step("the heads' answers, position by position", answers.transpose(-2, -3), ROWS)
+    columns = o_proj_weight.unflatten(-1, (answers.shape[-3], -1)).movedim(-2, 0).mT
+    step("the columns of W_O for each head, transposed", columns, "Which columns of W_O belong to head i?")
+    shares = step("the heads' shares of the answer", answers @ columns, "What mixes the heads at the end?")
+    step("the sums of the heads' shares, up to each", shares.cumsum(-3))
+    joined = step("the heads side by side", answers.transpose(-2, -3).flatten(-2), ROWS)
+    return step("the answer", joined @ o_proj_weight.mT, "What mixes the heads at the end?")

@@ -1,15 +1,12 @@
 """Rotary position embedding."""
 
 from collections.abc import Iterator
-from functools import partial
 
 from torch import Tensor
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.on_paper import tell_numbers
 from cs336_kit.engine.room import Room
-from cs336_kit.problems.rope.examination import examine_rope
-from cs336_kit.problems.rope.program import TABLE
 from cs336_kit.problems.rope.steps import follow_rope
 
 
@@ -23,9 +20,4 @@ def tell_pair(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterato
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation preserves it"
 
 
-ROOM = Room(
-    examinations={"run_rope": examine_rope},
-    steps={"run_rope": follow_rope},
-    on_paper=tell_pair,
-    right={"run_rope": partial(TABLE.call, [])},
-)
+ROOM = Room(steps={"run_rope": follow_rope}, on_paper=tell_pair)

@@ -1,19 +1,14 @@
 """Scaled dot-product attention."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from cs336_kit.engine.case import Case
 from cs336_kit.engine.compare import index_of
 from cs336_kit.engine.on_paper import tell_numbers, tell_sum
-from cs336_kit.engine.room import Functions, Room
-from cs336_kit.examination.table import widen
-from cs336_kit.problems.scaled_dot_product_attention.examination import examine_attention
-from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT, attend
+from cs336_kit.engine.room import Room
 from cs336_kit.problems.scaled_dot_product_attention.steps import follow_attention
 
 
@@ -47,23 +42,4 @@ def find_weights(answer: Tensor, V: Tensor) -> Tensor | None:
     return found if error <= 64 * torch.finfo(V.dtype).eps * values.abs().max() else None
 
 
-def attention_on(earlier: Functions) -> Callable[..., Tensor]:
-    """Attention with the softmax of whoever built that, which is given float32 at least."""
-
-    def run(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
-        softmax = partial(earlier["run_softmax"], dim=-1)
-        return attend({**RIGHT, "softmax": softmax}, widen(Q), widen(K), widen(V), mask).to(Q.dtype)
-
-    return run
-
-
-ROOM = Room(
-    examinations={"run_scaled_dot_product_attention": examine_attention},
-    steps={"run_scaled_dot_product_attention": follow_attention},
-    on_paper=tell_query,
-    right={
-        "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: F.scaled_dot_product_attention(Q, K, V, mask)
-    },
-    on_earlier={"run_scaled_dot_product_attention": attention_on},
-    look="uv run cs336 debug --case {case}",
-)
+ROOM = Room(steps={"run_scaled_dot_product_attention": follow_attention}, on_paper=tell_query)

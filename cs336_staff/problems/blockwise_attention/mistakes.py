@@ -1,12 +1,10 @@
-"""Blockwise attention that is wrong: all mistakes that its examination knows, and some that its numbers do not show."""
-
-from dataclasses import replace
+"""Blockwise attention that is wrong: mistakes in its steps, and some that its numbers do not show."""
 
 import torch
 from torch import Tensor
 
-from cs336_kit.problems.blockwise_attention.program import FIRST, JOIN, MAXIMUM, PADDED, TABLE, TILE, WALK
 from cs336_staff.authoring.room import wrong, wrong_steps
+from cs336_staff.problems.blockwise_attention.program import FIRST, JOIN, MAXIMUM, PADDED, TABLE, TILE, WALK
 from cs336_staff.problems.blockwise_attention.programs import blockwise, hide
 
 
@@ -22,11 +20,9 @@ def queries_in_place(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, block
 
 
 STEPS = (*JOIN, *MAXIMUM, *PADDED, *FIRST, *WALK, *TILE)
-# The program in steps writes down what becomes of the whole matrix, and so holds it.
-HELD = ("blockwise-holds-matrix",)
 
 MISTAKES = (
-    *(replace(each, also=HELD) for each in wrong_steps("blockwise", STEPS, table=TABLE)),
+    *wrong_steps("blockwise", STEPS, table=TABLE),
     wrong("blockwise-nan-for-nothing", divide=lambda state: state[2] / state[1]),
     wrong("blockwise-no-scale", score=lambda Q, K: Q @ K.mT),
     wrong("blockwise-answer-like-queries", join=lambda blocks, Q: torch.zeros_like(Q).copy_(torch.cat(blocks, -2))),

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from cs336_kit.problems.linear.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.linear.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.linear.mistakes import MISTAKES
+from cs336_staff.problems.linear.program import TABLE
 from cs336_staff.problems.linear.programs import STYLES, linear_in_steps
 from cs336_staff.problems.linear.reference import run_linear
 

@@ -1,6 +1,6 @@
-"""A linear layer that is wrong: every mistake that its examination knows, but for those of precision."""
+"""A linear layer that is wrong: mistakes in its steps, but for those of precision."""
 
-from cs336_kit.problems.linear.program import ANSWER, WEIGHTS
 from cs336_staff.authoring.room import wrong_steps
+from cs336_staff.problems.linear.program import ANSWER, WEIGHTS
 
 MISTAKES = tuple(wrong_steps("linear", (*WEIGHTS, *ANSWER)))

@@ -3,12 +3,12 @@
 from einops import einsum
 from torch import Tensor
 
-from cs336_kit.problems.linear.program import RIGHT, run_linear
 from cs336_staff.authoring.room import Part
+from cs336_staff.problems.linear.program import RIGHT, run_linear
 
 
 def linear_in_steps(x: Tensor, W: Tensor, /, **ways: Part) -> Tensor:
-    """The linear layer in the steps of its examination, some of them done in other ways."""
+    """The linear layer in steps, some of them done in other ways."""
     return run_linear({**RIGHT, **ways}, W.shape[1], W.shape[0], W, x)
 
 

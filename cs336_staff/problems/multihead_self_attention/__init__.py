@@ -1,9 +1,9 @@
 """Causal multi-head self-attention, without and with rotary position embedding."""
 
-from cs336_kit.problems.multihead_self_attention.program import RIGHT, multihead
 from cs336_staff.authoring.room import Room
 from cs336_staff.problems.multihead_self_attention.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.multihead_self_attention.mistakes import MISTAKES
+from cs336_staff.problems.multihead_self_attention.program import RIGHT, multihead
 from cs336_staff.problems.multihead_self_attention.programs import in_steps
 from cs336_staff.problems.multihead_self_attention.reference import (
     run_multihead_self_attention,

@@ -1,9 +1,10 @@
-"""Causal multi-head attention that is wrong: every mistake that its examination knows, but for those of attention.
+"""Causal multi-head attention that is wrong: mistakes in its steps, but for those of attention.
 
 A score of 0 that is taken for a hidden one is not among them: no input of the tests gives such a score.
 """
 
-from cs336_kit.problems.multihead_self_attention.program import (
+from cs336_staff.authoring.room import wrong_steps
+from cs336_staff.problems.multihead_self_attention.program import (
     ALLOWED,
     BY_POSITION,
     IN_HEADS,
@@ -12,7 +13,6 @@ from cs336_kit.problems.multihead_self_attention.program import (
     ROTATE,
     TURN,
 )
-from cs336_staff.authoring.room import wrong_steps
 
 MISTAKES = (
     *wrong_steps("multihead", (*IN_HEADS, *ALLOWED)),

@@ -1,4 +1,4 @@
-"""Multi-head attention in the steps of its examination."""
+"""Multi-head attention in steps."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -6,12 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
-from cs336_kit.examination.table import Way, Ways
-from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT as OF_ATTENTION
 from cs336_staff.authoring.room import Build, Part
+from cs336_staff.authoring.table import Way, Ways
+from cs336_staff.problems.scaled_dot_product_attention.program import RIGHT as OF_ATTENTION
 
 
-def in_steps(run: Callable[..., Tensor], right: Ways) -> Build:
+def in_steps(run: Callable[..., Any], right: Ways) -> Build:
     """Builds a program on earlier ones. What it is called with has names: functions are ways to do a step."""
 
     def program(**named: Any) -> Tensor:

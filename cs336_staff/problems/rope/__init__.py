@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from cs336_kit.problems.rope.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.rope.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.rope.mistakes import MISTAKES
+from cs336_staff.problems.rope.program import TABLE
 from cs336_staff.problems.rope.programs import STYLES, rotate_in_steps
 from cs336_staff.problems.rope.reference import run_rope
 

@@ -1,6 +1,6 @@
-"""RoPE that is wrong: every mistake that its examination knows."""
+"""RoPE that is wrong: mistakes in its steps."""
 
-from cs336_kit.problems.rope.program import TABLE
 from cs336_staff.authoring.room import wrong_steps
+from cs336_staff.problems.rope.program import TABLE
 
 MISTAKES = tuple(wrong_steps("rope", TABLE.changes))

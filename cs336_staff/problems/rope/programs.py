@@ -4,8 +4,8 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor
 
-from cs336_kit.problems.rope.program import RIGHT, run_rope
 from cs336_staff.authoring.room import Part
+from cs336_staff.problems.rope.program import RIGHT, run_rope
 from cs336_staff.problems.softmax.programs import widened
 
 
@@ -17,7 +17,7 @@ def angles_of(x: Tensor, positions: Tensor, theta: float) -> Tensor:
 
 
 def rotate_in_steps(x: Tensor, positions: Tensor, theta: float, /, **ways: Part) -> Tensor:
-    """RoPE in the steps of its examination, some of them done in other ways."""
+    """RoPE in steps, some of them done in other ways."""
     return run_rope({**RIGHT, **ways}, x.shape[-1], theta, 0, widened(x), positions).to(x.dtype)
 
 

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from cs336_kit.problems.scaled_dot_product_attention.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.scaled_dot_product_attention.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.scaled_dot_product_attention.figure import FIGURE
 from cs336_staff.problems.scaled_dot_product_attention.mistakes import MISTAKES
+from cs336_staff.problems.scaled_dot_product_attention.program import TABLE
 from cs336_staff.problems.scaled_dot_product_attention.programs import STYLES, attention
 from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 

@@ -1,4 +1,4 @@
-"""Attention that is wrong: every mistake that its examination knows, and what no numbers show."""
+"""Attention that is wrong: mistakes in its steps, and what no numbers show."""
 
 import math
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cs336_kit.problems.scaled_dot_product_attention.program import TABLE
 from cs336_staff.authoring.room import wrong, wrong_steps
+from cs336_staff.problems.scaled_dot_product_attention.program import CUTS, TABLE
 from cs336_staff.problems.scaled_dot_product_attention.programs import attention
 from cs336_staff.problems.softmax.programs import softmax
 
@@ -37,6 +37,6 @@ MISTAKES = (
     wrong("attention-dropout", softmax=lambda S: F.dropout(softmax(S, -1), 0.1), alone=True),
     wrong("attention-float64-out", lambda Q, K, V, mask: attention(Q.double(), K.double(), V.double(), mask)),
     wrong("attention-float32-out", lambda Q, K, V, mask: attention(Q.float(), K.float(), V.float(), mask)),
-    *wrong_steps("attention", (cut for cut in TABLE.cuts if cut.says)),
+    *wrong_steps("attention", CUTS),
     wrong("attention-detached", lambda Q, K, V, mask: attention(Q, K, V, mask).detach()),
 )

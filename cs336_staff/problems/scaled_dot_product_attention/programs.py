@@ -7,13 +7,13 @@ import torch
 from einops import einsum
 from torch import Tensor
 
-from cs336_kit.problems.scaled_dot_product_attention.program import RIGHT, attend
 from cs336_staff.authoring.room import Part
+from cs336_staff.problems.scaled_dot_product_attention.program import RIGHT, attend
 from cs336_staff.problems.softmax.programs import softmax, widened
 
 
 def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, /, **ways: Part) -> Tensor:
-    """Attention in the steps of its examination, some of them done in other ways."""
+    """Attention in steps, some of them done in other ways."""
     return attend({**RIGHT, **ways}, widened(Q), widened(K), widened(V), mask).to(Q.dtype)
 
 

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from cs336_kit.problems.softmax.program import TABLE
 from cs336_staff.authoring.room import Room, whole
 from cs336_staff.problems.softmax.cases import HIDDEN, PUBLIC
 from cs336_staff.problems.softmax.mistakes import MISTAKES
+from cs336_staff.problems.softmax.program import TABLE
 from cs336_staff.problems.softmax.programs import STYLES, softmax_in_steps
 from cs336_staff.problems.softmax.reference import run_softmax
 

@@ -1,10 +1,10 @@
-"""Softmax that is wrong: every mistake that its examination knows, and what no numbers show."""
+"""Softmax that is wrong: mistakes in its steps, and what no numbers show."""
 
 import torch
 from torch import Tensor
 
-from cs336_kit.problems.softmax.program import TABLE
 from cs336_staff.authoring.room import wrong, wrong_steps
+from cs336_staff.problems.softmax.program import CUTS, TABLE
 from cs336_staff.problems.softmax.programs import softmax
 
 
@@ -31,6 +31,6 @@ MISTAKES = (
     wrong("softmax-detached", lambda x, dim: softmax(x.detach(), dim)),
     wrong("softmax-numpy", lambda x, dim: softmax(torch.from_numpy(x.numpy()), dim)),
     wrong("softmax-numpy-detached", lambda x, dim: softmax(torch.from_numpy(x.detach().numpy()), dim)),
-    *wrong_steps("softmax", TABLE.cuts),
+    *wrong_steps("softmax", CUTS),
     wrong("softmax-in-place", in_place),
 )

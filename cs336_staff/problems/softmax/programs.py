@@ -4,8 +4,8 @@ import torch
 from einops import reduce
 from torch import Tensor
 
-from cs336_kit.problems.softmax.program import RIGHT, normalise
 from cs336_staff.authoring.room import Part
+from cs336_staff.problems.softmax.program import RIGHT, normalise
 
 
 def widened(x: Tensor) -> Tensor:
@@ -20,7 +20,7 @@ def softmax(x: Tensor, dim: int) -> Tensor:
 
 
 def softmax_in_steps(x: Tensor, dim: int, /, **ways: Part) -> Tensor:
-    """Softmax in the steps of its examination, some of them done in other ways."""
+    """Softmax in steps, some of them done in other ways."""
     return normalise({**RIGHT, **ways}, widened(x), dim).to(x.dtype)
 
 

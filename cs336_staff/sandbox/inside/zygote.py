@@ -25,7 +25,7 @@ from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.inside.importing import is_submitted
 from cs336_staff.sandbox.inside.lock_in import Filter, fork_apart, give_back_memory, hide_memory, lock_in
 from cs336_staff.sandbox.inside.record import Record
-from cs336_staff.sandbox.inside.serve import send, serve
+from cs336_staff.sandbox.inside.serve import Advise, send, serve
 
 STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
 CHANNEL = 3
@@ -40,7 +40,7 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
     Args:
         control: a SOCK_SEQPACKET Unix socket.
         settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code),
-            `layers` (those that hold for this process).
+            `advising` (whether workers say what a submission does wrong), `layers` (those that hold for this process).
     """
     if settings["confined"]:
         hide_memory()
@@ -53,6 +53,12 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
     for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
         del sys.modules[name]  # a submission that imports more of it finds it missing
     warm_up()
+    advise = None
+    if settings["advising"]:
+        from cs336_staff.sandbox.inside.advice import prepare
+
+        advise = prepare(settings["worker"])
+        gc.freeze()
     gc.enable()  # it was off, since what is imported stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
@@ -68,7 +74,7 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
             _import(wanted["modules"])
         pid, apart = fork_apart() if settings["confined"] else (os.fork(), False)
         if pid == 0:
-            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, record)
+            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, record, advise)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -105,6 +111,7 @@ def _become_worker(
     seccomp: Filter | None,
     watch: Watch,
     record: Record,
+    advise: Advise | None,
 ) -> None:
     status = 1
     try:
@@ -124,7 +131,7 @@ def _become_worker(
             os.close(pidfd)
         layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
         send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
-        serve(CHANNEL, watch, record)
+        serve(CHANNEL, watch, record, advise)
         status = 0
     except BaseException:
         traceback.print_exc()

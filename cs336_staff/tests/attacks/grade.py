@@ -31,7 +31,7 @@ TESTS = {
 # Little time, since the attacks that hang use all of it, and memory for torch and a little more. Time on the clock is
 # much longer than the processor's: other runs go on beside this one.
 LIMITS = Limits(call_seconds=1, seconds=5, patience=60, memory_bytes=512 << 20)
-EXAMINATION = Limits(call_seconds=0.5, seconds=1, patience=60)
+FIGURE = Limits(call_seconds=0.5, seconds=1, patience=60)
 
 
 def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:
@@ -49,7 +49,7 @@ def main(layer: sandbox.Layer, folder: Path) -> None:
         shutil.copyfile(Path(__file__).with_name("honest.py"), folder / attack.neighbour)
         paths += [attack.path, folder / attack.neighbour]
 
-    one_submission.EXAMINATION = EXAMINATION
+    one_submission.FIGURE = FIGURE
     suite = replace(only(load_graded_suite(ROOT), TESTS), course=Course(limits=LIMITS))
     try:
         with sandbox.start(layer) as box:

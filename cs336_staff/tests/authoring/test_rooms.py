@@ -8,8 +8,8 @@ import pytest
 
 import cs336_kit.engine.room
 from cs336_kit.engine.assignment import SuiteError
-from cs336_staff.authoring import programs, room
-from cs336_staff.authoring.programs import build_submission, expected_findings
+from cs336_staff.authoring import room
+from cs336_staff.authoring.programs import build_submission
 from cs336_staff.authoring.room import load_all_problems, load_rooms, wrong
 
 PROBLEMS, ROOMS = load_all_problems(), load_rooms()
@@ -100,9 +100,11 @@ def test_a_room_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
         load_rooms()
 
 
-def test_an_adapter_that_is_examined_and_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "load_room", lambda id: cs336_kit.engine.room.Room({"run_sotfmax": lambda run: []}))
-    message = r"^cs336_kit/problems/softmax examines run_sotfmax, which is not among its adapters$"
+def test_steps_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        room, "load_room", lambda id: cs336_kit.engine.room.Room(steps={"run_sotfmax": lambda step: None})
+    )
+    message = r"^cs336_kit/problems/softmax has steps of run_sotfmax, which is not among its adapters$"
     with pytest.raises(SuiteError, match=message):
         load_rooms()
 
@@ -115,19 +117,3 @@ def test_a_case_of_two_rooms(monkeypatch: pytest.MonkeyPatch, kind: str) -> None
     message = rf"^the {kind} case {first.name} is in the rooms of softmax and linear: rename one of them$"
     with pytest.raises(SuiteError, match=message):
         load_rooms()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[run_rpoe]", r"findings\.toml: run_rpoe is examined by no function of cs336_kit/problems/softmax$"),
-        ("[run_softmax", r"findings\.toml: Expected ']' at the end of a table"),
-    ],
-)
-def test_findings_of_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "softmax").mkdir()
-    (tmp_path / "softmax" / "findings.toml").write_text(text)
-    monkeypatch.setattr(programs, "FOLDER", tmp_path)
-    expected_findings.cache_clear()
-    with pytest.raises(SuiteError, match=message):
-        expected_findings()

@@ -160,6 +160,14 @@ def test_what_cannot_be_checked(
     assert re.search(message, result.output)
 
 
+def test_tests_are_counted_while_they_run(student: Student) -> None:
+    student.replace(LINEAR, "return einsum(", "while True: pass\n        return einsum(")
+    terminal = Terminal(student.folder, "check", "softmax", "linear", kind="xterm")
+    terminal.shows("Importing torch and your files", "17 of 22 tests")
+    terminal.sendintr()
+    assert terminal.end() == 1
+
+
 def check_until_endless(student: Student, file: str, line: str, endless: str) -> Terminal:
     """`cs336 check` when it has come to what is `endless` before this line."""
     student.replace(file, line, f"open('running', 'w').close()\n{endless}{line}")
@@ -179,7 +187,7 @@ def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_bo
     assert terminal.end() == 1
 
 
-EXAMINED = "any('examination' in frame.filename for frame in __import__('traceback').extract_stack())"
+SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
 
 
 @pytest.mark.parametrize(
@@ -188,8 +196,8 @@ EXAMINED = "any('examination' in frame.filename for frame in __import__('traceba
         (
             LINEAR,
             "return einsum(",
-            f"        while {EXAMINED}: pass\n        x = 2 * x\n        ",
-            ("Next: test_linear[2d]", "The examination of linear did not end"),
+            f"        while {SOUGHT}: pass\n        x = 2 * x\n        ",
+            ("Next: test_linear[2d]", "The search for what is wrong in linear did not end"),
         ),
         (
             "adapters.py",
@@ -198,7 +206,7 @@ EXAMINED = "any('examination' in frame.filename for frame in __import__('traceba
             ("Error: you pressed Ctrl-C before the first test", ": is there an endless loop at the top of a file?"),
         ),
     ],
-    ids=["in the examination", "while the files are imported"],
+    ids=["in the search", "while the files are imported"],
 )
 def test_ctrl_c_where_no_test_is_under_way(
     student: Student, file: str, line: str, endless: str, said: tuple[str, ...]

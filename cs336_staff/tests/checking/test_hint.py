@@ -36,9 +36,10 @@ def test_a_step_that_is_not_there(hint, step: str) -> None:
 
 
 def test_an_unknown_problem(hint) -> None:
-    result = hint("lineal")
+    assert hint("lineal").output == "Error: no problem is called lineal: is it linear?\n"
+    result = hint("conv")
     assert result.exit_code == 1
-    assert result.output.startswith("Error: no problem is called lineal; the problems are softmax, ")
+    assert result.output.startswith("Error: no problem is called conv; the problems are softmax, ")
     assert result.output.count("\n") == 1
 
 

@@ -38,7 +38,7 @@ def test_a_run_of_some_problems_does_not_claim_to_know_the_price(student: Studen
     use_torch(student)
     process = student.run("cs336_kit", "check", "softmax", "multihead_self_attention")
     assert process.returncode == 0
-    assert "may pay for it instead; uv run cs336 check runs all of them" in " ".join(process.stdout.split())
+    assert "another one may lose these points; uv run cs336 check runs them all" in " ".join(process.stdout.split())
 
 
 def test_pytest_says_it_below_the_failures(student: Student) -> None:

@@ -38,7 +38,7 @@ def elsewhere(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
         (("cs336_kit", "check", "attention"), "Expected sqrtd_k; found d_k."),
         (("cs336_kit", "submit"), "submission.zip is written: hand it in"),
         (("cs336_kit", "hint", "attention"), "Hints for scaled_dot_product_attention, 1 of 3"),
-        (("cs336_kit", "debug", "--case", "attention/3d-causal"), "You divide by d_k, not by sqrtd_k."),
+        (("cs336_kit", "debug", "--case", "attention/3d-causal"), "Expected sqrtd_k; found d_k."),
     ],
     ids=["pytest", "check", "submit", "hint", "debug"],
 )

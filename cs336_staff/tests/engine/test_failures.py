@@ -67,13 +67,22 @@ def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
     student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
     process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
-    assert "With the sum of exp(x − max) here, both tests that fail pass." in process.stdout
-    assert "You take the sum along the last axis" in process.stdout
+    assert "With the sum of exp(x − max) here, both failing tests pass." in process.stdout
     said = process.stdout + process.stderr
     assert said.count("printed") == said.count("written") == times
     assert len(re.findall(r"^told$", said, re.M)) == times
     assert "2 failed" in process.stdout
     assert "2 warnings" in process.stdout
+
+
+def test_a_warning_is_its_place_and_what_it_begins_with(student: Student) -> None:
+    student.replace(FUNCTIONAL, "    scores = einsum(queries", "    K.T\n    scores = einsum(queries")
+    said = student.run("pytest", "-k", "3d-no-mask").stdout
+    warned, rest, last = said.splitlines()[-3:]
+    assert re.fullmatch(rf"{FUNCTIONAL}:\d+: UserWarning: The use of `x.T` on tensors of", warned)
+    assert rest.startswith("  dimension other than 2 ")
+    assert "1 warning in" in last
+    assert "K.T" in student.run("pytest", "-v", "-k", "3d-no-mask").stdout
 
 
 def test_a_test_that_takes_long(student: Student) -> None:
@@ -100,16 +109,89 @@ def test_one_thread_computes_and_the_compiler_of_torch_says_nothing_of_its_own_a
     assert (process.returncode, process.stderr) == (0, "")
 
 
-def test_the_smallest_failure_is_shown_in_full_and_the_others_in_a_line_for_each_kind(student: Student) -> None:
+def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    short = student.run("pytest", "-q").stdout.splitlines()
+    assert len(short) <= 24
+    assert max(map(len, short)) <= 80
+    begin = short.index("")
+    assert short[begin + 1 : begin + 4] == [
+        "scaled_dot_product_attention   33 of 37 tests fail",
+        "multihead_self_attention       19 of 23 tests fail due to an earlier one",
+        "blockwise_attention (bonus)    25 of 27 tests fail, 24 due to an earlier one",
+    ]
+    assert [line.strip("= ") for line in short if line.startswith("==")] == [
+        "What your code does: scaled_dot_product_attention"
+    ]
+    assert "With √d_k here, all 33 failing tests pass." in short
+    *_, place, case = short
+    assert re.sub(r"line \d+", "line N", place) == f"Now open:  {FUNCTIONAL}, line N"
+    assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
+
+
+ONE = "tests/test_2_attention.py::test_scaled_dot_product_attention[3d-no-mask]"
+
+
+def test_an_editor_finds_the_tests_and_runs_one(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    found = student.run("pytest", f"--rootdir={student.folder}", "--collect-only", "-q")
+    assert (found.returncode, ONE in found.stdout.splitlines()) == (0, True)
+    process = student.run("pytest", f"--rootdir={student.folder}", ONE)
+    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    student.run("pytest", "-q", "-k", "3d-no-mask or test_linear")
+    assert "2 passed" not in student.run("pytest", "--lf", "-q").stdout
+
+
+@pytest.mark.parametrize("how", ["-xs", "-v", "--tb=native"])
+def test_a_mistake_is_told_whatever_else_is_asked_for(student: Student, how: str) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    process = student.run("pytest", how, "-k", "3d-no-mask")
+    assert process.returncode == 1
+    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    assert "Traceback" not in process.stdout + process.stderr
+    assert "cs336_kit" not in process.stdout
+
+
+@pytest.mark.parametrize(
+    "setting", [{"NO_COLOR": "1", "CI": "true", "COLUMNS": "60"}, {"TERM": "dumb", "COLUMNS": "200"}], ids=str
+)
+def test_a_mistake_is_told_wherever_it_is_run(student: Student, setting: dict[str, str]) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    process = student.run("pytest", "-k", "3d-no-mask", **setting)
+    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    assert "\x1b" not in process.stdout
+
+
+def test_two_mistakes_are_both_told_in_forty_lines_and_no_bonus_beside_them(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
+    student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
+    short = student.run("pytest", "-q", "-k", "softmax or scaled_dot or blockwise").stdout
+    assert re.findall(r"^=+ What your code does: (\w+) =+$", short, re.M) == ["scaled_dot_product_attention", "softmax"]
+    assert "Expected d_k, 11; found 12." in short
+    assert "Expected the sum of exp(x − max)" in short
+    assert len(short.splitlines()) <= 40
+
+
+def test_a_bonus_is_told_of_when_all_that_is_required_passes(student: Student) -> None:
+    student.replace("cs336_basics/nn/attention_module.py", "softmax(scores, dim=-1)", "softmax(scores, dim=-2)")
+    short = student.run("pytest", "-q", "-k", "linear or attention_module").stdout
+    assert "What your code does: attention_module" in short
+
+
+def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_each_kind(student: Student) -> None:
+    student.replace("assignment.toml", "allowed = [", 'told = "tests"\nallowed = [')
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    short = student.run("pytest", "-k", "test_scaled_dot_product_attention").stdout
+    assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
+    assert " more: the answer is wrong in … of … places\n  3d-no-mask, 3d-causal, " in short
+
+
+def test_every_failure_is_shown_to_whoever_asks(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     arguments = ["pytest", "-k", "test_scaled_dot_product_attention"]
     short = student.run(*arguments).stdout
-    assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
-    assert "\n19 more: the answer is wrong in … of … places\n  3d-no-mask, 3d-causal, " in short
     assert "FAILED" not in short
-    assert "= 20 failed, 4 passed, " in short.splitlines()[-1]
-    assert len(short.splitlines()) <= 60
-    assert any("Think:" in line for line in short.splitlines()[-12:])
+    assert "= 20 failed, 4 passed, " in short
     assert student.run(*arguments, "-rf").stdout.count("FAILED tests/test_2_attention.py::test_scaled") == 20
     for asked in ("-sv", "--tb=short"):
         assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 20
@@ -133,7 +215,34 @@ def test_a_breakpoint_stops_once_in_each_call_and_nothing_is_said_of_time(studen
     said = str(terminal.before)
     assert "2 failed" in said
     assert "(Pdb)" not in said
-    assert "No experiment explains it" not in said  # none was made, for it would have stopped there again
+    assert "No line of your code was found" not in said  # none was looked for: that would have stopped there again
+    terminal.close()
+
+
+PDB = ("--pdb", "-k", "test_scaled_dot_product_attention and 3d-no-mask")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "shape"),
+    [
+        (" / math.sqrt(Q.shape[-1])", "", "With the scaled scores here, the failing test passes.", "keys.shape"),
+        ("scores = einsum(queries, keys", "scores = einsum(queries.mT, keys", "RuntimeError", "keys.shape"),
+    ],
+    ids=["where the wrong number is", "where it raises"],
+)
+def test_the_debugger_of_pytest_asks_in_the_students_frame(
+    student: Student, old: str, new: str, said: str, shape: str
+) -> None:
+    student.replace(FUNCTIONAL, old, new)
+    terminal = Terminal(student.folder, *PDB, module="pytest")
+    terminal.shows(said, "(Pdb)")
+    terminal.sendline(f"p {shape}")
+    terminal.shows("torch.Size", "(Pdb)")
+    terminal.sendline("w")
+    terminal.shows("run_scaled_dot_product_attention()", "attention_scores()", "(Pdb)")
+    assert "cs336_kit" not in str(terminal.before)
+    terminal.sendline("q")
+    terminal.expect(pexpect.EOF)
     terminal.close()
 
 
@@ -160,26 +269,21 @@ def test_a_wrong_answer_is_explained_beside_failing_tests_of_the_students_own_th
     assert "assert 2 == 3" in output
     assert output.count("FAILED test_own.py::") == 2
     assert "Expected √d_k; found d_k." in output
-    assert "the answer is wrong in 12 of 12 places furthest off at" in output
-    assert (
-        "the case is attention/other-by-hand: Q (3, 4) float32 K (3, 4) float32 V (3, 4) float32 mask None "
-        "expected (3, 4) float32 uv run cs336 debug --case attention/other-by-hand"
-    ) in output
+    assert output.endswith("To see it: uv run cs336 debug --case attention/other-by-hand")
 
 
 def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
     student.replace(FUNCTIONAL, "... queries d_k, ... keys d_k ->", "... queries d_k, ... d_k keys ->")
-    output = failures(student, "-k", "test_scaled_dot_product_attention and 3d-more-keys")
-    places = re.findall(r"\S+\.py:\d+, in (\S+)", output)
+    output = failures(student, "--tb=short", "-k", "test_scaled_dot_product_attention and 3d-more-keys")
+    told, _, _ = output.partition("What your code does")  # which shows the last two of them again
+    places = re.findall(r"\S+\.py:\d+, in (\S+)", told)
     functions = ["scaled_dot_product_attention", "attention_weights", "attention_scores"]
     assert places == ["run_scaled_dot_product_attention", *functions]
-    assert output.count('einsum(queries, keys, "... queries d_k, ... d_k keys -> ... queries keys")') == 1
+    assert told.count('einsum(queries, keys, "... queries d_k, ... d_k keys -> ... queries keys")') == 1
     assert "here queries is (2, 5, 16), keys is (2, 7, 16) 5 = queries, 7 = keys, 16 = d_k" in output
     assert "site-packages" not in output
     assert "cs336_kit" not in output
-    told, _, _ = output.partition("short test summary")  # which repeats it whole in CI
     assert told.count("RuntimeError: einsum()") == 1
-    assert ", with the error above." in output
 
 
 def test_a_detached_answer_an_input_changed_in_place_and_a_wrong_type(student: Student) -> None:
@@ -224,12 +328,10 @@ def test_a_folder_without_tests_says_where_they_are(student: Student) -> None:
     student.folder = root / "cs336_basics"
     process = student.run("pytest", "-q")
     assert process.returncode == 5
-    assert process.stdout.startswith(f"\nThere are no tests here. To run them:  cd {root}\n")
+    assert process.stdout.startswith(f"\nThe tests are in another folder. To run them:  cd {root}\n")
 
 
 def test_several_processes_are_refused(student: Student) -> None:
-    option = 'def pytest_addoption(parser):\n    parser.addoption("--numprocesses")\n'
-    (student.folder / "conftest.py").write_text(option)  # as pytest-xdist has it
-    process = student.run("pytest", "--numprocesses", "auto")
+    process = student.run("pytest", "-n", "auto")
     assert process.returncode == 4
-    assert process.stderr == "ERROR: leave -n out: what your code does is measured in one process, in seconds\n\n"
+    assert process.stderr == "ERROR: leave -n out: the tests run in one process, and take only seconds\n\n"

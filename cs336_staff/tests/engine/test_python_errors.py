@@ -92,7 +92,11 @@ MISTAKES = {
         "  adapters.py:15, in run_linear",
     ],
     "return in_features + torch.zeros(4)": [
-        "  got tensors of 7 and 4 along axis 2, expected equal sizes (or 1): name the"
+        "  got sizes 7 and 4 along axis 2, expected equal sizes (or 1): name the axes"
+    ],
+    "return in_features + in_features.mT": [
+        "      return in_features + in_features.mT",
+        "      here in_features is (2, 3, 7), in_features.mT is (2, 7, 3)",
     ],
     "return in_features @ weights": [
         "  got a product of (6, 7) and (5, 7), expected 7 = 5",
@@ -169,7 +173,8 @@ def test_endless_recursion_is_shown_by_its_ends(tmp_path):
     lines = report(tmp_path, "def run_linear(*inputs):\n    return run_linear(*inputs)\n")
     assert lines[0].startswith("RecursionError")
     assert any(
-        line.startswith("  ... and ") and line.endswith(" times more: what ends this recursion?") for line in lines
+        line.startswith("  ... and ") and line.endswith(" more times: what should end this recursion?")
+        for line in lines
     )
     assert len(lines) < 20
 

@@ -29,14 +29,14 @@ from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.graders import Host, HostError, identity, layer_of
 from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.suite import GradedSuite
-from cs336_staff.sandbox.confinement import start
+from cs336_staff.sandbox.confinement import start_both
 from cs336_staff.tests.grading.test_faults import HONEST, SLOW, start_grade
 from cs336_staff.tests.under_load import without_measures
 from cs336_staff.tools.student import ROOT, write_submission
 
 PATIENCE = 900  # seconds; only a failing test waits as long
 WORKER_TTL = 90  # seconds without a word, after which a worker may be given up; a busy machine may need some
-SLEEPER = SLOW.replace("sleep(2)", "sleep(1)")  # less than an examination waits for the import
+SLEEPER = SLOW.replace("sleep(2)", "sleep(1)")  # less than the advice waits for the import
 ENVIRONMENT = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{WORKER_TTL}s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
@@ -96,7 +96,7 @@ def graded_here(tmp_path_factory: pytest.TempPathFactory, graded_suite: GradedSu
         archive.writestr("../adapters.py", "")
     paths.append(folder / "slow.py")
     paths[-1].write_text(f"{SLEEPER}{HONEST.read_text()}")
-    with start() as sandbox:
+    with start_both() as sandbox:
         done = batch.grade(graded_suite, sandbox, paths, folder / "results", jobs=2)
         assert (done.done, done.faults) == (len(paths), [])
         return Class(

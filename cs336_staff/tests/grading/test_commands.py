@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from cs336_kit.engine.result import Check, Explanation, Outcome
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Check, Outcome
 from cs336_staff.cli import staff
 from cs336_staff.grading.batch import Fault, Progress
 from cs336_staff.grading.commands import draw_board, list_remarks, show_progress
@@ -93,7 +94,7 @@ def test_what_was_left_out_is_told_to_the_student():
 def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_path):
     with new_gradebook(tmp_path) as gradebook:
         for name, ids in {"ada": ["halves"], "alan": ["degrees", "halves"], "right": []}.items():
-            told = (Explanation("softmax", id, (f"{id} of {name}", "It says so.")) for id in ids)
+            told = (Finding("softmax", id, (f"{id} of {len(name)}", "It says so.")) for id in ids)
             rows = [replace(row, outcome=Outcome.FAILED, check=Check.ANSWER) for row in ROWS]
             handed = HandedIn((Student(name, name),))
             notes = Notes(explanations=tuple(told))
@@ -101,10 +102,11 @@ def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_pa
     printed = succeed("findings", tmp_path)
     assert (tmp_path / "findings.csv").read_text().splitlines() == [
         "points,bonus,submissions,problem,finding,says",
-        "4.5,0,2,softmax,halves,halves of ada It says so.",
-        "1.5,0,1,softmax,degrees,degrees of alan It says so.",
+        "4.5,0,2,softmax,halves,halves of … It says so.",
+        '3,0,1,softmax,softmax-unexplained,"Tests of Softmax fail, and nothing was found that explains it."',
+        "1.5,0,1,softmax,degrees,degrees of 4 It says so.",
     ]
-    assert printed.index("halves of ada") < printed.index("degrees of alan")
+    assert printed.index("halves of …") < printed.index("degrees of 4")
 
 
 def test_other_systems_are_told(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cs336_kit.cli import cs336
 from cs336_kit.engine.assignment import load_problems
-from cs336_kit.engine.result import Explanation
+from cs336_kit.engine.finding import Finding
 from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grading import Notes
@@ -219,7 +219,7 @@ def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None
 
 
 def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path) -> None:
-    untrue, true = (Explanation("softmax", f"softmax-{kind}", (f"It is {kind}.",)) for kind in ("untrue", "true"))
+    untrue, true = (Finding("softmax", f"softmax-{kind}", (f"It is {kind}.",)) for kind in ("untrue", "true"))
     out = tree / "results"
     out.mkdir()
     write_all(out, Course(), replace(graded("ada", 1.0), notes=Notes(explanations=(untrue, true))))
@@ -244,7 +244,7 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
 
 
 def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) -> None:
-    untrue = Explanation("softmax", "softmax-untrue", ("It is untrue.",))
+    untrue = Finding("softmax", "softmax-untrue", ("It is untrue.",))
     course = Course(muted=(untrue.id,))
     for name in ("ada_1_2_x.py", "ada_1_3_x-1.py"):  # the same content as another attempt
         (tmp_path / name).write_text("def run_softmax(x, dim):\n    return x\n")

@@ -1,5 +1,6 @@
-"""What a student reads: each kind of failure once, and nothing that the submission chose while it saw hidden inputs."""
+"""What a student reads: the costliest first, all of it once, and nothing that was chosen after seeing hidden inputs."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -8,7 +9,8 @@ import torch
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.case import Case
-from cs336_kit.engine.result import Check, Explanation, Outcome, Result
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Test, run
 from cs336_staff.grading.feedback import feedback
 from cs336_staff.grading.grading import Grading, Notes
@@ -80,16 +82,23 @@ def test_of_an_exception_class_and_function_are_told(
     assert "0.125" in shown.staff
 
 
-# In a hundred lines, and in a box for each test function
+# By points lost, in a box for each test function
 
 PROBLEMS = load_problems(ROOT)
 WRONG = "the answer is wrong in {} of 91 places"
+SEE = "uv run cs336 debug --case softmax/2d"
 
 
-def failed(test: str, headline: str, problem: str = "softmax", check: Check = Check.ANSWER, lines: int = 5) -> Result:
+def failed(
+    test: str,
+    headline: str,
+    problem: str = "softmax",
+    check: Check = Check.ANSWER,
+    points: float = 0.25,
+    details: tuple[str, ...] = tuple(f"detail {i}" for i in range(90)),
+) -> Result:
     hidden, bonus = "hidden" in test, PROBLEMS[problem].bonus
-    details = tuple(f"detail {i} of {test}" for i in range(lines))
-    return Result(test, problem, hidden, bonus, 0.25, Outcome.FAILED, check, headline, details)
+    return Result(test, problem, hidden, bonus, points, Outcome.FAILED, check, headline, details)
 
 
 def graded(*rows: Result, **notes: object) -> Grading:
@@ -103,57 +112,150 @@ def graded(*rows: Result, **notes: object) -> Grading:
     return replace(GRADING, results=[*rows, *others], notes=replace(Notes(), **notes))
 
 
-def unwritten(problem: str, tests: Iterable[str]) -> list[Result]:
+def unwritten(problem: str, *tests: str, points: float = 0.25) -> list[Result]:
     headline = f"not implemented yet: write run_{problem} in adapters.py"
-    return [failed(test, headline, problem, Check.NOT_WRITTEN, lines=0) for test in tests]
+    return [failed(test, headline, problem, Check.NOT_WRITTEN, points, ()) for test in tests]
 
 
-def test_of_each_kind_of_failure_there_is_one_example_and_the_other_tests_are_named() -> None:
-    public = [failed(f"test_softmax[{i}d]", WRONG.format(i)) for i in range(1, 5)]
-    dtype = failed("test_softmax[5d]", "the answer has dtype float64", check=Check.OUTPUT)
-    hidden = [failed(f"test_hidden_softmax[{i}d]", "the answer is wrong") for i in range(1, 4)]
-    text = feedback(graded(*public, dtype, failed("test_softmax_gradients[a]", WRONG.format(9)), *hidden), PROBLEMS)
-    assert [line for line in text.splitlines() if line.startswith(("- ", "test_"))] == [
-        "- `the answer is wrong in 1 of 91 places`: 4 of `test_softmax`",
-        "test_softmax[1d]:",
-        "- `the answer has dtype float64`: `test_softmax[5d]`",
-        "test_softmax[5d]:",
-        "- `the answer is wrong in 9 of 91 places`: `test_softmax_gradients[a]`",
-        "test_softmax_gradients[a]:",
-        "- `the answer is wrong`: hidden: 3 of `test_hidden_softmax`",
-        "test_hidden_softmax[1d]:",
-    ]
-    assert text.count("detail 0") == 4
+def found(problem: str, number: int = 0, tests: Iterable[str] = (), **more: object) -> Finding:
+    said = (f"{problem} {number} is wrong.",)
+    place = {"file": "adapters.py", "line": 3, "code": ("adapters.py:3, in run", "    x + 1", "    ^^^^^")}
+    return Finding(problem, f"{problem}-{number}", said, tests=(*tests,), question="Why?", **place | more)  # type: ignore[arg-type]
 
 
-def found(problem: str, lines: int, number: int = 0) -> Explanation:
-    rows = (f"{problem} {number} measured {i}" for i in range(lines - 1))
-    return Explanation(problem, f"{problem}-{number}", (*rows, f"  Read:  section {number} on {problem}"))
+def told(*rows: Result, **notes: object) -> str:
+    return feedback(graded(*rows, **notes), PROBLEMS)
 
 
-def test_findings_are_first_and_whole_however_much_else_there_is_to_tell() -> None:
+def costs(text: str) -> list[str]:
+    return re.findall(r"^- \*\*(.*?)\*\*", text, re.MULTILINE)
+
+
+def test_one_mistake_fits_into_forty_lines_with_its_cost_its_line_and_how_to_see_it() -> None:
+    public = [failed(f"test_softmax[{i}d]", WRONG.format(i), details=("numbers", SEE)) for i in range(1, 9)]
+    hidden = [failed(f"test_hidden_softmax[{i}d]", "the answer is wrong") for i in range(1, 9)]
+    way = (*(line for i in range(12) for line in (f"adapters.py:{i}, in f", "    f(x)")), "    ^^^^")
+    bonus = [failed(f"test_{id}", "Error: 7", id) for id, problem in PROBLEMS.items() if problem.bonus]
+    explanations = [found("softmax", tests=[row.test for row in public], code=way)]
+    explanations += [found(row.problem, i, [row.test]) for i, row in enumerate(bonus, 1)]
+    text = told(*public, *hidden, *bonus, explanations=tuple(explanations))
+    assert text.count("\n") <= 40
+    assert f"- **4.00 points lost, 2.00 of them in hidden tests**: Softmax. To see it: `{SEE}`\n" in text
+    assert "adapters.py:11, in f\n    f(x)\n    ^^^^\nsoftmax 0 is wrong.\n  Think: Why?\n```" in text
+    assert "the answer is wrong" not in text  # it has been told why
+    assert text.count("- **0.25 bonus points lost**: ") == len(bonus)
+
+
+def test_a_right_tree_that_loses_a_little_gets_ten_lines() -> None:
+    rows = [failed("test_softmax[f16]", WRONG.format(3), points=0.2), failed("test_linear", "Error: 7", "linear")]
+    rows[1] = replace(rows[1], maximum=0.24)
+    text = told(*rows, explanations=(found("linear", tests=["test_linear"]),))
+    assert text.count("\n") <= 11
+    assert text.splitlines()[-1] == (
+        "- **0.44 points lost** for small things: Linear layer: `adapters.py:3 linear 0 is wrong.`; "
+        "Softmax: `the answer is wrong in 3 of 91 places` in `test_softmax[f16]`"
+    )
+
+
+def test_what_costs_most_is_first_and_what_is_told_later_takes_a_line() -> None:
+    ids = ["linear", "softmax", "rope", "multihead_self_attention", "scaled_dot_product_attention"]
+    rows = [failed(f"test_{id}", WRONG.format(1), id, points=i) for i, id in enumerate(ids, 1)]
+    rows += unwritten("blockwise_attention", "test_blockwise_attention")
+    text = told(*rows, explanations=tuple(found(id, i, [f"test_{id}"]) for i, id in enumerate(ids)))
+    assert costs(text) == [f"{i}.00 points lost" for i in (5, 4, 3, 2, 1)]
+    assert text.count("  Think: Why?") == 3
+    assert "- **1.00 points lost**: Linear layer: `adapters.py:3 linear 0 is wrong.`. To see it: " in text
+    assert all(text.count(f"{id} {i} is wrong.") == 1 for i, id in enumerate(ids))
+    assert text.count("\n") <= 60
+
+
+def test_a_deduction_has_its_function_and_line_however_much_else_is_wrong() -> None:
+    ids = ["scaled_dot_product_attention", "multihead_self_attention", "rope", "linear"]
+    rows = [failed(f"test_{id}_{letter}", f"Error{letter}: it", id) for id in ids for letter in "abcdefgh"]
+    passed = Result("test_softmax", "softmax", False, False, 2.0, Outcome.PASSED)
+    line = "torch.softmax in adapters.py:3: return torch.softmax(x, dim)"
+    text = told(*rows, passed, stdout="spam\n" * 5000, forbidden={"softmax": {"softmax": (line,)}})
+    assert f"softmax: -2.00 points for softmax. Write this yourself, without:\n{line}\n" in text
+    assert (text.count("-2.00"), text.count(line)) == (1, 1)
+    assert text.index(line) < text.index("Error")
+
+
+def test_a_headline_over_several_tests_is_true_of_each() -> None:
+    shapes = [failed(f"test_softmax[{i}]", f"the answer has shape ({i},), expected (7,)") for i in range(5)]
+    shapes += [failed("test_softmax[5]", "the answer has dtype float64, expected float32")]
+    same = [failed(f"test_softmax_gradients[{i}]", "the gradient is missing") for i in range(2)]
+    text = told(*shapes, *same)
+    assert "`the answer has shape (…,), expected (…,)` in 5 of `test_softmax`" in text
+    assert "`the gradient is missing` in 2 of `test_softmax_gradients`" in text
+    assert "`the answer has dtype float64, expected float32` in `test_softmax[5]`" in text
+    assert text.count("test_softmax[0]:\ndetail 0\n") == 1
+    assert text.count("detail ") == 11  # of the costliest
+
+
+def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_same_exception() -> None:
+    code = ("adapters.py:3, in run", "    x + 1", "    ^")
+    rows = [failed(f"test_softmax[{i}]", "NameError: x", check=Check.CALL, details=code[:2]) for i in range(2)]
+    explanation = replace(
+        found("softmax", tests=["test_softmax[0]"], code=code), said=("NameError: x", "It is always.")
+    )
+    assert costs(told(*rows, explanations=(explanation,))) == ["0.50 points lost"]
+
+
+def test_what_hidden_tests_alone_say_is_told() -> None:
+    rows = [failed(f"test_softmax[{i}]", "RuntimeError: no memory", check=Check.CALL) for i in range(2)]
+    hidden = [("the matrix is held", 2), ("RuntimeError in run_softmax of adapters.py", 1)]
+    rows += [failed("test_hidden_softmax[x]", headline, check=Check.CALL, points=n) for headline, n in hidden]
+    text = told(*rows)
+    assert costs(text) == ["3.50 points lost, 3.00 of them in hidden tests"]
+    assert "; hidden tests say `the matrix is held`. To see it: " in text
+    assert "RuntimeError in" not in text
+
+
+def test_what_is_not_written_is_told_once_and_with_all_that_it_costs() -> None:
+    rows = unwritten("rope", "test_rope[a]", "test_rope[b]", "test_hidden_rope[a]", points=0.5)
+    rows += [replace(rows[0], test="test_multihead_with_rope", problem="multihead_self_attention", maximum=1.0)]
+    rows += [Result("test_multihead", "multihead_self_attention", False, False, 4.0, Outcome.PASSED)]
+    text = told(*rows)
+    assert (
+        "- **2.50 points lost, 0.50 of them in hidden tests**: Rotary position embedding, Causal multi-head "
+        "self-attention: `not implemented yet: write run_rope in adapters.py`\n"
+    ) in text
+    assert text.count("not implemented yet") == 1
+
+
+def test_a_bonus_problem_that_is_not_written_is_named_and_no_more() -> None:
+    tests = [f"test_blockwise_attention[{i}]" for i in range(40)]
+    text = told(*unwritten("blockwise_attention", *tests))
+    assert "Bonus problems that are not written: Blockwise attention." in text
+    assert not costs(text)
+    assert "test_blockwise" not in text
+
+
+def test_hidden_tests_are_counted_with_the_public_ones_that_fail_like_them() -> None:
     rows = [
-        failed(f"test_{id}_{letter}[x]", WRONG.format(i), id, lines=90)
-        for id in PROBLEMS
-        for i, letter in enumerate("abcdefgh")
+        failed("test_softmax[a]", WRONG.format(1)),
+        failed("test_softmax[b]", "IndexError: 3", check=Check.CALL),
+        replace(failed("test_softmax[c]", ""), outcome=Outcome.PASSED),
+        failed("test_hidden_softmax[a]", "the answer is wrong"),
+        failed("test_hidden_softmax[other]", "the answer is wrong"),
+        failed("test_hidden_softmax[b]", "IndexError in run_softmax of adapters.py", check=Check.CALL),
+        failed("test_hidden_softmax[c]", "the answer is wrong"),
     ]
-    explanations = tuple(found(id, 7, number) for id in PROBLEMS for number in range(3))
-    text = feedback(graded(*rows, explanations=explanations, stdout="spam\n" * 5000), PROBLEMS)
-    for explanation in explanations:
-        assert "\n".join(explanation.lines) in text
-    explanations = tuple(found(id, 3) for id in PROBLEMS)
-    text = feedback(graded(*rows[:16], explanations=explanations, stdout="spam\n" * 5000), PROBLEMS)
-    assert text.count("\n") <= 100
-    for section in text.split("## ")[1:3]:
-        assert section.index("measured") < section.index("- `the answer")
-        assert section.count("- `the answer is wrong") == 8
-    assert text.count("test_softmax_a[x]:\ndetail 0") == text.count("test_scaled_dot_product_attention_a[x]:\n") == 1
+    text = told(*rows)
+    assert costs(text) == [
+        "0.75 points lost, 0.50 of them in hidden tests",
+        "0.50 points lost, 0.25 of them in hidden tests",
+        "0.25 points lost",
+    ]
+    assert (
+        "**0.25 points lost**: Softmax: `the answer is wrong` in hidden tests alone: `test_hidden_softmax[c]`\n" in text
+    )
 
 
-def test_numbers_and_printed_text_are_cut_and_what_is_printed_is_last() -> None:
-    text = feedback(graded(failed("test_softmax[1d]", WRONG.format(1), lines=90), stdout="spam\n" * 50), PROBLEMS)
-    assert (text.count("detail "), text.count("spam")) == (12, 11)
-    assert "(78 more lines)\n```" in text
+def test_printed_text_is_cut_and_last() -> None:
+    text = told(failed("test_softmax[1d]", WRONG.format(1)), stdout="spam\n" * 50)
+    assert text.count("spam") == 5
+    assert text.endswith("spam\n(45 more lines)\n```\n")
     assert text.index("detail 0") < text.index("Your code wrote to stdout during the public tests:")
 
 
@@ -161,78 +263,31 @@ def test_numbers_and_printed_text_are_cut_and_what_is_printed_is_last() -> None:
     ("error", "place", "times"),
     [("IndexError: 3", "core.py:7", 1), ("IndexError: 4", "core.py:7", 2), ("IndexError: 3", "core.py:8", 2)],
 )
-def test_only_the_same_exception_on_the_same_line_is_a_repetition(error: str, place: str, times: int) -> None:
-    def raised(problem: str, error: str, place: str) -> Explanation:
-        lines = (
-            f"It fails for {problem}: `{error}`.",
-            "  adapters.py:9, in f",
-            "      g()",
-            f"  {place}, in g",
-            "      x[3]",
-        )
-        return Explanation(problem, f"{problem}-fails", lines)
-
-    rows = [failed(f"test_{id}", "IndexError: 3", id, Check.CALL) for id in ("softmax", "linear")]
-    findings = raised("softmax", "IndexError: 3", "core.py:7"), raised("linear", error, place)
-    assert feedback(graded(*rows, explanations=findings), PROBLEMS).count("x[3]") == times
-
-
-def test_a_bonus_problem_that_is_not_written_is_a_row_and_no_more() -> None:
-    text = feedback(graded(*unwritten("blockwise_attention", ["test_blockwise_attention[a]"] * 40)), PROBLEMS)
-    assert "| Blockwise attention (bonus) | 0.00 / 3 | not written |" in text
-    assert "test_blockwise" not in text
-    assert "##" not in text
-
-
-def test_of_a_problem_that_is_not_written_the_function_is_named_once() -> None:
-    rows = unwritten("softmax", [f"test_softmax[{i}]" for i in range(10)])
-    hidden = failed("test_hidden_softmax[a]", "not implemented yet", "softmax", Check.NOT_WRITTEN, lines=0)
-    text = feedback(graded(*rows, hidden), PROBLEMS)
-    assert text.count("not implemented yet") == text.count("write run_softmax in adapters.py") == 1
-
-
-def test_an_error_that_breaks_every_problem_is_explained_once() -> None:
-    error, place = "SyntaxError: this needs Python 3.12", "core.py:6, in <module>"
-    rows = [
-        replace(failed(f"test_{id}_{kind}[{i}]", error, id, Check.CALL), details=(place, "    match x:"))
-        for id in PROBLEMS
-        for i in range(15)
-        for kind in "ab"
-    ]
-    explained = tuple(
-        Explanation(id, f"{id}-fails", (f"It fails for {id}: `{error}`.", f"  {place}", "      match x:"))
-        for id in PROBLEMS
-    )
-    text = feedback(graded(*rows, explanations=explained), PROBLEMS)
-    assert text.count("match x:") == 1
-    assert text.count(f"- `{error}, at {place.partition(',')[0]}`: 30 tests") == len(PROBLEMS)
-
-
-def test_without_findings_there_are_a_hundred_lines_at_most() -> None:
-    rows = [
-        failed(f"test_{id}_{chr(97 + i)}[x]", f"Error{chr(97 + i)}: it is", id, Check.CALL, lines=90)
-        for id in PROBLEMS
-        for i in range(12)
-    ]
-    text = feedback(graded(*rows, stdout="spam\n" * 5000), PROBLEMS)
-    assert text.count("\n") <= 100
-    assert text.endswith("There is more, but 100 lines are enough to start with.\n")
-    text = feedback(graded(*rows[:24]), PROBLEMS)
-    assert text.count("\n") <= 100
-    assert "test_softmax_a[x]:\n" in text
-    assert "(66 more lines)\n```" in text
-    assert all(f"`{row.test}`" in text for row in rows[:24])
+@pytest.mark.parametrize("is_found", [True, False])
+def test_only_the_same_exception_on_the_same_line_is_told_once(
+    error: str, place: str, times: int, is_found: bool
+) -> None:
+    raised = {"softmax": ("IndexError: 3", "core.py:7"), "linear": (error, place)}
+    rows, findings = [], []
+    for id, (kind, where) in raised.items():
+        code = ("adapters.py:9, in f", "    g()", f"{where}, in g", "    x[3]")
+        rows += [failed(f"test_{id}[{i}]", kind, id, Check.CALL, details=code) for i in range(9)]
+        findings.append(Finding(id, f"{id}-fails", (f"It fails for {id}: `{kind}`.",), code=code))
+    text = told(*rows, explanations=tuple(findings) if is_found else ())
+    assert text.count("IndexError") == len(costs(text)) == times
+    assert text.count("x[3]") == (times if is_found else 1)
 
 
 @pytest.mark.parametrize("text", ["``` <script>", "`a` ``b``", "x\ny", "", "`"])
 def test_no_text_of_a_submission_ends_its_code(text: str) -> None:
-    rows = [failed(f"test_softmax_{i}", f"E{chr(97 + i) * 2}: {text}", lines=0, check=Check.CALL) for i in range(40)]
-    for line in feedback(graded(*rows), PROBLEMS).splitlines():
-        if line.startswith("- "):
-            code = line.removeprefix("- ").rpartition(": `test_")[0]
-            fence = code[: len(code) - len(code.lstrip("`"))]
-            assert code.endswith(fence)
-            assert fence not in code.removeprefix(fence).removesuffix(fence)
+    rows = [failed(f"test_softmax_{i}", f"E{chr(97 + i) * 2}: {text}", check=Check.CALL) for i in range(20)]
+    lines = [line for line in told(*rows).splitlines() if line.startswith("- ")]
+    assert len(lines) == len(rows)
+    for line in lines:
+        code = line.partition("Softmax: ")[2].rpartition(" in `test_")[0]
+        fence = code[: len(code) - len(code.lstrip("`"))]
+        assert code.endswith(fence)
+        assert fence not in code.removeprefix(fence).removesuffix(fence)
 
 
 def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_problem() -> None:
@@ -254,7 +309,7 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
         "1 of 4 tests pass.\n0.67 points lost in test_softmax\n0.25 points lost in test_softmax_gradients\n\n"
         "test_softmax[2d]:\nthe answer is wrong in 2 of 91 places\n"
     )
-    assert "The same in test_softmax[3d]." in first["output"]
+    assert "The same, but for its numbers, in test_softmax[3d], test_softmax_gradients[a]." in first["output"]
     assert first["extra_data"]["lost"] == {"test_softmax": 2 * third, "test_softmax_gradients": 0.25}
     assert first["extra_data"]["points"] == third
     assert first["extra_data"]["outcomes"]["test_softmax[3d]"] == "failed"

@@ -329,7 +329,7 @@ def test_a_student_reads_the_grade_that_is_left_after_lateness(tmp_path):
     assert unknown["notes"] == "late, by how much is not known: no penalty"
     ada, alan = tmp_path / "lovelaceada_LATE_1234_9_hw", tmp_path / "turingalan_LATE_1235_1_hw"
     assert (ada / "feedback.md").read_text().startswith("# `lovelaceada_LATE_1234_9_hw`: 1.60 of 3 points\n")
-    assert [line for line in (ada / "feedback.md").read_text().splitlines() if "**" in line] == [
+    assert [line for line in (ada / "feedback.md").read_text().splitlines() if "| **" in line] == [
         "| **Points** | **2.00 / 3** | |",
         "| **Lateness: 3 days, 1 free, 10 % of the points for each other day** | **-0.40** | |",
         "| **Grade** | **1.60 / 3** | |",
@@ -356,7 +356,7 @@ def test_members_of_a_group_read_their_own_grades(tmp_path):
     write_all(tmp_path, course, replace(graded("both", 2.0), handed_in=handed))
     text = (tmp_path / "both" / "feedback.md").read_text()
     assert text.startswith("# `both`: 1.00 / 2.00 of 3 points\n")
-    assert [line for line in text.splitlines() if "**" in line][1:] == [
+    assert [line for line in text.splitlines() if "| **" in line][1:] == [
         "| **Grade of Alan** | **2.00 / 3** | |",
         "| **Lateness of Ada  b : 1 day, 50 % of the points for each day** | **-1.00** | |",
         "| **Grade of Ada  b ** | **1.00 / 3** | |",

@@ -8,14 +8,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cs336_kit.engine.assignment import Problem
-from cs336_kit.engine.result import Check, Explanation, Outcome, Result
-from cs336_staff.grading.class_page import Entry, count_findings
-from cs336_staff.grading.class_summary import sum_up
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_staff.grading.class_page import Entry, count_losses, teach_next
 from cs336_staff.grading.course import Course, Late
-from cs336_staff.grading.finding import Finding
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.grades import Grade
 from cs336_staff.grading.grading import Grading, Notes
@@ -48,9 +45,9 @@ HOSTILE = (
 
 def explanation(
     id: str, problem: str = "scaled_dot_product_attention", said: str = "You did it.", tests: Iterable[str] = ()
-) -> Explanation:
-    lines = ("Yours is 0.143; it should be 0.378.", said, "  Think: Why?")
-    return Explanation(problem, id, (*lines, "  Read:  docs/assignment.md, section 3 Attention"), tuple(tests))
+) -> Finding:
+    said_of = ("Yours is 0.143; it should be 0.378.", said)
+    return Finding(problem, id, said_of, question="Why?", section="3 Attention", tests=tuple(tests))
 
 
 def results(failing: Container[str] = (), unwritten: Container[str] = ("blockwise_attention",)) -> list[Result]:
@@ -105,7 +102,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
             strict=True,
         )
     ]
-    told = Explanation("softmax", "softmax-fails-2d", (f"It fails: `{text}`.", f"  {text}", "  Think: Why?"))
+    told = Finding("softmax", "softmax-fails-2d", (f"It fails: `{text}`.",), text, code=(text,), question="Why?")
     notes = Notes(
         stdout=text,
         stderr=text,
@@ -119,11 +116,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
     return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
 
 
-# The three sentences
-
-
-def sentences(*entries: Entry) -> tuple[str, str, str]:
-    return sum_up(entries, PROBLEMS)
+# What the class got wrong, and what to teach next
 
 
 def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]:
@@ -132,79 +125,100 @@ def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]
     return [*bad, *(entry(f"good{i}") for i in range(size - failing))]
 
 
-def test_a_class_that_can_do_everything():
-    assert sentences(*class_of(3, 0, "rope")) == (
-        "The class can write softmax, scaled dot-product attention and RoPE: 90 % of the points or more in all 3 "
-        "submissions.",
-        "Nobody loses a point.",
-        "Nothing needs teaching again: go on to what comes next.",
-    )
-    assert sentences(entry("ada"))[0].endswith("in the only submission.")
+def teach(*entries: Entry) -> str:
+    ran = [each for each in entries if not each.refused]
+    return teach_next(count_losses(ran, PROBLEMS), ran)
 
 
-def test_what_costs_most_is_told_and_taught_first():
+def test_what_to_teach_next_is_what_costs_most_on_the_page(tmp_path):
     told = (
         explanation("attention-scale", said="You do not scale.", tests=["test_scaled_dot_product_attention"]),
-        explanation("attention-half", said="Half precision."),
+        explanation("attention-half", said="Half precision.", tests=["test_scaled_dot_product_attention"]),
     )
     corner = [entry(f"corner{i}", results(["rope"]), explanations=(explanation("rope-x", "rope"),)) for i in range(3)]
-    assert sentences(*class_of(10, 4, "scaled_dot_product_attention", explanations=told), *corner) == (
-        "The class can write softmax and RoPE: 90 % of the points or more in at least 10 of 13 submissions.",
-        "Scaled dot-product attention costs the class most: 20.0 of the 29.0 points that are lost in all, by 4 of 13 "
-        "submissions.",
-        "Teach section 3 of the handout next, “Attention”: mistakes in it cost 7 of 13 submissions 29.0 points, 10.0 "
-        "of them this: “You do not scale.”",
+    entries = [*class_of(10, 4, "scaled_dot_product_attention", explanations=told), *corner]
+    said = (
+        "Teach Scaled dot-product attention (handout, section 3 Attention) next: what is wrong there costs 4 of 13 "
+        "students 20.0 points."
     )
+    assert teach(*entries) == said
+    page = site(tmp_path, *(each.grading for each in entries))["index.html"]
+    assert said in page
+    rows = [re.findall(r'number">([\d.]*)</td>', row) for row in re.findall(r"<tr>(?:(?!<tr>).)*</tr>", page, re.S)]
+    assert [row for row in rows if len(row) == 5] == [
+        ["4", "10.0", "5.0", "5.0", ""],
+        ["4", "10.0", "5.0", "5.0", ""],
+        ["3", "9.0", "4.5", "4.5", ""],
+        ["7", "29.0", "14.5", "14.5", ""],
+    ]
 
 
-def test_a_class_that_loses_a_corner_can():
-    rows = results(unwritten=())
-    rows[0] = replace(rows[0], maximum=1.99)
-    rows[1] = replace(rows[1], maximum=0.01, outcome=Outcome.FAILED)
-    first, second, _ = sentences(entry("ada", rows))
-    assert first.startswith("The class can write softmax, scaled dot-product attention and RoPE: 90 % ")
-    assert second == "Softmax costs the class most: 0.0 of the 0.0 points that are lost in all, by the only submission."
-
-
-def test_a_class_that_can_do_nothing_yet():
-    unwritten = [entry(f"s{i}", results(unwritten=PROBLEMS)) for i in range(4)]
-    assert sentences(*unwritten) == (
-        "The class cannot write any problem yet.",
-        "Scaled dot-product attention costs the class most: 20.0 of the 40.0 points that are lost in all, by all 4 "
-        "submissions, of which 4 did not write it.",
-        "Teach scaled dot-product attention next: all 4 submissions did not write it.",
+def test_what_is_not_written_and_what_nothing_explains_are_taught_too():
+    wrong = entry("wrong", results(["scaled_dot_product_attention"]))
+    assert teach(wrong) == (
+        "Teach Scaled dot-product attention next: what is wrong there costs 1 of 1 student 5.0 points."
     )
-    wrong = [entry(f"s{i}", results(PROBLEMS)) for i in range(4)]
-    assert sentences(*wrong, entry("one", results(["rope", "scaled_dot_product_attention"]))) == (
-        "The class cannot write any problem yet. Softmax comes closest: 90 % of the points or more in 1 of 5 "
-        "submissions.",
-        "Scaled dot-product attention costs the class most: 25.0 of the 48.0 points that are lost in all, by all 5 "
-        "submissions.",
-        "Teach scaled dot-product attention next; the examinations found no mistake that explains why its tests fail.",
-    )
+    unwritten = [entry(f"s{i}", results(unwritten=("rope", "blockwise_attention"))) for i in range(2)]
+    assert teach(wrong, *unwritten) == "Teach RoPE next: what is wrong there costs 2 of 3 students 6.0 points."
+    says = [each.says for each in count_losses([wrong, *unwritten], PROBLEMS)]
+    assert says == [
+        "RoPE is not written.",
+        "Tests of Scaled dot-product attention fail, and nothing was found that explains it.",
+    ]
 
 
-def test_those_that_were_not_run():
+def test_where_no_point_is_lost_nothing_is_taught():
+    assert teach(*class_of(3, 0, "rope")) == "Nobody loses a point: go on to what comes next."
     refused = entry("ada", results(PROBLEMS), refused="it is 3 GB")
-    assert sentences(refused)[0].startswith("The only submission was not run, so nothing is known yet")
-    assert sentences(refused, refused)[0].startswith("None of the submissions was run, so nothing is known yet")
-    assert sentences(refused, entry("alan"))[0].endswith("in the only submission.")
+    assert teach(refused) == "No submission was run: find out why before you teach anything."
 
 
-# The numbers
+def test_three_lines_are_shown_without_names_and_only_numbers_that_are_true_of_all(tmp_path):
+    told = [
+        replace(
+            explanation("softmax-x", "softmax", f"It is {i} times too large."),
+            code=(f"ada_{i % 4}.py:{i}, in f", f"    return x / {i % 4}", "           ^^^^^"),
+        )
+        for i in range(9)
+    ]
+    entries = [entry(f"s{i}", results(["softmax"]), explanations=(each,)) for i, each in enumerate(told)]
+    (one,) = count_losses(entries, PROBLEMS)
+    assert one.examples == [f"return x / {i}\n       ^^^^^" for i in range(3)]
+    assert one.says == "Yours is …; it should be …. It is … times too large."
+    assert "ada_" not in site(tmp_path, *(each.grading for each in entries))["index.html"]
 
 
-def test_what_several_findings_explain_they_share_and_what_nothing_explains_is_nobodys():
+def test_every_point_that_a_class_loses_is_in_one_row():
     tests = ["test_softmax", "test_hidden_softmax"]
     told = explanation("softmax-a", "softmax", tests=tests), explanation("softmax-b", "softmax", tests=tests[:1])
-    assert entry("ada", results(["softmax", "rope"]), explanations=told).costs() == [1.5, 0.5]
-    older = explanation("softmax-a", "softmax"), explanation("softmax-b", "softmax")
-    assert entry("ada", results(["softmax"]), explanations=older).costs() == [1, 1]
-    violation = [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]
-    assert entry("ada", violation, explanations=older).costs() == [0, 0]
+    charged = {"rope": {"rope": ("torch.rope in a.py:1: x",)}}
+    entries = [
+        entry("ada", results(["softmax"], unwritten=("rope", "blockwise_attention")), explanations=told),
+        entry("alan", results(["scaled_dot_product_attention"]), forbidden=charged),
+        entry("kurt", [replace(row, outcome=Outcome.VIOLATION, check=Check.CALL) for row in results()]),
+        entry("none", [replace(row, outcome=Outcome.NOT_RUN, check=None) for row in results()]),
+    ]
+    losses = count_losses(entries, PROBLEMS)
+    assert sum(each.loss.points for each in losses) == sum(10 - each.grading.points for each in entries)
+    assert {each.id: each.loss.points for each in losses if each.problem.id == "rope"} == {
+        "rope-not-written": 3,
+        "rope-not-own-work": 3,
+        "rope-not-run": 3,
+        "rope-unexplained": 3,
+    }
 
 
-def test_what_has_one_root_is_one_finding_and_the_costliest_is_first():
+def test_what_several_findings_explain_they_share():
+    told = [explanation(f"softmax-{letter}", "softmax", tests=["test_softmax"]) for letter in "ab"]
+    told += [explanation("softmax-c", "softmax", tests=["test_hidden_softmax"])]
+    losses = count_losses([entry("ada", results(["softmax"]), explanations=tuple(told))], PROBLEMS)
+    assert [(each.id, each.loss.public, each.loss.hidden) for each in losses] == [
+        ("softmax-a", 0.5, 0.5),
+        ("softmax-b", 0.5, 0.5),
+    ]
+
+
+def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
     attention = explanation("attention-scale-missing")
     again = explanation("blockwise-scale-missing", "blockwise_attention")
     late = explanation("blockwise_attention-as-earlier", "blockwise_attention")
@@ -212,44 +226,19 @@ def test_what_has_one_root_is_one_finding_and_the_costliest_is_first():
     rows = results(["scaled_dot_product_attention", "blockwise_attention"], unwritten=())
     corner = [entry(f"c{i}", results(["softmax"]), explanations=(explanation("s-x", "softmax"),)) for i in range(2)]
     entries = [entry("ada", rows, explanations=(attention, again)), entry("alan", rows, explanations=(attention, late))]
-    first, second, third = count_findings([*corner, *entries, entry("kurt", rows, explanations=(own,))], PROBLEMS)
-    assert (first.finding.id, first.lost, first.bonus, len(first.entries)) == ("attention-scale-missing", 10, 6, 2)
-    assert first.later == {"blockwise_attention": "Blockwise attention"}
-    assert (second.finding.id, second.lost, len(second.entries)) == ("s-x", 4, 2)
-    assert (third.finding.id, third.lost, third.bonus) == ("blockwise-other", 0, 3)
+    kurt = entry("kurt", results(["blockwise_attention"], unwritten=()), explanations=(own,))
+    first, second, third = count_losses([*corner, *entries, kurt], PROBLEMS)
+    assert (first.id, first.loss.points, first.loss.bonus, first.students) == ("attention-scale-missing", 10, 6, 2)
+    assert first.later == "Blockwise attention"
+    assert (second.id, second.loss.points, second.students) == ("s-x", 4, 2)
+    assert (third.id, third.loss.points, third.loss.bonus) == ("blockwise-other", 0, 3)
 
 
 def test_one_exception_is_one_root_in_whatever_it_breaks():
-    lines = ("It fails: `SyntaxError: '('`.", "  adapters.py:2, in <module>")
-    told = [Explanation(id, f"{id}-fails", lines) for id in ("softmax", "rope")]
-    (one,) = count_findings([entry("ada", results(PROBLEMS), explanations=tuple(told))], PROBLEMS)
-    assert (one.finding.problem, list(one.later)) == ("softmax", ["rope"])
-
-
-@pytest.mark.parametrize(
-    ("said", "short"),
-    [
-        (["At [0] it is 1.", "You do. A program that is right but for this mistake gives your numbers."], "You do."),
-        (["Yours is 1.", "That is 1: nothing divides them."], "Yours is 1. That is 1: nothing divides them."),
-        (["It is right to 8 digits; float64 has 16."], "It is right to 8 digits; float64 has 16."),
-    ],
-)
-def test_a_headline_has_its_subject(said, short):
-    told = Finding.of(Explanation("softmax", "x", (*said, "  Think: Why?", "  Read:  a, section 2 Softmax")))
-    assert told.short == short
-
-
-def test_an_explanation_is_taken_apart_whatever_the_students_lines_are():
-    lines = (
-        "It fails: `x`.",
-        "  Think: a line",
-        "  Read:  another",
-        "  Think: Why?",
-        "  Read:  a.md, section 2 Softmax",
-    )
-    told = Finding.of(Explanation("softmax", "softmax-fails", lines))
-    assert (told.said, told.code) == (("It fails: `x`.",), ("Think: a line", "Read:  another"))
-    assert (told.question, told.section, told.runs) == ("Why?", "2 Softmax", False)
+    said, code = ("It fails: `SyntaxError: '('`.",), ("adapters.py:2, in <module>",)
+    told = [Finding(id, f"{id}-fails", said, code=code) for id in ("softmax", "rope")]
+    (one,) = count_losses([entry("ada", results(["softmax", "rope"]), explanations=tuple(told))], PROBLEMS)
+    assert (one.problem.id, one.later) == ("softmax", "RoPE")
 
 
 # What is on whose page
@@ -296,7 +285,7 @@ def test_without_names_nothing_says_whose_it_is(tmp_path):
     ]
     assert "submission-07.html" in pages
     assert "an exception" in "".join(pages.values())
-    assert "It fails: an exception." in "".join(pages.values())
+    assert "It fails: …" in "".join(pages.values())
     assert "rope: +0.5 points by staff" in "".join(pages.values())
 
 
@@ -322,6 +311,16 @@ def test_refused_violations_and_remarks_are_apart(tmp_path):
     assert "softmax: torch.softmax in a.py:1: x" in page
     assert "refused, not run" in page
     assert "remark</span>" in page
+    assert page.index("Not graded") < page.index("it is 3 GB") < page.index("To look at") < page.index("big.bin")
+
+
+def test_students_of_the_roster_who_have_no_grade_are_named(tmp_path):
+    roster = tmp_path / "roster.csv"
+    roster.write_text('Student,ID\nPoints Possible,\n"Lovelace, Ada",ada\n"Hopper, Grace",grace\n')
+    course = Course(roster=str(roster))
+    page = site(tmp_path, entry("ada").grading, course=course)["index.html"]
+    assert re.findall("<bdi>(.*)</bdi> <span class=.soft.>in the roster, nothing graded", page) == ["Hopper, Grace"]
+    assert "Hopper" not in site(tmp_path, entry("ada").grading, course=course, anonymous=True)["index.html"]
 
 
 # Nothing runs

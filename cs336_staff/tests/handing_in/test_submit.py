@@ -102,7 +102,8 @@ def test_an_import_of_what_stays_out(student: Student, line: str) -> None:
     student.replace(ROPE, "import torch\n", f"import torch\n{line}\n")
     module = line.split()[1].partition(".")[0]
     assert refusal(student) == (
-        f"Error: nothing was written: {ROPE} imports {module}, which stays out; move it into cs336_basics/\n"
+        f"Error: nothing was written: {ROPE} imports {module}, which is not handed in; remove the import, or move your "
+        "module into cs336_basics/\n"
     )
 
 

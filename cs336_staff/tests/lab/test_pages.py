@@ -48,7 +48,7 @@ def test_the_page_on_the_lab(lab: Lab, folder: Path) -> None:
     assert drawn == printed.rstrip()
     assert "columns are keys; scores; · hidden by the mask" in scored
     assert "Nothing here looks wrong." in report
-    assert "On all 10 inputs your attention is PyTorch's" in compared
+    assert "On all 10 inputs your attention agrees with PyTorch's" in compared
     assert (folder / "weights.png").stat().st_size > 1000
     assert "Nothing here looks wrong." in lab("debug", "call.safetensors").output
     assert lab("show", "call.safetensors", "-o", "weights.png").exit_code == 0

@@ -65,7 +65,7 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
 
     monkeypatch.setattr(commands, "both_suites", load)
     monkeypatch.setattr(commands, "stored_cases", lambda root: ())
-    monkeypatch.setattr(commands, "verify_examination", lambda root, problems, stage: stage.error("told too much"))
+    monkeypatch.setattr(commands, "verify_steps", lambda root, problems, stage: stage.error("told too much"))
     finished = CliRunner().invoke(staff, ["verify"])
     assert finished.exit_code == 1
     said = finished.output.splitlines()

@@ -24,7 +24,7 @@ REQUIRED = sum(problem.points for problem in PROBLEMS.values() if not problem.bo
 ALL = sum(
     problem.points
     for id, problem in PROBLEMS.items()
-    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in load_room(id).examinations)
+    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in load_room(id).steps)
 )
 
 # Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.

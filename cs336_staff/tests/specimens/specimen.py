@@ -2,17 +2,19 @@
 
     ### attention-isqrt
     Tutor: The scores are divided by the square root of d_k rounded down to a whole number.
-    Findings: attention-scale-other
-    Verdict: partial (the factor is measured; the rounding is not named)
+    Findings: scaled_dot_product_attention-scaled-scores at `int(math.sqrt(Q.shape[-1]))`
+    Verdict: true
     ```python
     def run_scaled_dot_product_attention(Q, K, V, mask=None):
         ...
     ```
 
-There is a `Tutor:` for each mistake. `Findings:` are those that a student reads, in their order, or `none`, or, where
-the public suite passes, `not examined`. `IMPORTS` come before the code. Adapters that it does not define are right.
+There is a `Tutor:` for each mistake. `Findings:` are those that a student reads, in their order, with the expressions
+that are marked, or `none`, or, where the public suite passes, `passes`. `IMPORTS` come before the code. Adapters that
+it does not define are right.
 """
 
+import linecache
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.room import load_room
-from cs336_staff.authoring.room import load_rooms
+from cs336_staff.authoring.room import ROOT, load_rooms
 
 FOLDER = Path(__file__).parent
 IMPORTS = """\
@@ -50,7 +52,7 @@ class SpecimenError(Exception):
 
 @dataclass(frozen=True)
 class Specimen:
-    """A wrong program, what a tutor would say about it, and the verdict of a person on what the examination says.
+    """A wrong program, what a tutor would say about it, and the verdict of a person on what is said.
 
     Args:
         written: the occasion, which is the name of the file.
@@ -74,9 +76,15 @@ class Specimen:
     def adapters(self) -> dict[str, Callable[..., Any]]:
         """Run the program anew; its `run_*` functions."""
         namespace: dict[str, Any] = {}
-        exec(compile(self.code, str(self), "exec"), namespace)  # noqa: S102 (the course's own)
-        examined = {name for problem in load_rooms() for name in load_room(problem).examinations}
-        return {name: namespace[name] for name in namespace if name in examined}
+        linecache.cache[self.file] = len(self.code), None, self.code.splitlines(keepends=True), self.file
+        exec(compile(self.code, self.file, "exec"), namespace)  # noqa: S102 (the course's own)
+        followed = {name for problem in load_rooms() for name in load_room(problem).steps}
+        return {name: namespace[name] for name in namespace if name in followed}
+
+    @property
+    def file(self) -> str:
+        """Its place among a student's files, though it is in memory alone."""
+        return str(ROOT / "cs336_basics" / self.written / f"{self.name}.py")
 
 
 def read_specimens(path: Path) -> Iterator[Specimen]:
@@ -103,7 +111,7 @@ def read_specimen(written: str, name: str, text: str) -> Specimen:
     tutor = tuple(line.removeprefix("Tutor: ") for line in found["tutor"].splitlines())
     specimen = Specimen(written, name, tutor, found["findings"], found["verdict"], f"{IMPORTS}\n{found['code']}")
     if not specimen.adapters():
-        raise SpecimenError("the program defines none of the functions that are examined")
+        raise SpecimenError("the program defines none of the functions that have steps")
     return specimen
 
 

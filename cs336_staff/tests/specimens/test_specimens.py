@@ -1,5 +1,6 @@
 """What a student reads of every specimen is what a person has judged."""
 
+import linecache
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_kit.engine.result import Explanation, Result
+from cs336_kit.engine.finding import Finding
+from cs336_kit.engine.result import Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, load_suite
-from cs336_kit.examination.explain import explain
+from cs336_kit.way.explain import explain
 from cs336_staff.authoring.programs import RIGHT_STYLES
 from cs336_staff.release.verify import run_suite
 from cs336_staff.tests.specimens.specimen import SPECIMENS, VERDICTS, Specimen, SpecimenError, read_specimens
 from cs336_staff.tools.student import ROOT
 
-PAGE = ROOT / "cs336_staff" / "docs" / "examination.md"
+PAGE = ROOT / "cs336_staff" / "docs" / "findings.md"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def public() -> Suite:
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=str)
 def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public: Suite) -> None:
     adapters = specimen.adapters()
-    problems = {problem for problem in public.problems if load_room(problem).examinations.keys() & adapters.keys()}
+    problems = {problem for problem in public.problems if load_room(problem).steps.keys() & adapters.keys()}
     suite = replace(public, tests=[test for test in public.tests if test.problem in problems])
     results = run_suite(suite, {**RIGHT_STYLES["einsum"], **adapters})
     explanations = explain(suite, results)
@@ -45,11 +47,17 @@ def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public
     )
 
 
-def findings(results: Sequence[Result], explanations: Sequence[Explanation]) -> str:
+def findings(results: Sequence[Result], explanations: Sequence[Finding]) -> str:
     """Write them as a specimen has them."""
     if all(result.passed for result in results):
-        return "not examined"
-    return ", ".join(each.id for each in explanations) or "none"
+        return "passes"
+    return ", ".join(each.id + f" at `{marked(each)}`" * bool(each.file) for each in explanations) or "none"
+
+
+def marked(finding: Finding) -> str:
+    """The expression under which the mark stands, on one line."""
+    code = linecache.getline(str(ROOT / finding.file), finding.line).rstrip()
+    return code[slice(*finding.columns)] or code.strip()
 
 
 def test_the_page_has_the_totals() -> None:
@@ -70,7 +78,7 @@ GOOD = "### doubled\nTutor: Twice.\nFindings: none\nVerdict: silent (it is)\n```
         (" (it is)", "", "say why the verdict is silent, in parentheses"),
         ("= None", "= =", "invalid syntax"),
         ("None", "nobody", "name 'nobody' is not defined"),
-        ("run_linear", "run_layer", "defines none of the functions that are examined"),
+        ("run_linear", "run_layer", "defines none of the functions that have steps"),
     ],
 )
 def test_a_malformed_specimen_is_named(right: str, wrong: str, complaint: str, tmp_path: Path) -> None:

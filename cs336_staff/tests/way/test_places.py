@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cs336_kit.engine.assignment import find_needs, load_problems
+from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, load_suite
-from cs336_kit.way.finding import Finding
 from cs336_kit.way.follow import follow
 from cs336_kit.way.probe import PROBE
 from cs336_staff.tools.student import ROOT
@@ -19,7 +19,14 @@ RIGHT = (Path(__file__).parent / "program.py").read_text()
 PROBLEMS = load_problems(ROOT)
 STEPS = {adapter: steps for problem in PROBLEMS for adapter, steps in load_room(problem).steps.items()}
 SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = list(PROBLEMS)[:5]
+BLOCKS, DECODING = list(PROBLEMS)[-2:]
 Tell = Callable[..., list[Finding]]
+
+
+def marked(finding: Finding) -> str:
+    """The expression under which the mark stands."""
+    _, code, mark = finding.code
+    return code[mark.index("^") : len(mark)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +53,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         tests = {each: [test for test in suite.tests if test.problem == each] for each in PROBLEMS}
         failing = [test for test in tests[problem] if not suite.run(test).passed]
         needs = find_needs(PROBLEMS, problem)
-        return follow(suite, STEPS, failing, [test for need in needs for test in tests[need]])
+        return follow(suite, STEPS, failing, earlier=[test for need in needs for test in tests[need]])
 
     return tell
 
@@ -57,10 +64,12 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         (SOFTMAX, "e.sum(dim,", "e.sum(-1,", "e.sum(-1, keepdim=True)", "; found shape (2, 5, 1)"),
         (SOFTMAX, "x.amax(dim, keepdim=True)", "x.amax()", "x.amax()", "Expected the maximum along `dim`"),
         (SOFTMAX, "torch.exp(x - largest)", "torch.exp(x)", "x", "Expected x − max; found x."),
-        (SOFTMAX, "x - largest)", "(x - largest) * 2)", "(x - largest) * 2", "Expected x − max; found 2 times that."),
+        (SOFTMAX, "x - largest)", "(x - largest) * 2)", "(x - largest) * 2", "x − max; found 2 times that value."),
         (ATTENTION, "math.sqrt(d_k)", "d_k", "Q.shape[-1]", "Expected √d_k; found d_k."),
         (ATTENTION, "math.sqrt(d_k)", "(d_k ** 1 / 2)", "d_k ** 1 / 2", "Expected √d_k, 3.317; found 5.5."),
         (ATTENTION, "d_k = Q.shape[-1]", "d_k = Q.shape[-2]", "Q.shape[-2]", "Expected d_k, 11; found 5."),
+        (ATTENTION, "d_k = Q.shape[-1]", "*_, d_k, _ = Q.shape", "d_k", "Expected d_k, 11; found 5."),
+        (ATTENTION, "    d_k =", "    Q.sub_(Q)\n    d_k =", "Q.sub_(Q)", "Expected the queries; found wrong numbers"),
         (
             ATTENTION,
             " / math.sqrt(d_k)",
@@ -81,7 +90,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
             "mask), -1)",
             "mask), -2)",
             "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -2)",
-            "Expected the weights; found other numbers",
+            "Expected the weights; found wrong numbers",
         ),
         (
             ATTENTION,
@@ -90,13 +99,13 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
             "K",
             "Expected the queries; found the keys.",
         ),
-        (ATTENTION, "return scores\n", "return scores * 2\n", "scores * 2", "scores; found 2 times that."),
+        (ATTENTION, "return scores\n", "return scores * 2\n", "scores * 2", "scores; found 2 times that value."),
         (
             LINEAR,
             "weights.T\n",
             "weights.T + 1\n",
             "in_features @ weights.T + 1",
-            "Expected the answer; found that plus 1.",
+            "Expected the answer; found that value plus 1.",
         ),
         (
             ROPE,
@@ -131,7 +140,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
             "first * sin + second * cos",
             "first * sin - second * cos",
             "first * sin - second * cos",
-            "found other numbers in 70 of 70 places.",
+            "found wrong numbers in 70 of 70 places.",
         ),
         (
             ROPE,
@@ -168,13 +177,48 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
             'rearrange(heads, "... h n d -> ... n (d h)")',
             "found the same numbers in other places.",
         ),
-        (HEADS, "turn(q), turn(k)", "turn(q), k", "k", "Expected the turned keys; found the keys of each head."),
+        (HEADS, "turn(q), turn(k)", "turn(q), k", "k", "Expected the rotated keys; found the keys of each head."),
         (
             HEADS,
             "@ weights[3].T",
             "@ weights[3]",
             'rearrange(heads, "... h n d -> ... n (h d)") @ weights[3]',
-            "Expected the answer; found other numbers",
+            "Expected the answer; found wrong numbers",
+        ),
+        (
+            BLOCKS,
+            "torch.exp(scores - largest)",
+            "torch.exp(scores - before)",
+            "before",
+            "Expected m after key block 1 of query block 1; found ",
+        ),
+        (
+            BLOCKS,
+            "shrink * weighted + e",
+            "weighted + e",
+            "weighted + e @ V[..., j : j + size, :].to(wide)",
+            " of query block 1; found wrong numbers in",
+        ),
+        (
+            DECODING,
+            "past + torch.arange(in",
+            "torch.arange(in",
+            "torch.arange(in_features.shape[-2])",
+            "Expected the positions of the new tokens; found that value minus",
+        ),
+        (
+            DECODING,
+            "distance < window",
+            "distance <= window",
+            "distance <= window",
+            "Expected the mask of keys not too far back; found True in",
+        ),
+        (
+            DECODING,
+            "torch.cat((keys, k), -2)",
+            "torch.cat((k, keys), -2)",
+            "torch.cat((k, keys), -2)",
+            "Expected the cached keys; found the same numbers in other places.",
         ),
     ],
 )
@@ -182,9 +226,9 @@ def test_one_mistake_is_told_with_its_place(
     tell: Tell, problem: str, old: str, new: str, place: str, difference: str
 ) -> None:
     (finding,) = tell(problem, (old, new))
-    assert finding.code[slice(*finding.columns)] == place
-    assert difference in finding.difference
-    assert finding.proof.endswith(("tests that fail pass.", "test that fails passes."))
+    assert place.startswith(marked(finding).removesuffix(" …"))
+    assert difference in finding.said[0]
+    assert finding.proof.endswith(("failing tests pass.", "failing test passes."))
 
 
 CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
@@ -197,19 +241,19 @@ CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
             HEADS,
             [(CALL, "run_scaled_dot_product_attention(k, q, v, mask)")],
             "k",
-            "Expected the queries of each head; found the keys of each head, and the other way round.",
+            "Expected the queries of each head; found the keys of each head: the two are swapped.",
         ),
         (
             ATTENTION,
             [("run_softmax(scores_of(", "run_softmax(run_softmax(scores_of("), ("mask), -1)", "mask), -1), -1)")],
             "run_softmax(run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1), -1)",
-            "Expected the weights, as they go in: this is a step too many.",
+            "Expected the weights, unchanged: this step should not be here.",
         ),
         (
             HEADS,
             [(CALL, "run_scaled_dot_product_attention(q, k, v)")],
             "run_scaled_dot_product_attention(q, k, v)",
-            "Expected the answers of the heads; found other numbers in 272 of 336 places. Nothing is given for `mask`.",
+            "answers of the heads; found wrong numbers in 272 of 336 places. This call passes nothing for `mask`.",
         ),
         (
             ATTENTION,
@@ -231,7 +275,7 @@ CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
                 ("e.sum(dim,", "e.mean(dim,"),
             ],
             "e.mean(dim, keepdim=True)",
-            "Expected the sum of exp(x − max); found 0.1429 times that.",
+            "Expected the sum of exp(x − max); found 0.1429 times that value.",
         ),
         (
             HEADS,
@@ -241,7 +285,7 @@ CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
                 ("    if turn", "    q = torch.stack([x @ w.T for w in rows], -3)\n    if turn"),
             ],
             "weights[0][i : i + n]",
-            "found other numbers in 192 of 192 places.",
+            "found wrong numbers in 192 of 192 places.",
         ),
     ],
     ids=["exchanged", "one step too many", "nothing given", "cached", "in a handler", "head by head"],
@@ -250,21 +294,21 @@ def test_what_is_told_of_other_kinds_of_mistakes(
     tell: Tell, problem: str, edits: list[tuple[str, str]], place: str, difference: str
 ) -> None:
     finding = tell(problem, *edits)[0]
-    assert finding.code[slice(*finding.columns)] == place
-    assert finding.difference.endswith(difference)
+    assert place.startswith(marked(finding).removesuffix(" …"))
+    assert finding.said[0].endswith(difference)
 
 
 def test_two_mistakes_are_told_with_both_places(tell: Tell) -> None:
     first, second = tell(ATTENTION, (" / math.sqrt(d_k)", ""), ("~mask, -math.inf", "~mask, 1e-9"))
-    assert (first.difference, first.proof) == ("Expected the scaled scores; found the scores.", "")
-    assert second.difference == "Expected the masked, scaled scores; found 1e−09 where −inf belongs; the rest is right."
-    assert second.proof == "With these two right, all 35 tests that fail pass."
+    assert (first.said[0], first.proof) == ("Expected the scaled scores; found the scores.", "")
+    assert second.said[0] == "Expected the masked, scaled scores; found 1e−09 where −inf belongs; the rest is right."
+    assert second.proof == "With these two corrected, all 35 failing tests pass."
 
 
 def test_an_argument_that_nothing_reads(tell: Tell) -> None:
     (finding,) = tell(ROPE, ("theta ** (", "10000.0 ** ("))
-    assert finding.code[slice(*finding.columns)] == "theta"
-    assert finding.difference == "Nothing reads `theta`, and the right answer depends on it."
+    assert marked(finding) == "theta"
+    assert finding.said[0] == "Your code never uses `theta`, but the right answer depends on it."
 
 
 @pytest.mark.parametrize(

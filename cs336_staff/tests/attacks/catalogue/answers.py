@@ -33,6 +33,12 @@ expected_to_fail: forged: XFailed: known
     import pytest
     pytest.xfail("known")
 
+follows_the_steps: forged: there is no cs336_kit.py
+    # Compute with the right program that students have in the kit, which a process that advises knows, too.
+    from cs336_kit.problems.softmax.steps import follow_softmax
+    from cs336_kit.way.steps import Steps
+    return follow_softmax(Steps(), in_features.double(), dim).to(in_features.dtype)
+
 frame_walk: forged: the answer is wrong
     # Walk up the stack to the caller's variable `expected` and return that.
     frame = sys._getframe()

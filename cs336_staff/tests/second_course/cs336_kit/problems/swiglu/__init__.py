@@ -1,5 +1,6 @@
 """SwiGLU."""
 
 from cs336_kit.engine.room import Room
+from cs336_kit.problems.swiglu.steps import follow_swiglu
 
-ROOM = Room(examinations={})
+ROOM = Room(steps={"run_swiglu": follow_swiglu})

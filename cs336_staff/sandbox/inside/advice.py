@@ -1,0 +1,44 @@
+"""Advice: what a submission does wrong, found beside its code.
+
+A process that advises has all that students have, right programs among it, so it earns no points: what it says is for
+the submission's own student.
+"""
+
+import linecache
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.result import result_from_json
+from cs336_kit.engine.room import load_room
+from cs336_kit.engine.suite import Test, load_suite
+from cs336_kit.way.explain import find
+from cs336_staff.sandbox.inside.importing import ROOT
+from cs336_staff.sandbox.inside.serve import Advise
+
+
+def prepare(folder: str) -> Advise:
+    """Read the public suite in this folder, which will be gone when it is asked for advice."""
+    suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
+    suite = replace(suite, tests=[_with_its_case(test) for test in suite.tests])
+    for problem in suite.problems:
+        load_room(problem)
+
+    def advise(adapters: Any, files: dict[str, bytes], results: list[str]) -> list[str]:
+        for path, source in files.items():
+            text = source.decode(errors="replace")
+            linecache.cache[f"{ROOT}/{path}"] = len(text), None, text.splitlines(keepends=True), f"{ROOT}/{path}"
+        suite.calls.adapters = adapters
+        own = replace(suite, root=Path(ROOT))
+        return [each.as_json() for each in find(own, [result_from_json(result) for result in results])]
+
+    return advise
+
+
+def _with_its_case(test: Test) -> Test:
+    """The test, whose case is read now."""
+    if not test.stored:
+        return test
+    case = test.stored()
+    return replace(test, stored=lambda: case)

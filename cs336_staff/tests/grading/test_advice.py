@@ -1,0 +1,89 @@
+"""Advice on a submission: what it finds, and what a submission can make of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cs336_staff.grading.advice import LONGEST, ask_for_advice
+from cs336_staff.grading.one_submission import grade_one
+from cs336_staff.grading.suite import GradedSuite
+from cs336_staff.sandbox.confinement import Sandbox, start_both
+from cs336_staff.sandbox.submission import Submission
+
+pytestmark = pytest.mark.slow
+
+WRONG = """
+import torch
+
+def run_softmax(in_features, dim):
+    e = torch.exp(in_features - in_features.amax(dim, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+"""
+# It says what it likes of itself: of a test of another problem, in a file that is not there, and what moves a cursor.
+FORGER = f"""{WRONG}
+import json, sys
+
+if advice := sys.modules.get("cs336_staff.sandbox.inside.advice"):
+    class Forged:
+        def __init__(self, **more):
+            self.more = more
+        def as_json(self):
+            return json.dumps(dict(problem="softmax", id="best", said=["\\x1b[2J" + "great" * 1000]) | self.more)
+    advice.find = lambda *_: [
+        Forged(),
+        Forged(tests=["test_rope[spaced]"]),
+        Forged(file="/etc/passwd", line=1),
+        Forged(line="1"),
+        Forged(said=3),
+    ]
+"""
+STEALER = """
+def run_softmax(in_features, dim):
+    from cs336_kit.problems.softmax.steps import follow_softmax
+    from cs336_kit.way.steps import Steps
+    return follow_softmax(Steps(), in_features.double(), dim).to(in_features.dtype)
+"""
+ENDLESS = f"""{WRONG}
+import sys
+while "cs336_kit.way.explain" in sys.modules: pass
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with start_both("bubblewrap") as sandbox:
+        yield sandbox
+
+
+def graded(suite: GradedSuite, sandbox: Sandbox, source: str):
+    return grade_one(suite, sandbox, Submission("test", {"adapters.py": source.encode()}, "adapters"))
+
+
+def test_the_line_of_a_wrong_number_is_told(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    _, notes = graded(graded_suite, sandbox, WRONG)
+    finding = next(each for each in notes.explanations if each.problem == "softmax")
+    assert (finding.file, finding.line) == ("adapters.py", 6)
+    assert "    return e / e.sum(-1, keepdim=True)" in finding.code
+
+
+def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    right, _ = graded(graded_suite, sandbox, WRONG)
+    results, notes = graded(graded_suite, sandbox, FORGER)
+    assert [each.points for each in results] == [each.points for each in right]
+    (finding,) = notes.explanations
+    assert len(finding.said[0]) <= LONGEST
+    assert "\x1b" not in finding.said[0]
+
+
+def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    results, _ = graded(graded_suite, sandbox, STEALER)
+    assert not any(each.passed for each in results)
+
+
+def test_without_an_answer_there_is_no_advice(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    results, _ = graded(graded_suite, sandbox, WRONG)
+    assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results) == ()
