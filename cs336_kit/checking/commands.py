@@ -58,7 +58,7 @@ def hint(problem: str | None, step: int) -> None:
     if problem:
         chosen = find_problem(problems, problem)
     else:
-        run = run_once(root, list(problems), console)
+        run = run_once(root, list(problems), console, most=0)
         scores = score(problems.values(), run.results_or_error())
         chosen = next((each.problem for each in scores if each.first_failure), None)
         if chosen is None:

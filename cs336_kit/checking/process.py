@@ -4,13 +4,13 @@ It is started by `runner.py`, as `fork` to run them in a fork, once for each lin
 itself, for one line (everywhere).
 
 A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
-order, and how many explanations to give for each problem. Each line of the answer has the number of its run and one
-thing more: `running`, the seconds that the import of the student's files has taken, or the test or the search that is
-under way, and `line`, the student's line that it has reached; `looking`, a problem in which the search for what is
-wrong begins; `planned`, a result for each test as if it had not run; `broken`, why the student's files cannot be
-imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed has printed;
-`explanation`, for each thing that was found in a problem; `decided`, a problem of which all is said; `not_own_work`,
-what they use and must write themselves; `ended`, the exit status of the run.
+order, and how many explanations to give for each problem (0: none is looked for). Each line of the answer has the
+number of its run and one thing more: `running`, the seconds that the import of the student's files has taken, or the
+test or the search that is under way, and `line`, the student's line that it has reached; `looking`, a problem in which
+the search for what is wrong begins; `planned`, a result for each test as if it had not run; `broken`, why the student's
+files cannot be imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed
+has printed; `explanation`, for each thing that was found in a problem; `decided`, a problem of which all is said;
+`not_own_work`, what they use and must write themselves; `ended`, the exit status of the run.
 A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
@@ -115,12 +115,13 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
             failures += not results[-1].passed
             if printed.pieces and failures == 1:
                 reply.say(printed=printed.last_lines(), test=test.name)
-        reply.say(looking=problem)
-        with watchdog(SECOND, reply.say_time):
-            found = explain(suite, results, most, {problem}, told)
-        for finding in found:
-            reply.say(explanation=finding.as_json())
-        told += found
+        if most:
+            reply.say(looking=problem)
+            with watchdog(SECOND, reply.say_time):
+                found = explain(suite, results, most, {problem}, told)
+            for finding in found:
+                reply.say(explanation=finding.as_json())
+            told += found
         reply.say(decided=problem)
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
 
