@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -60,6 +61,19 @@ class Problem:
     def worth(self, test: str) -> float:
         """The points of a test function."""
         return self.points * self.tests[test] / sum(self.tests.values())
+
+
+def share_points(problems: Iterable[Problem], cases: Iterable[str]) -> dict[str, tuple[Problem, float]]:
+    """The problem that each test function belongs to, and the points of one of its cases: they share evenly.
+
+    Args:
+        problems: with the weights of their test functions.
+        cases: the test function of each case; one that is never named counts as a whole.
+    """
+    count = Counter(cases)
+    return {
+        test: (problem, problem.worth(test) / max(1, count[test])) for problem in problems for test in problem.tests
+    }
 
 
 @dataclass(frozen=True)

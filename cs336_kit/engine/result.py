@@ -4,7 +4,8 @@ They flow unchanged from the engine to the board, the gradebook and the report. 
 """
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -29,6 +30,15 @@ class Check(StrEnum):
     GRADIENT = "gradient"
     INPUTS = "inputs"
     PROPERTY = "property"
+
+
+# Of the fields of a result that are something else in JSON.
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "outcome": Outcome,
+    "check": Check,
+    **dict.fromkeys(("details", "on_paper", "inputs"), tuple),
+    "functions": lambda pairs: tuple(map(tuple, pairs)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ class Result:
     @property
     def function(self) -> str:
         """The test function alone."""
-        return self.test.partition("[")[0]
+        return function_of(self.test)
 
     @property
     def text(self) -> str:
@@ -95,15 +105,23 @@ class Result:
         return "\n".join((self.headline, *self.details, *self.on_paper, *self.inputs))
 
     def as_json(self) -> str:
-        """One line, which `result_from_json` reads."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        """One line, which `result_from_json` reads; what is as a passed test has it is left out."""
+        told = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
+        return json.dumps(told, ensure_ascii=False)
+
+
+def function_of(test: str) -> str:
+    """The test function of a test, without its case."""
+    return test.partition("[")[0]
 
 
 def result_from_json(line: str | bytes) -> Result:
     """The result that `Result.as_json` wrote."""
-    fields: dict[str, Any] = json.loads(line)
-    for name in ("details", "on_paper", "inputs"):
-        fields[name] = tuple(fields[name])
-    fields["functions"] = tuple((file, name) for file, name in fields["functions"])
-    check = fields.pop("check")
-    return Result(**fields | {"outcome": Outcome(fields["outcome"]), "check": check and Check(check)})
+    return result_of(json.loads(line))
+
+
+def result_of(written: dict[str, Any]) -> Result:
+    """A result from its fields, of which JSON has made texts and lists."""
+    return Result(**written | {name: kind(written[name]) for name, kind in KINDS.items() if name in written})

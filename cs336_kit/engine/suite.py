@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import torch
 
-from cs336_kit.engine.assignment import Problem, SuiteError, is_students
+from cs336_kit.engine.assignment import Problem, SuiteError, is_students, share_points
 from cs336_kit.engine.case import Case, CaseError, case_names, load_case
 from cs336_kit.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from cs336_kit.engine.on_paper import on_paper
-from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.result import Check, Outcome, Result, function_of
 from cs336_kit.engine.room import check_room, load_room
 
 
@@ -65,7 +65,7 @@ class Test:
     @property
     def function(self) -> str:
         """The test function alone."""
-        return self.name.partition("[")[0]
+        return function_of(self.name)
 
     @property
     def parameter(self) -> str:
@@ -217,17 +217,16 @@ def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[
 
     Its test functions share the points of a problem by weight, and their cases or kinds those of a function evenly.
     """
-    cases = Counter(test.function for test in tests)
-    order = {name: number for number, problem in enumerate(problems.values()) for name in problem.tests}
-    problem_of = {name: problem for problem in problems.values() for name in problem.tests}
+    shares = share_points(problems.values(), (test.function for test in tests))
+    order = {id: number for number, id in enumerate(problems)}
 
     def worth(test: Test) -> Test:
-        if (problem := problem_of.get(test.function)) is None:
+        if test.function not in shares:
             return test
-        points = problem.worth(test.function) / cases[test.function]
+        problem, points = shares[test.function]
         return replace(test, problem=problem.id, bonus=problem.bonus, points=points)
 
-    return [worth(test) for test in sorted(tests, key=lambda test: (test.hidden, order.get(test.function, len(order))))]
+    return sorted(map(worth, tests), key=lambda test: (test.hidden, order.get(test.problem, len(order))))
 
 
 def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int] = lambda: 0) -> Result:

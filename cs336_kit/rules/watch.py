@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -55,21 +55,14 @@ class Watch:
         is_students: whether a file, as it is named in a code object, is the student's.
         whole_call: whether all that runs while it watches is the student's, so that a forbidden function counts even
             where no line of the student's is on the stack: an adapter may be torch's own function.
-        unrecorded: in which a forbidden function runs that is noted here.
 
     Attributes:
         uses: what the last call that was watched has run, without the source.
     """
 
-    def __init__(
-        self,
-        is_students: Callable[[str], bool],
-        whole_call: bool = False,
-        unrecorded: Callable[[], AbstractContextManager[object]] = nullcontext,
-    ) -> None:
+    def __init__(self, is_students: Callable[[str], bool], whole_call: bool = False) -> None:
         self.is_students = is_students
         self.whole_call = whole_call
-        self._unrecorded = unrecorded
         self.uses: set[Use] = set()
         self._prepared: set[int] = set()
         self._thread: int | None = None  # that makes the call that is watched
@@ -167,18 +160,12 @@ class Watch:
         given = [(x, x._version) for x in plain]
         self._torch.runs = True
         try:
-            with self._unrecorded():
-                result = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
             self._torch.runs = False
         if not any(result is x and x._version == v for x, v in given):
             self._note(name)
         return result
-
-    def note_operator(self, name: str) -> None:
-        """Note an operator that somebody else saw, if nothing that does the same work is noted."""
-        if home(name) not in {home(use.function) for use in self.uses}:
-            self.uses.add(Use("", 0, name))
 
     def _note(self, name: str) -> None:
         place = self._students_line(sys._getframe(1))

@@ -5,18 +5,16 @@ problem, a test or a file must be one, and words are cut and made fit to be prin
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from cs336_kit.engine.failure import StudentRaised
 from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Result
 from cs336_staff.sandbox.confinement import Sandbox
+from cs336_staff.sandbox.interview import Interview, Starved
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.submission import Submission
-from cs336_staff.sandbox.worker import Starved, Worker, WorkerStopped
 
 LIMITS = Limits(call_seconds=10, seconds=20)
 MOST, MOST_LINES, LONGEST = 30, 24, 500  # findings, lines of one, characters in a line
@@ -26,12 +24,14 @@ def ask_for_advice(sandbox: Sandbox, submission: Submission, results: Sequence[R
     """Findings about the problems of which a test failed; none if the submission gives no answer."""
     if sandbox.advisor is None:
         return ()
-    header = {"call": "the advice", "arguments": [result.as_json() for result in results]}
-    with suppress(Starved, WorkerStopped, StudentRaised), Worker(sandbox.advisor, submission, LIMITS) as worker:
-        said = worker.call(header, []).value
-        tests = {result.test: result.problem for result in results if not result.passed}
-        return tuple(filter(None, (_read(each, submission.files, tests) for each in said[:MOST])))
-    return ()
+    tests = {result.test: result.problem for result in results if not result.passed}
+    with Interview(sandbox.advisor, submission, LIMITS) as interview:
+        try:
+            answer = interview.ask_for("the advice", [result.as_json() for result in results])
+        except Starved:
+            return ()
+    said = answer.value if isinstance(answer.value, list) else []
+    return tuple(filter(None, (_read(each, submission.files, tests) for each in said[:MOST])))
 
 
 def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Finding | None:

@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cs336_staff.grading.atomic import write_atomically
 from cs336_staff.grading.decisions import check_problems
 from cs336_staff.grading.exports import write_grades
 from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.graders import Graders, HostError, Record, grade_here
+from cs336_staff.grading.graders import ANSWERS, Graders, HostError, Record, grade_here
 from cs336_staff.grading.grades import grades, grades_of
 from cs336_staff.grading.grading import Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, safe_name, together
@@ -128,7 +129,7 @@ def grade_by(
         files = together(resolved, platforms)
         names = _name_submissions(list(files), gradebook.paths())
         check_claims(names, platforms)
-        gradebook.score_with(suite.problems, {test.function for test in suite.suite.tests})
+        gradebook.score_with(suite.problems)
         return _Batch(graders, suite, gradebook, out, reader, files, platforms, Progress(names)).run(rerun, show)
 
 
@@ -177,7 +178,9 @@ class _Batch:
             why = str(submission)
             self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
-            self.running[self.graders.submit(submission)] = attempt
+            path = self._answers_of(content)
+            sealed = path.read_bytes() if path.exists() and not rerun else b""
+            self.running[self.graders.submit(submission, sealed)] = attempt
 
     def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
         try:
@@ -200,7 +203,14 @@ class _Batch:
         self.progress.done += 1
         self.progress.faults.append(Fault(attempt.name, reason))
 
+    def _answers_of(self, content: str) -> Path:
+        """The file for the answers of the submission with this content."""
+        return self.out / ANSWERS / content
+
     def _record(self, attempt: _Attempt, record: Record) -> None:
+        if record.sealed:
+            self._answers_of(attempt.content).parent.mkdir(exist_ok=True)
+            write_atomically(self._answers_of(attempt.content), record.sealed)
         handed = self._handed_in(attempt)
         taken_in = (*self._remarks(attempt.path, handed), *record.notes.taken_in)
         grading = Grading(

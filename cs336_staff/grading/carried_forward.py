@@ -7,10 +7,9 @@ our program and never from the submission, so that no answer can be made up to f
 so that a verdict is the same under any load.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from inspect import signature
 from itertools import combinations
 from typing import Any
@@ -27,7 +26,7 @@ from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_toget
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
 from cs336_staff.authoring.search import Search, ask_in
 from cs336_staff.authoring.stored_cases import answers
-from cs336_staff.authoring.table import Table
+from cs336_staff.authoring.table import Answers, Table
 
 NUMBERS = (Check.ANSWER, Check.GRADIENT, Check.PROPERTY)  # what a fault may explain
 
@@ -49,12 +48,16 @@ class CarriedForward:
 
     Args:
         suite: the tests; they call the submission.
+        run: runs a test again.
+        begin: called with the name of a test, or of a search, before what it calls is called.
         passed: of the tests that have run, by name, whether they passed.
         known: the fault in each problem that was searched, if one was found.
         hiding: faults, and a later problem, of which it is known whether they hide mistakes there.
     """
 
     suite: Suite
+    run: Callable[[Test], Result]
+    begin: Callable[[str], None]
     passed: dict[str, bool] = field(default_factory=dict)
     known: dict[str, Misconception | None] = field(default_factory=dict)
     hiding: dict[tuple[str, ...], bool] = field(default_factory=dict)
@@ -112,10 +115,8 @@ class CarriedForward:
         return [test for test in self.suite.tests if test.name in load_rooms()[problem].telling]
 
     def _search(self, problem: str, table: Table, tests: Sequence[Test]) -> Misconception | None:
-        (call,) = load_rooms()[problem].calls
-        names = [*signature(reference_of(call)).parameters]
-        ask = partial(self._call, call, names)
-        came = ask_in(torch.float32, ask, table, table.calls)
+        self.begin(name_search(problem))
+        came = ask_for_faults(self.suite, problem)
         changes = Search(table, {call: answer.float() for call, answer in came.items()}).explain()
         if not changes:
             return None
@@ -128,10 +129,6 @@ class CarriedForward:
         if key not in self.hiding:
             self.hiding[key] = hide(faults, problem, self._telling(problem))
         return self.hiding[key]
-
-    def _call(self, call: str, names: Sequence[str], *inputs: Any) -> Any:
-        """Call the submission; what it has not written raises, as other exceptions of its."""
-        return getattr(self.suite.calls, call)(**dict(zip(names, inputs, strict=False)))
 
     def _explains(self, program: Mapping[str, Adapter], tests: Sequence[Test]) -> bool:
         """Tell whether each test came out as with this program, and one of them tells it from others."""
@@ -151,10 +148,29 @@ class CarriedForward:
         """
         if not cases or not differ(test, cases):
             return False
-        result = self.suite.run(replace(test, stored=None, drawn=Known(cases)))
+        result = self.run(replace(test, stored=None, drawn=Known(cases)))
         if result.outcome is Outcome.ERROR:
             raise _OursError(result.staff or result.text)
         return result.passed
+
+
+def name_search(problem: str) -> str:
+    """Name the search for faults in a problem, as a test is named."""
+    return f"faults in {problem}"
+
+
+def ask_for_faults(suite: Suite, problem: str) -> Answers:
+    """The answers of the submission to the calls of the search."""
+    room = load_rooms()[problem]
+    assert room.table
+    (call,) = room.calls
+    names = [*signature(reference_of(call)).parameters]
+
+    def ask(*inputs: Any) -> Any:
+        """Call the submission; a function that is not written raises, as other mistakes do."""
+        return getattr(suite.calls, call)(**dict(zip(names, inputs, strict=False)))
+
+    return ask_in(torch.float32, ask, room.table, room.table.calls)
 
 
 @dataclass(frozen=True)

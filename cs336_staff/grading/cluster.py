@@ -93,12 +93,12 @@ async def join(needs: Needs, dask_worker: Worker) -> str:
     return host.layer
 
 
-def grade(needs: Needs, submission: Submission) -> Record:
+def grade(needs: Needs, submission: Submission, sealed: bytes) -> Record:
     """Grade a submission on this worker, which ends if it cannot: it would be given the next one at once."""
     host = None
     try:
         host = _open(needs)
-        return host.grade(submission)
+        return host.grade(submission, sealed)
     except HostError as error:
         worker = get_worker()
         if host is _host:  # and not closed because another command needs another suite
@@ -134,8 +134,8 @@ class Cluster:
     def graders(self) -> Graders:
         return Graders(self.submit, self.capacity, self.waits_for)
 
-    def submit(self, submission: Submission) -> "Future[Record]":
-        return self.executor.submit(grade, self.needs, submission)
+    def submit(self, submission: Submission, sealed: bytes) -> "Future[Record]":
+        return self.executor.submit(grade, self.needs, submission, sealed)
 
     def capacity(self) -> int:
         """Return how many submissions may be under way.

@@ -22,7 +22,7 @@ from cs336_staff.grading.class_page import ClassLoss, count_losses, group_by_sub
 from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.graders import Graders, HostError, grade_here, identity, layer_of, load_and_start
+from cs336_staff.grading.graders import ANSWERS, Graders, HostError, grade_here, identity, layer_of, load_and_start
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.identity import Platform, platforms_of, safe_name, together
@@ -135,7 +135,9 @@ def findings(results: Path) -> None:
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--out", type=click.Path(path_type=Path), default=results_folder, show_default=RESULTS_FOLDER)
 def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
-    """Run one TEST of one SUBMISSION again and print inputs, answer and reference.
+    """Run one TEST on what one SUBMISSION answered, and print inputs, answer and reference.
+
+    Without a record of its answers to these questions in OUT, it is asked again.
 
     SUBMISSION is a file or folder, or a student by name or number. TEST is a name of results.json, such as
     test_softmax[1d], or a test function with all its cases.
@@ -147,10 +149,20 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     files = together(beside, platforms_of(beside, load_course(root).platform)).get(path)
     with Reader() as reader:
         taken_in = reader.take_in(path, files or {})
-    with load_and_start(root, layer, test) as (suite, sandbox):
-        from cs336_staff.grading.one_submission import reproduce_test
+    if (record := out / ANSWERS / taken_in.sha256).exists():
+        from cs336_staff.grading.one_submission import find_tests, reproduce_tests
+        from cs336_staff.grading.sealed import read_sealed
+        from cs336_staff.grading.suite import load_graded_suite
 
-        reproduce_test(suite, sandbox, taken_in, test)
+        suite = load_graded_suite(root)
+        if sealed := read_sealed(record.read_bytes(), suite):
+            reproduce_tests(suite, taken_in, find_tests(suite, test), sealed.answers)
+            return
+    with load_and_start(root, layer, test) as (suite, sandbox):
+        from cs336_staff.grading.one_submission import ask_again, find_tests, reproduce_tests
+
+        tests = find_tests(suite, test)
+        reproduce_tests(suite, taken_in, tests, ask_again(suite, sandbox, taken_in, tests))
 
 
 def _find_handed_in(said: str, out: Path) -> Path:
@@ -262,7 +274,7 @@ def _count_passed(results: Sequence[Result]) -> str:
 
 
 def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
-    """List what staff should look at: new names, what the rules forbid, and what staff decided."""
+    """List what staff should look at: new names, what the rules forbid or the source could hide, what staff decided."""
     for grading in gradings:
         name, notes = grading.submission, grading.notes
         if name != safe_name(Path(grading.path).name):
@@ -272,6 +284,8 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         for problem, lines in grading.violations.items():
             if problem not in grading.overruled:
                 yield f"VIOLATION: {name}, {problem}: {'; '.join(lines)}"
+        if notes.could_hide:
+            yield f"could hide what it calls: {name}: {'; '.join(notes.could_hide)}"
         yield from (f"decided: {name}: {each}" for each in grading.decisions)
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 

@@ -2,21 +2,21 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cs336_kit.engine.assignment import Problem
+from cs336_kit.engine.assignment import Problem, share_points
 from cs336_kit.engine.errors import CourseworkError
-from cs336_kit.engine.result import Check, Outcome, Result
+from cs336_kit.engine.result import Outcome, Result, function_of, result_of
 from cs336_staff.grading.decisions import FILE, Comment, add_decision, find_unused, read_decisions
 from cs336_staff.grading.grading import Grading, notes_from_json
-from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.grading.identity import HandedIn, handed_in_from_json
 
-NAME, VERSION = "gradebook.sqlite", 9
+NAME, VERSION = "gradebook.sqlite", 10
 NEW = "not run: this test is newer than the grading; grade the submission again"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS grading (
@@ -31,35 +31,25 @@ CREATE TABLE IF NOT EXISTS grading (
     seconds REAL NOT NULL,
     notes TEXT NOT NULL,
     handed_in TEXT NOT NULL,
+    results TEXT NOT NULL,
     UNIQUE (submission, content, suite, handed_in)
 );
-CREATE TABLE IF NOT EXISTS result (
-    grading INTEGER NOT NULL REFERENCES grading ON DELETE CASCADE ON UPDATE CASCADE,
-    number INTEGER NOT NULL,
-    test TEXT NOT NULL,
-    function TEXT GENERATED ALWAYS AS (substr(test, 1, instr(test || '[', '[') - 1)) VIRTUAL,
-    problem TEXT NOT NULL,
-    hidden INTEGER NOT NULL,
-    outcome TEXT NOT NULL,
-    looked_at TEXT NOT NULL,
-    headline TEXT NOT NULL,
-    details TEXT NOT NULL,
-    staff TEXT NOT NULL,
-    calls INTEGER NOT NULL,
-    seconds REAL NOT NULL,
-    PRIMARY KEY (grading, number)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS worth (
-    function TEXT PRIMARY KEY,
-    problem TEXT NOT NULL,
+CREATE TABLE IF NOT EXISTS problem (
+    id TEXT PRIMARY KEY,
     bonus INTEGER NOT NULL,
-    points REAL NOT NULL
-) WITHOUT ROWID;
+    points REAL NOT NULL,
+    tests TEXT NOT NULL
+);
 CREATE VIEW IF NOT EXISTS latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
+CREATE VIEW IF NOT EXISTS without_texts AS SELECT
+    id, submission, path, content, suite, seed, layer, started, seconds, handed_in,
+    json_remove(notes, '$.stdout', '$.stderr') AS notes,
+    (SELECT json_group_array(json_remove(
+        value, '$.headline', '$.details', '$.on_paper', '$.inputs', '$.functions', '$.staff'
+    )) FROM json_each(results)) AS results
+FROM grading;
 """
-GRADING = ("submission", "path", "content", "suite", "seed", "layer", "started", "seconds", "notes", "handed_in")
-RESULT = ("grading", "number", "test", "problem", "hidden", "outcome", "looked_at", "headline", "details", "staff")
-RESULT += ("calls", "seconds")
+COLUMNS = "submission, path, content, suite, seed, layer, started, seconds, handed_in, notes, results"
 # One row of `grading`: an attempt, graded by one suite.
 KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
 
@@ -91,7 +81,6 @@ class Gradebook:
                 self._connection = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
                 self._connection.row_factory = sqlite3.Row
                 self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA foreign_keys = ON")
                 (version,) = self._connection.execute("PRAGMA user_version").fetchone()
                 if version == 0:
                     # One transaction: a file that has a version has all of its tables.
@@ -120,53 +109,34 @@ class Gradebook:
         if isinstance(error, sqlite3.DatabaseError):
             raise self._explain(error) from None
 
-    def score_with(self, problems: Mapping[str, Problem], functions: Collection[str] | None = None) -> bool:
+    def score_with(self, problems: Mapping[str, Problem]) -> bool:
         """Score all results, recorded and to come, with the weights of `problems`; whether that changes any.
 
         Results of other tests count no more.
 
         Args:
             problems: by id, with public and hidden tests.
-            functions: the test functions that are graded, if not all.
         """
-        worth = sorted(
-            (test, problem.id, problem.bonus, problem.worth(test))
-            for problem in problems.values()
-            for test in problem.tests
-            if functions is None or test in functions
-        )
-        before = [tuple(row) for row in self._connection.execute("SELECT * FROM worth ORDER BY function")]
-        if before != worth:
+        now = [(each.id, each.bonus, each.points, json.dumps(each.tests)) for each in problems.values()]
+        before = [tuple(row) for row in self._connection.execute("SELECT * FROM problem ORDER BY rowid")]
+        if before != now:
             with self._transaction() as connection:
-                connection.execute("DELETE FROM worth")
-                connection.executemany("INSERT INTO worth VALUES (?, ?, ?, ?)", worth)
-        return bool(before) and before != worth
+                connection.execute("DELETE FROM problem")
+                connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", now)
+        return bool(before) and before != now
 
     def add(self, grading: Grading) -> None:
         """Record a grading with all its results, in the place of an earlier one of this attempt by this suite."""
-        row = _row_of_grading(grading)
         with self._transaction() as connection:
-            connection.execute(f"DELETE FROM grading WHERE {KEY}", row)  # noqa: S608
-            inserted = connection.execute(_insert("grading", GRADING), row).lastrowid
-            results = (_row_of_result(inserted, *each) for each in enumerate(grading.results, start=1))
-            connection.executemany(_insert("result", RESULT), results)
+            _put(connection, _as_row(grading))
 
     def hand_in_again(self, grading: Grading, path: str, handed_in: HandedIn) -> None:
         """Let a grading that is there be the last one, of another attempt if `handed_in` differs."""
-        before = _row_of_grading(grading)
-        now = before | {"path": path, "handed_in": _handed_in_as_json(handed_in)}
         with self._transaction() as connection:
-            (now["source"],) = connection.execute(f"SELECT id FROM grading WHERE {KEY}", before).fetchone()  # noqa: S608
-            if before["handed_in"] == now["handed_in"]:
-                connection.execute("UPDATE grading SET path = :path WHERE id = :source", now)
-                last = "SELECT max(id) FROM grading"
-                moved = f"UPDATE grading SET id = 1 + ({last}) WHERE id = :source"  # noqa: S608
-                connection.execute(f"{moved} AND id < ({last} WHERE submission = :submission)", now)
-                return
-            connection.execute(f"DELETE FROM grading WHERE {KEY}", now)  # noqa: S608
-            copied = _copy("grading WHERE id = :source", GRADING, path=":path", handed_in=":handed_in")
-            now["copy"] = connection.execute(copied, now).lastrowid
-            connection.execute(_copy("result WHERE grading = :source", RESULT, grading=":copy"), now)
+            row = connection.execute(f"SELECT * FROM grading WHERE {KEY}", _as_key(grading)).fetchone()  # noqa: S608
+            now: dict[str, Any] = dict(row) | {"path": path, "handed_in": handed_in.as_json()}
+            is_last = "SELECT 1 FROM latest WHERE id = :id AND handed_in = :handed_in"
+            _put(connection, now, now["id"] if connection.execute(is_last, now).fetchone() else None)
 
     def find(self, submission: str, content: str, suite: str) -> Grading | None:
         """The last grading of this content by this suite, if there is one."""
@@ -179,19 +149,19 @@ class Gradebook:
 
     def with_texts(self, grading: Grading) -> Grading:
         """The same grading, read with its texts."""
-        return next(self._select(KEY, _row_of_grading(grading)))
+        return next(self._select(KEY, _as_key(grading)))
 
     def latest(self, texts: bool = True) -> Iterator[Grading]:
         """The last grading of every submission, by name.
 
         Without `texts` headlines, details and outputs are empty: of a whole class they take much memory.
         """
-        return self._select("id IN (SELECT id FROM latest)", texts=texts)
+        return self._select("id IN (SELECT id FROM latest) ORDER BY submission", texts=texts)
 
     def attempts(self) -> Iterator[Grading]:
         """The last grading of every attempt that was ever graded, in the order of grading; without texts."""
-        condition = "id IN (SELECT max(id) FROM grading GROUP BY submission, content, handed_in)"
-        return self._select(condition, texts=False, order="id")
+        condition = "id IN (SELECT max(id) FROM grading GROUP BY submission, content, handed_in) ORDER BY id"
+        return self._select(condition, texts=False)
 
     def paths(self) -> dict[str, str]:
         """The path of each submission when it was last graded, by name."""
@@ -207,50 +177,36 @@ class Gradebook:
         known: dict[str, set[str]] = {}
         query = "SELECT DISTINCT submission, content, handed_in FROM grading"
         for submission, content, handed_in in self._connection.execute(query):
-            for name in (submission, *_handed_in_from_json(handed_in).keys):
+            for name in (submission, *handed_in_from_json(handed_in).keys):
                 known.setdefault(name, set()).add(content)
         return list(find_unused(self._path.parent, self.decisions, known))
 
-    def _select(
-        self, condition: str, parameters: Any = (), texts: bool = True, order: str = "submission"
-    ) -> Iterator[Grading]:
-        notes = "notes" if texts else "json_set(notes, '$.stdout', '', '$.stderr', '') AS notes"
-        columns = ", ".join(name if name != "notes" else notes for name in GRADING)
-        query = f"SELECT id, {columns} FROM grading WHERE {condition} ORDER BY {order}"  # noqa: S608
-        for row in self._connection.execute(query, parameters).fetchall():
-            yield self._read(row, texts)
+    def _select(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
+        problems = [
+            Problem(id, "", points, (), json.loads(tests), (), bool(bonus))
+            for id, bonus, points, tests in self._connection.execute("SELECT * FROM problem ORDER BY rowid")
+        ]
+        table = "grading" if texts else "without_texts"
+        for row in self._connection.execute(f"SELECT {COLUMNS} FROM {table} WHERE {condition}", parameters):  # noqa: S608
+            yield self._read(dict(row), problems)
 
-    def _read(self, row: sqlite3.Row, texts: bool) -> Grading:
-        """The grading in a row, with its results and what staff decided about it."""
-        notes = notes_from_json(row["notes"])
+    def _read(self, row: dict[str, Any], problems: Iterable[Problem]) -> Grading:
+        """The grading in a row, and what staff decided about it."""
+        notes, handed_in = notes_from_json(row["notes"]), handed_in_from_json(row["handed_in"])
         told = tuple(each for each in notes.explanations if each.id not in self._muted)
-        handed_in = _handed_in_from_json(row["handed_in"])
         own = self.decisions.about((row["submission"], *handed_in.keys), row["content"])
-        fields: dict[str, Any] = {name: row[name] for name in GRADING} | {
+        row |= {
             "started": datetime.fromisoformat(row["started"]),
             "notes": replace(notes, explanations=told),
             "handed_in": handed_in,
+            "results": _score(json.loads(row["results"]), problems),
         }
         return Grading(
-            **fields,
-            results=self._results(row["id"], texts),
+            **row,
             overruled={each.problem: each.text for each in own.overrule},
             adjusted={each.problem: (each.points, each.text) for each in own.adjust},
             comments=tuple(each.text for each in own.comment),
         )
-
-    def _results(self, grading: int, texts: bool) -> list[Result]:
-        """The results of tests that count, each with what it is worth; a test without a result was not run."""
-        columns = "test, worth.problem, hidden, bonus, outcome, looked_at, calls, seconds, "
-        columns += "points / count(*) OVER (PARTITION BY function) AS maximum, "
-        columns += "headline, details, staff" if texts else "'' AS headline, '' AS details, '' AS staff"
-        query = f"SELECT {columns} FROM result JOIN worth USING (function) WHERE grading = ? ORDER BY number"  # noqa: S608
-        found = [_result_of_row(row) for row in self._connection.execute(query, (grading,))]
-        ran = {result.function for result in found}
-        for function, problem, bonus, points in self._connection.execute("SELECT * FROM worth"):
-            if function not in ran:
-                found.append(Result(function, problem, True, bool(bonus), points, Outcome.NOT_RUN, headline=NEW))
-        return found
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -262,54 +218,32 @@ class Gradebook:
             raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None
 
 
-def _insert(table: str, columns: Sequence[str]) -> str:
-    """The statement that inserts a row with these columns, each under its own name."""
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"  # noqa: S608
+def _put(connection: sqlite3.Connection, row: Mapping[str, Any], id: int | None = None) -> None:
+    """Write a row of `grading` in the place of the one with its key; without an `id` it is the last one."""
+    connection.execute(f"DELETE FROM grading WHERE {KEY}", row)  # noqa: S608
+    values = COLUMNS.replace(", ", ", :")
+    connection.execute(f"INSERT INTO grading (id, {COLUMNS}) VALUES (:id, :{values})", {**row, "id": id})  # noqa: S608
 
 
-def _copy(rows: str, columns: Sequence[str], **changed: str) -> str:
-    """The statement that inserts rows of a table again, with other values in some columns."""
-    values = ", ".join(changed.get(name, name) for name in columns)
-    return f"INSERT INTO {rows.split()[0]} ({', '.join(columns)}) SELECT {values} FROM {rows}"  # noqa: S608
-
-
-def _row_of_grading(grading: Grading) -> dict[str, Any]:
-    return vars(grading) | {
+def _as_row(grading: Grading) -> dict[str, Any]:
+    return _as_key(grading) | {
         "started": grading.started.isoformat(),
         "notes": grading.notes.as_json(),
-        "handed_in": _handed_in_as_json(grading.handed_in),
+        "results": f"[{','.join(result.as_json() for result in grading.results)}]",
     }
 
 
-def _row_of_result(grading: int | None, number: int, result: Result) -> dict[str, Any]:
-    """Of what the grader found: not of what it is worth."""
-    return {name: getattr(result, name, None) for name in RESULT} | {
-        "grading": grading,
-        "number": number,
-        "looked_at": result.check or "",
-        "details": "\n".join((*result.details, *result.on_paper, *result.inputs)),
+def _as_key(grading: Grading) -> dict[str, Any]:
+    return vars(grading) | {"handed_in": grading.handed_in.as_json()}
+
+
+def _score(written: Sequence[dict[str, Any]], problems: Iterable[Problem]) -> list[Result]:
+    """The results of tests that count, each with what it is worth; a test without a result was not run."""
+    functions = [function_of(each["test"]) for each in written]
+    worth: dict[str, dict[str, Any]] = {
+        function: {"problem": problem.id, "bonus": problem.bonus, "maximum": points}
+        for function, (problem, points) in share_points(problems, functions).items()
     }
-
-
-def _result_of_row(row: sqlite3.Row) -> Result:
-    """A result as it counts: the table keeps what the grader found, under the problem that it was then part of."""
-    test, problem, hidden, bonus, outcome, looked_at, calls, seconds, maximum, headline, details, staff = row
-    check = Check(looked_at) if looked_at else None
-    return Result(
-        *(test, problem, bool(hidden), bool(bonus), maximum, Outcome(outcome), check, headline),
-        details=tuple(details.splitlines()),
-        staff=staff,
-        calls=calls,
-        seconds=seconds,
-    )
-
-
-def _handed_in_as_json(handed_in: HandedIn) -> str:
-    return json.dumps(asdict(handed_in), default=datetime.isoformat, ensure_ascii=False)
-
-
-def _handed_in_from_json(text: str) -> HandedIn:
-    fields = json.loads(text)
-    students = tuple(Student(**student) for student in fields["students"])
-    at = fields["at"] and datetime.fromisoformat(fields["at"])
-    return HandedIn(**fields | {"students": students, "at": at})
+    ran = [result_of(each | worth[test]) for test, each in zip(functions, written, strict=True) if test in worth]
+    new = sorted(worth.keys() - functions)
+    return ran + [Result(test, hidden=True, outcome=Outcome.NOT_RUN, headline=NEW, **worth[test]) for test in new]

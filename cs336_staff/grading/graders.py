@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import pickle
 import re
+import resource
 import select
 import signal
 import socket
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CHUNK = 1 << 16
+SECONDS, BYTES = 120, 4 << 30  # processor time and private memory of this side for one submission
+ANSWERS = "answers"  # the folder of what submissions have answered, beside the gradebook
 
 
 @contextmanager
@@ -83,6 +86,7 @@ class Record:
         layer: the sandbox that it ran in.
         started: when, with the offset from UTC.
         seconds: how long it took.
+        sealed: what it has answered, as `cs336_staff/grading/sealed.py` writes it.
     """
 
     results: Sequence[Result] = ()
@@ -91,6 +95,7 @@ class Record:
     layer: str = "not run"
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: float = 0.0
+    sealed: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -98,12 +103,13 @@ class Graders:
     """Whoever grades for a batch: processes of this machine, or the hosts of a cluster.
 
     Attributes:
-        submit: has an executor grade a submission. Of a future that is cancelled the submission is submitted again.
+        submit: has an executor grade a submission, by what it has answered before if that is given. Of a future that is
+            cancelled the submission is submitted again.
         capacity: how many may be under way now; raises HostError when nothing can be graded any more.
         waits_for: why nothing happens; empty while something does.
     """
 
-    submit: Callable[[Submission], Future[Record]]
+    submit: Callable[[Submission, bytes], Future[Record]]
     capacity: Callable[[], int]
     waits_for: Callable[[], str] = str
 
@@ -117,21 +123,24 @@ class Host:
         """Take over a process that serves `control`; `wait` returns when it has ended."""
         self.layer, self.identity, self._control, self._wait = layer, identity or {}, control, wait
 
-    def grade(self, submission: Submission) -> Record:
+    def grade(self, submission: Submission, sealed: bytes = b"") -> Record:
         """Grade it in a fork of that process, which is given a new sandbox if this fails because it needs one.
+
+        What is `sealed` is not asked again, where it answers the questions of the suite that is held there.
 
         Raises:
             HostError: the process has ended, or gets no sandbox.
         """
         started, clock = datetime.now(UTC), time.monotonic()
         # First what the fork has said, cut off if it was killed; in the last line how it ended.
-        said, _, status = self._ask(b"grade", pickle.dumps(submission)).rpartition(b"\n")
+        said, left = self._ask(b"grade", pickle.dumps((submission, sealed)))
+        said, _, status = said.rpartition(b"\n")
         record = partial(Record, layer=self.layer, started=started, seconds=time.monotonic() - clock)
         if status != b"0":
             fault = f"the grading process ended with exit status {status.decode()}"
         elif not (fault := (line := json.loads(said)).get("fault", "")):
-            return record([*map(result_from_json, line["results"])], notes_from_json(line["notes"]))
-        if trouble := self._ask(b"check").removesuffix(b"\n0"):
+            return record([*map(result_from_json, line["results"])], notes_from_json(line["notes"]), sealed=left)
+        if trouble := self._ask(b"check")[0].removesuffix(b"\n0"):
             raise HostError(trouble.decode())
         return record(fault=fault)
 
@@ -141,23 +150,28 @@ class Host:
         self._control.close()
         self._wait()
 
-    def _ask(self, what: bytes, data: bytes = b"") -> bytes:
-        """Send a message as one piece, with a file to read and a pipe to write to; the answer ends with a status."""
+    def _ask(self, what: bytes, data: bytes = b"") -> tuple[bytes, bytes]:
+        """Send a message as one piece, with a file and a pipe to write to.
+
+        Returns:
+            what came through the pipe, which ends with a status, and what is in the file then.
+        """
         read, write = os.pipe()
-        with open(read, "rb") as answer:
+        with open(read, "rb") as answer, open(os.memfd_create("submission"), "w+b") as file:
             try:
-                with open(os.memfd_create("submission"), "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    socket.send_fds(self._control, [what], [file.fileno(), write])
+                file.write(data)
+                file.flush()
+                socket.send_fds(self._control, [what], [file.fileno(), write])
             except OSError:
                 pass  # there will be no answer
             finally:
                 os.close(write)
             said = answer.read()
+            file.seek(0)
+            left = file.read()
         if re.search(rb"\n-?\d+\Z", said) is None:
             raise HostError("the process that holds the suite has ended; run the same command to go on")
-        return said
+        return said, left
 
 
 @contextmanager
@@ -238,13 +252,21 @@ def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> Non
 
 
 def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int) -> None:
-    """In the fork."""
+    """In the fork, which reads and compares what a submission wrote: it has limits, too."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     from cs336_staff.grading.one_submission import Faulty, grade_one
+    from cs336_staff.grading.sealed import read_sealed
 
     try:
-        with open(file, "rb", closefd=False) as submission:
-            submission.seek(0)
-            results, notes = grade_one(suite, sandbox, pickle.load(submission))  # noqa: S301 (the course's own)
+        with open(file, "r+b", closefd=False) as given:
+            given.seek(0)
+            submission, record = pickle.load(given)  # noqa: S301 (the course's own)
+            sealed = read_sealed(record, suite) if record else None
+            results, notes, sealed = grade_one(suite, sandbox, submission, sealed)
+            given.seek(0)
+            given.truncate()
+            given.write(sealed.as_bytes(suite))
         line = {"results": [result.as_json() for result in results], "notes": notes.as_json()}
     except Faulty as error:
         line = {"fault": str(error)}

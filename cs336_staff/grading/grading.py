@@ -25,6 +25,7 @@ class Notes:
         stdout, stderr: what it wrote during the public tests.
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
+        could_hide: lines of its source that could hide what they call, for staff alone.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
         explanations: what was found.
@@ -37,6 +38,7 @@ class Notes:
     stderr: str = ""
     missing: tuple[str, ...] = ()
     taken_in: tuple[str, ...] = ()
+    could_hide: tuple[str, ...] = ()
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
@@ -53,7 +55,7 @@ def notes_from_json(text: str) -> Notes:
     forbidden = fields["forbidden"].items()
     return Notes(
         **fields
-        | {name: tuple(fields[name]) for name in ("missing", "taken_in")}
+        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "could_hide")}
         | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
         | {"explanations": tuple(Finding.of(each) for each in fields["explanations"])}
         | {"weights": tuple(tuple(row) for row in fields["weights"])}

@@ -1,10 +1,11 @@
 """Finding out who handed in, and when, from the names that Canvas, Moodle, Blackboard and Gradescope give."""
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -83,6 +84,18 @@ class HandedIn:
         if self.order and other.order and self.order != other.order:
             return self.order > other.order
         return None
+
+    def as_json(self) -> str:
+        """One line, which `handed_in_from_json` reads."""
+        return json.dumps(asdict(self), default=datetime.isoformat, ensure_ascii=False)
+
+
+def handed_in_from_json(text: str) -> HandedIn:
+    """The attempt that `HandedIn.as_json` wrote."""
+    fields = json.loads(text)
+    students = tuple(Student(**student) for student in fields["students"])
+    at = fields["at"] and datetime.fromisoformat(fields["at"])
+    return HandedIn(**fields | {"students": students, "at": at})
 
 
 def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
@@ -248,6 +261,6 @@ def safe_name(name: str) -> str:
         start, end = (part.decode(errors="ignore") for part in (whole[: LONGEST // 2], whole[-LONGEST // 2 :]))
         safe = f"{start}_{digest}_{end}"
     # Files and a folder that are written beside it.
-    if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe == "students":
+    if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe in ("students", "answers"):
         safe += "_"
     return safe or "submission"

@@ -155,7 +155,7 @@ class Loss:
     def example(self) -> list[str]:
         """The lines of its first public test below the headline, without the command that shows it."""
         first = self.told[0]
-        lines = [line for line in first.details if line and not SEE.fullmatch(line)]
+        lines = [line for line in first.text.split("\n")[1:] if line and not SEE.fullmatch(line)]
         return [f"{first.test}:", *lines] if lines and not first.hidden else []
 
     @property
@@ -168,7 +168,7 @@ class Loss:
         """The command that shows it at home; none where only hidden tests do."""
         if not self.told or self.told[0].hidden:
             return ""
-        shown = (line for result in self.told for line in result.details if SEE.fullmatch(line))
+        shown = (line for result in self.told for line in result.inputs if SEE.fullmatch(line))
         return next(shown, f'uv run pytest -k "{self.told[0].test}"')
 
 

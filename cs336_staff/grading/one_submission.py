@@ -1,10 +1,9 @@
 """One submission: run both suites on it and find what is wrong, or run one of its tests again."""
 
 import difflib
-import resource
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -13,21 +12,24 @@ from torch import Tensor
 
 from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Outcome, Result
+from cs336_kit.engine.suite import Test
 from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
 from cs336_staff.authoring.room import load_rooms, reference_of
 from cs336_staff.grading.advice import ask_for_advice
-from cs336_staff.grading.carried_forward import CarriedForward
+from cs336_staff.grading.carried_forward import CarriedForward, name_search
 from cs336_staff.grading.grading import Notes
-from cs336_staff.grading.suite import GradedSuite
+from cs336_staff.grading.hidden_results import for_student
+from cs336_staff.grading.means_to_hide import find_means_to_hide
+from cs336_staff.grading.questions import Answers, Recorded, ask, find_source, values_of
+from cs336_staff.grading.sealed import Sealed
+from cs336_staff.grading.suite import GradedSuite, name_figure
+from cs336_staff.sandbox.answer import Answer
 from cs336_staff.sandbox.confinement import Sandbox
-from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.interview import Interview
+from cs336_staff.sandbox.question import Question
 from cs336_staff.sandbox.submission import Submission
-from cs336_staff.sandbox.worker import Limits, Starved, Worker
 
-FIGURE = Limits(call_seconds=2, seconds=10)
-# Processor time and private memory of this side for one submission, whose replies it reads and compares.
-TRUSTED_SECONDS, TRUSTED_BYTES = 120, 4 << 30
 MAX_SHOWN = 3  # lines that break the rules, of a work
 
 
@@ -35,52 +37,113 @@ class Faulty(Exception):
     """A test that ended with an error of ours; all of the submission is graded again."""
 
 
-def grade_one(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> tuple[list[Result], Notes]:
-    """Return the result of every test, and what else the report says; to be called in a process of its own.
+def grade_one(
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, sealed: Sealed | None = None
+) -> tuple[list[Result], Notes, Sealed]:
+    """Return the result of every test, what else the report says, and what was asked.
+
+    Args:
+        suite: what is asked, and the tests.
+        sandbox: where it is asked.
+        submission: who is asked.
+        sealed: what it has answered before: none of its code runs then.
 
     Raises:
         Faulty: a test could not be run, and not by the submission's doing.
         SandboxError, Starved: the same, outside of a test.
     """
-    resource.setrlimit(resource.RLIMIT_CPU, (TRUSTED_SECONDS, TRUSTED_SECONDS))
-    resource.setrlimit(resource.RLIMIT_DATA, (TRUSTED_BYTES, TRUSTED_BYTES))
-    results: list[Result] = []
-    public: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
-    hidden: dict[str, set[Use]] = {problem: set() for problem in suite.problems}
-    notes = Notes(taken_in=submission.remarks)
-    carried = CarriedForward(suite.suite)
-    with Worker(sandbox, submission, suite.course.limits) as worker:
-        for seen in (public, hidden):
-            tests = [test for test in suite.suite.tests if test.hidden == (seen is hidden)]
-            for result in suite.run(worker, tests, carried):
-                if result.outcome is Outcome.ERROR:
-                    raise Faulty(f"{result.test}: {result.staff or result.text}")
-                results.append(result)
-                seen[result.problem] |= worker.forbidden
-            if seen is public:  # what it says from here on may spell hidden inputs
-                missing = tuple(sorted(worker.missing))
-                notes = replace(notes, stdout=worker.stdout, stderr=worker.stderr, missing=missing)
-                notes = _find_what_is_wrong(suite, sandbox, submission, results, notes)
-    return results, replace(notes, forbidden=judge(public, hidden), peak_memory=worker.peak_memory)
+    with Interview(sandbox, submission, suite.course.limits) as interview:
+        grader = _Grader(suite, sandbox, interview, sealed)
+        public = [test for test in suite.suite.tests if not test.hidden]
+        grader.run(public)
+        if not sealed:  # before any process of the submission has seen a hidden input
+            grader.find_what_is_wrong()
+        grader.run([test for test in suite.suite.tests if test.hidden])
+    return grader.results, grader.take_notes(public), grader.sealed
 
 
-def _find_what_is_wrong(
-    suite: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], notes: Notes
-) -> Notes:
-    """Note what is found in what fails, before any process of the submission has seen a hidden input.
+class _Grader:
+    """The grading of one submission, as far as it has got.
 
-    What fails hidden tests alone is not looked into: what the submission raises there would tell what they hold.
+    Attributes:
+        results: so far.
+        sealed: what was asked so far, or all that was asked before.
     """
-    if all(result.passed for result in results):
-        return notes
-    notes = replace(notes, explanations=ask_for_advice(sandbox, submission, results))
-    failed = {result.problem for result in results if not result.passed}
-    figures = (room.figure for id, room in load_rooms().items() if room.figure and id in failed)
-    if figure := next(figures, None):
-        with suppress(Starved), Worker(sandbox, submission, FIGURE) as worker:
-            suite.proxy.worker = worker
-            notes = replace(notes, weights=figure.measure(getattr(suite.suite.calls, figure.call)))
-    return notes
+
+    def __init__(
+        self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, sealed: Sealed | None = None
+    ) -> None:
+        self.suite, self.sandbox, self.interview = suite, sandbox, interview
+        self.results: list[Result] = []
+        self.sealed, self._is_recorded = sealed or Sealed(), sealed is not None
+        self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
+        self._carried = CarriedForward(suite.suite, partial(suite.run, recorded=self._recorded), self._recorded.start)
+
+    def ask(self, names: Collection[str]) -> None:
+        """Take answers to the questions of these names, unless they are recorded."""
+        if not self._is_recorded:
+            self.sealed.answers.update(ask(self.interview, self.suite.choose(names)))
+
+    def run(self, tests: Sequence[Test]) -> None:
+        """Take the answers to the questions of some tests, and run these on them."""
+        self.ask({test.name for test in tests})
+        found = [self.suite.run(test, self._recorded) for test in tests]
+        if failed := {result.test for result in found if not result.passed}:
+            rooms = load_rooms().items()
+            self.ask({name_search(id) for id, room in rooms if room.table and not failed.isdisjoint(room.telling)})
+        for test, result in zip(tests, found, strict=True):
+            self._keep(test, self._carried.judge(test, result))
+
+    def _keep(self, test: Test, result: Result) -> None:
+        if result.outcome is Outcome.ERROR:
+            raise Faulty(f"{result.test}: {result.staff or result.text}")
+        submission = self.interview.submission
+        self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
+
+    def find_what_is_wrong(self) -> None:
+        """Find what is wrong in what fails.
+
+        What fails hidden tests alone is not looked into: what the submission raises there would tell what they hold.
+        """
+        if failed := {result.problem for result in self.results if not result.passed}:
+            self.sealed.explanations = ask_for_advice(self.sandbox, self.interview.submission, self.results)
+            figures = {id: room.figure for id, room in load_rooms().items() if room.figure and id in failed}
+            for id, figure in [*figures.items()][:1]:
+                self.ask({name_figure(id)})
+                self._recorded.start(name_figure(id))
+                self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
+
+    def take_notes(self, public: Sequence[Test]) -> Notes:
+        """Collect what the report says besides the results, of output only that of public tests."""
+        if self.interview.imported:
+            self.sealed.answers["import"] = [self.interview.imported]
+        answers = self.sealed.answers
+        shown = [each for name in ("import", *(test.name for test in public)) for each in answers.get(name, ())]
+        uses = {False: self._collect_uses(hidden=False), True: self._collect_uses(hidden=True)}
+        failed = {result.test for result in self.results if not result.passed}
+        self.sealed.peak_memory = max(self.sealed.peak_memory, self.interview.peak_memory)
+        return Notes(
+            taken_in=self.interview.submission.remarks,
+            could_hide=find_means_to_hide(self.interview.submission),
+            stdout="".join(each.printed[0] for each in shown),
+            stderr="".join(each.printed[1] for each in shown),
+            missing=tuple(sorted({name for each in shown for name in each.missing})),
+            explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
+            weights=self.sealed.weights,
+            forbidden=judge(uses[False], uses[True]),
+            peak_memory=self.sealed.peak_memory,
+        )
+
+    def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
+        """Collect the forbidden functions that ran in the tests of each problem."""
+        found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
+        for test in self.suite.suite.tests:
+            if test.hidden is hidden:
+                uses = (use for answer in self.sealed.answers[test.name] for use in answer.forbidden)
+                found[test.problem] |= {
+                    replace(use, source=find_source(self.interview.submission, use)) for use in uses
+                }
+        return found
 
 
 def judge(
@@ -122,55 +185,54 @@ def _check_uses(uses: Collection[Use]) -> Iterator[Use]:
             yield use if use.source else Use("", 0, use.function)
 
 
-class Recorder(Adapters):
-    """The proxy, which keeps its last call."""
-
-    name = ""
-    arguments: tuple[object, ...] = ()
-    answer: Any = None
-
-    def call(self, name: str, *arguments: object) -> Any:
-        self.name, self.arguments, self.answer = name, arguments, None
-        self.answer = super().call(name, *arguments)
-        return self.answer
-
-
-def reproduce_test(graded: GradedSuite, sandbox: Sandbox, submission: Submission, name: str) -> None:
-    """Run the test or test function `name` of a submission and print its result and its last call.
-
-    Of a test that did not pass, the last call is the one that it failed on; of a property test, the smallest one.
-
-    Raises:
-        click.UsageError: no test has this name.
-        SandboxError: it cannot be run.
-    """
+def find_tests(graded: GradedSuite, name: str) -> list[Test]:
+    """The test, or those of the test function, that is called `name`; click.UsageError if no test is."""
     tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
     if not tests:
         names = sorted({each for test in graded.suite.tests for each in (test.name, test.function)})
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"
         raise click.UsageError(f"no test is called {name}; {hint}")
-    graded.suite.calls.adapters = recorder = Recorder(graded.suite.root / "adapters.py")
-    with Worker(sandbox, submission, graded.course.limits) as worker:
-        for result in replace(graded, proxy=recorder).run(worker, tests):
-            click.secho(f"{result.test}: {result.outcome}", bold=True)
-            if text := result.staff or result.text:
-                click.echo(text)
-            if recorder.name:
-                _print_call(recorder)
-        for stream, text in (("stdout", worker.stdout), ("stderr", worker.stderr)):
-            if text:
-                click.echo(f"{stream} of the submission:\n{text}")
+    return tests
 
 
-def _print_call(recorder: Recorder) -> None:
-    click.echo(f"{recorder.name} was called with")
-    for i, argument in enumerate(recorder.arguments, start=1):
+def ask_again(graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: Sequence[Test]) -> Answers:
+    """Ask a submission what some tests ask; SandboxError if it cannot be asked."""
+    with Interview(sandbox, submission, graded.course.limits) as interview:
+        return ask(interview, graded.choose([test.name for test in tests]))
+
+
+def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence[Test], answers: Answers) -> None:
+    """Run some tests on what a submission has answered, and print their results and what was asked last.
+
+    Of a test that did not pass, that is what it failed on; of a property test, the smallest.
+    """
+    recorded = Recorded(graded.questions, answers, submission)
+    for test in tests:
+        result = graded.run(test, recorded)
+        click.secho(f"{result.test}: {result.outcome}", bold=True)
+        if result.text:
+            click.echo(result.text)
+        if asked := graded.questions[test.name]:
+            _print_question(asked, answers[test.name], min(len(recorded.values), len(asked) - 1))
+    for stream, name in enumerate(("stdout", "stderr")):
+        if said := "".join(answer.printed[stream] for test in tests for answer in answers[test.name]):
+            click.echo(f"{name} of the submission:\n{said}")
+
+
+def _print_question(questions: Sequence[Question], answers: Sequence[Answer], number: int) -> None:
+    question, answer = questions[number], answers[number]
+    try:
+        arguments = question.fill_in(values_of(answers))
+    except LookupError:  # the answer before it lacks what it is asked with
+        return
+    click.echo(f"{question.call} was called with")
+    for i, argument in enumerate(arguments, start=1):
         click.echo(f"  argument {i}: {_describe(argument)}")
-    click.echo(f"answer: {_describe(recorder.answer)}")
-    wide = [in_dtype(x, torch.float64) for x in recorder.arguments]
+    click.echo(f"answer: {_describe(None if answer.is_failed else answer.decoded)}")
     with torch.no_grad():
-        click.echo(f"reference: {_describe(reference_of(recorder.name)(*wide))}")
+        right = reference_of(question.call)(*(in_dtype(x, torch.float64) for x in arguments))
+    click.echo(f"reference: {_describe(right)}")
 
 
 def _describe(value: Any) -> str:

@@ -1,12 +1,10 @@
 """The suites that a class is graded with, called through a proxy, and the hash of all that decides a verdict."""
 
-import ast
-import hashlib
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -19,37 +17,33 @@ from cs336_kit.engine.toml_file import AssignmentError
 from cs336_kit.rules.forbidden import HOMES, IN_KERNELS
 from cs336_staff.authoring.room import FOLDER as ROOMS
 from cs336_staff.authoring.room import hidden_tests, load_rooms
-from cs336_staff.grading.carried_forward import CarriedForward
+from cs336_staff.grading.carried_forward import ask_for_faults, name_search
 from cs336_staff.grading.course import Course, load_course
-from cs336_staff.grading.foreseen import Requests, foresee
-from cs336_staff.grading.hidden_results import for_student
+from cs336_staff.grading.questions import Questions, Recorded, write_questions
 from cs336_staff.hidden.release import Release, left_out_tests, load_graded_problems, load_release
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
-from cs336_staff.sandbox.worker import Worker
+from cs336_staff.sandbox.question import Question
 
-STAFF = Path(__file__).parents[1]
-# Files of words alone, which decide nothing.
-WORDS = ("failure.py", "on_paper.py", "python_errors.py")
+# Of all code that may change a verdict and is no test: it goes up when one changes.
+VERSION = 1
 
 
 @dataclass(frozen=True)
 class GradedSuite:
-    """Both suites, ready to run on one submission after the other.
+    """Both suites, ready to run on the answers of one submission after the other.
 
     Args:
         suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
         proxy: what the tests call.
-        requests: what each test is expected to ask, by name.
-        recorded: the names of the tests in which torch records what runs.
+        questions: of each test, and of what is asked where one fails, by name; in the order in which they are asked.
         release: where the hidden inputs come from.
         course: its limits decide verdicts; what it has muted is not told.
     """
 
     suite: Suite
     proxy: Adapters
-    requests: Requests
-    recorded: Collection[str]
+    questions: Questions
     release: Release
     course: Course
 
@@ -58,44 +52,33 @@ class GradedSuite:
         return self.suite.problems
 
     @cached_property
+    def asked_sha256(self) -> str:
+        """Of everything that an answer depends on besides the submission."""
+        digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {self.course.limits}".encode())
+        for name, questions in self.questions.items():
+            digest.update(name.encode())
+            for question in questions:
+                question.hash_into(digest)
+        return digest.hexdigest()
+
+    @cached_property
     def sha256(self) -> str:
         """Of everything that a verdict depends on besides the submission."""
-        return _sha256(self.suite.root, self.release.cases, self.course.limits)
+        return hash_suite(self.suite.root, self.release.cases, self.course.limits)
 
-    def run(self, worker: Worker, tests: Iterable[Test], carried: CarriedForward | None = None) -> Iterator[Result]:
-        """The result of each of `tests`, which are some of the suite's; their inputs are sent as soon as it runs.
+    def choose(self, names: Collection[str]) -> Questions:
+        """The questions of these names, in the order in which they are asked."""
+        return {name: each for name, each in self.questions.items() if name in names}
 
-        At each result `worker.forbidden` is what this test alone has run.
-
-        Args:
-            worker: the submission.
-            tests: in their order.
-            carried: what the tests before these have shown.
-        """
-        self.proxy.worker = worker
-        tests = list(tests)
-        worker.foresee([self.requests.get(test.name, ()) for test in tests])
-        carried = carried or CarriedForward(self.suite)
-        for test in tests:
-            worker.next_test()
-            worker.forbidden.clear()
-            self.proxy.recorded = test.name in self.recorded
-            with worker.with_memory(test.memory) if test.memory else nullcontext():
-                result = self.suite.run(test)
-            made, forbidden = self.suite.calls.made.copy(), worker.forbidden.copy()
-            self.proxy.recorded = False
-            if not result.passed:
-                carried.find_faults(test, result)  # what is asked for that is no part of the test
-                worker.forbidden.clear()
-            result = carried.judge(test, result)
-            worker.forbidden |= forbidden
-            self.suite.calls.made.clear()
-            self.suite.calls.made.update(made)
-            yield for_student(result, worker.submission, stored=bool(test.stored)) if test.hidden else result
+    def run(self, test: Test, recorded: Recorded) -> Result:
+        """Run a test on recorded answers."""
+        recorded.start(test.name)
+        self.proxy.respondent = recorded
+        return self.suite.run(test)
 
 
 def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
-    """Load both suites, read and draw all that they run on, and foresee what they ask.
+    """Load both suites, read and draw all that they run on, and write down what they ask.
 
     Args:
         root: the folder of the assignment.
@@ -115,17 +98,24 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     tests = [test for test in suite.tests if only in (None, test.name, test.function)]
     for test in tests:
         test.cases()
-    recorded = draw_recorded(tests, release)
-    return GradedSuite(suite, proxy, foresee(suite, tests, proxy, recorded), recorded, release, load_course(root))
+    questions: dict[str, Sequence[Question]] = {}
+    # In an order that nobody knows; last what has a process of its own.
+    for test in sorted(tests, key=lambda test: (bool(test.memory), release.seed(f"order {test.name}"))):
+        questions |= write_questions(proxy, test.name, partial(suite.run, test), test.memory)
+    for problem, room in load_rooms().items() if only is None else ():
+        if room.table and problem in suite.problems:
+            questions |= write_questions(proxy, name_search(problem), partial(ask_for_faults, suite, problem))
+        if room.figure and problem in suite.problems:
+            measure = partial(room.figure.measure, getattr(suite.calls, room.figure.call))
+            questions |= write_questions(proxy, name_figure(problem), measure)
+    graded = GradedSuite(suite, proxy, questions, release, load_course(root))
+    _ = graded.asked_sha256  # here, and so in no fork
+    return graded
 
 
-def draw_recorded(tests: Iterable[Test], release: Release) -> set[str]:
-    """Name a test of each problem, public or hidden, with gradients or without, that only the secret tells."""
-    kinds: dict[tuple[str, bool, bool], list[str]] = {}
-    for test in tests:
-        if not test.memory:
-            kinds.setdefault((test.problem, test.hidden, "gradients" in test.function), []).append(test.name)
-    return {min(names, key=lambda name: release.seed(f"recorded {name}")) for names in kinds.values()}
+def name_figure(problem: str) -> str:
+    """Name the questions for a figure, as a test is named."""
+    return f"figure of {problem}"
 
 
 def check_hidden_cases(release: Release) -> None:
@@ -163,41 +153,15 @@ def results_of_refused(suite: Suite, why: str) -> list[Result]:
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]
 
 
-def _sha256(root: Path, hidden_cases: Path, limits: Limits) -> str:
-    """Of the tests, their cases and limits, all code that draws, compares or keeps apart, and what that runs on.
+def hash_suite(root: Path, hidden_cases: Path, limits: Limits) -> str:
+    """Hash the tests, their cases and limits, what draws and answers these, and what they run on.
 
-    Points and weights decide no verdict: recorded results are scored with the present ones.
+    What else decides a verdict has a `VERSION`. Points and weights decide none: recorded results are scored with the
+    present ones.
     """
-    digest = hashlib.sha256(f"{sys.version} {torch.__version__} {limits} {HOMES} {sorted(IN_KERNELS)}".encode())
-    for folder in (root / "fixtures", hidden_cases):
-        for path in sorted(folder.rglob("*.safetensors")):
-            digest.update(path.read_bytes())
-    code = [STAFF / "grading/carried_forward.py"]
-    code += sorted((root / "cs336_kit").glob("problems/*/judge.py"))
-    for folder in (
-        root / "tests",
-        root / "cs336_kit/engine",
-        root / "cs336_kit/rules",
-        STAFF / "hidden",
-        STAFF / "authoring",
-        ROOMS,
-        STAFF / "sandbox",
-    ):
-        code += sorted(folder.rglob("*.py"))
-    for path in code:
-        if path.name not in WORDS:
-            digest.update(f"{path.name} {without_words(path.read_text(encoding='utf-8'))}".encode())
+    digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {limits} {HOMES} {sorted(IN_KERNELS)}".encode())
+    cases = [path for folder in (root / "fixtures", hidden_cases) for path in sorted(folder.rglob("*.safetensors"))]
+    tests = [path for folder in (root / "tests", ROOMS) for path in sorted(folder.rglob("*.py"))]
+    for path in (*cases, *tests, *sorted((root / "cs336_kit").glob("problems/*/judge.py"))):
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def without_words(source: str) -> str:
-    """Source code without comments, docstrings and the messages of exceptions."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            for inside in ast.walk(node.exc):
-                if isinstance(inside, ast.Constant) and isinstance(inside.value, str):
-                    inside.value = ""
-    return ast.dump(tree)

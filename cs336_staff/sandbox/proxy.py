@@ -1,36 +1,50 @@
-"""The module that stands in for `adapters` when grading: its functions call those of the submission, in a worker.
+"""The module that stands in for `adapters` when grading: its functions give what a submission has answered.
 
 What a test can see is the same as when it calls the student's own `adapters`: values, exceptions, gradients (of first
 order), and arguments that were modified in place.
 """
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from cs336_kit.engine.failure import StudentRaised
+from cs336_staff.sandbox.answer import Answer
 from cs336_staff.sandbox.inside.frames import decode, encode
-from cs336_staff.sandbox.replies import Reply
-from cs336_staff.sandbox.worker import Worker
+
+
+class Respondent(Protocol):
+    """Whoever answers the calls of a test.
+
+    Attributes:
+        values: what the calls of this test have returned, as it sees it.
+    """
+
+    values: list[Any]
+
+    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+        """The answer to the next call of the test; this raises what the call has raised, or what stopped it."""
+        ...
+
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of call number `number`, for each tensor among its arguments that requires one."""
+        ...
 
 
 class Adapters(ModuleType):
     """A module with the functions of a course's `adapters.py`: same names, same signatures, none of the code.
 
-    Set `worker` before the first call; set another one, and the same functions call another submission.
-
     Attributes:
-        worker: what is called.
-        recorded: whether calls have torch record their operators, which doubles the time that they take.
+        respondent: who is asked; set it before the first call.
     """
 
-    worker: Worker | None = None
-    recorded: bool = True
+    respondent: Respondent | None = None
 
     def __init__(self, source: Path) -> None:
         """Read the names and signatures in `source`, a file of the course's own, without running it."""
@@ -48,20 +62,18 @@ class Adapters(ModuleType):
             StudentRaised: the student's code raised an exception.
             WorkerStopped: there is no usable answer.
         """
-        if self.worker is None:
-            raise RuntimeError("expected a worker; set the module's `worker` before calling its functions")
+        if self.respondent is None:
+            raise RuntimeError("expected a respondent; set the module's `respondent` before calling its functions")
         tensors: list[Tensor] = []
-        encoded = [encode(argument, tensors) for argument in arguments]
-        header = {
-            "call": name,
-            "arguments": encoded,
-            "grad_enabled": torch.is_grad_enabled(),
-            "recorded": self.recorded,
-        }
-        replies: list[Reply] = []
-        outputs = _Call.apply(self.worker, header, tensors, replies, *(t for t in tensors if t.requires_grad))
-        _modify(tensors, replies[0].changed, name)
-        return decode(replies[0].value, list(outputs))
+        encode(list(arguments), tensors)
+        answers: list[Answer] = []
+        asking = [tensor for tensor in tensors if tensor.requires_grad]
+        call = (name, arguments, torch.is_grad_enabled())
+        outputs = _Call.apply(self.respondent, call, answers, *asking)
+        _modify(tensors, answers[0].changed, name)
+        value = decode(answers[0].value, list(outputs))
+        self.respondent.values.append(value)
+        return value
 
 
 def _forwarding(function: ast.FunctionDef) -> str:
@@ -74,29 +86,25 @@ def _forwarding(function: ast.FunctionDef) -> str:
 
 
 class _Call(torch.autograd.Function):
-    """A call in the worker. Backward, the worker calls once more, and sends gradients: it keeps no state for us."""
+    """A call whose gradients were computed in the worker."""
 
     @staticmethod
-    def forward(
-        ctx: Any, worker: Worker, header: dict[str, Any], tensors: list[Tensor], replies: list[Reply], *_: Tensor
-    ) -> tuple[Tensor, ...]:
-        reply = worker.call(header, tensors)
-        replies.append(reply)
-        ctx.request = worker, header, tensors
+    def forward(ctx: Any, respondent: Respondent, call: Any, answers: list[Answer], *_: Tensor) -> tuple[Tensor, ...]:
+        answer = respondent.answer(*call)
+        answers.append(answer)
+        ctx.respondent, ctx.number = respondent, len(respondent.values)
         ctx.set_materialize_grads(False)
-        pairs = zip(reply.outputs, reply.differentiable, strict=True)
+        outputs = tuple(output.clone() for output in answer.outputs)  # the test may change them, and run once more
+        pairs = zip(outputs, answer.differentiable, strict=True)
         ctx.mark_non_differentiable(*(output for output, differentiable in pairs if not differentiable))
-        return tuple(reply.outputs)
+        return outputs
 
     @staticmethod
     @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *cotangents: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        worker, header, tensors = ctx.request
-        sent = list(tensors)
-        encoded = [encode(cotangent, sent) for cotangent in cotangents]
-        return (None,) * 4 + tuple(worker.call(header | {"cotangents": encoded}, sent).gradients)
+        return (None,) * 3 + tuple(ctx.respondent.differentiate(ctx.number, cotangents))
 
 
 def _modify(tensors: list[Tensor], changed: list[Tensor | None], name: str) -> None:

@@ -104,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file.seek(4096 * page)
             file.write(b"\xff" * 4096)
     with pytest.raises(sqlite3.DatabaseError), sqlite3.connect(path) as connection:
-        connection.execute("SELECT * FROM result").fetchall()
+        connection.execute("SELECT * FROM grading").fetchall()
     return folder
 
 

@@ -11,6 +11,7 @@ Both sides use this module, and the trusted side reads with it what a submission
 import json
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -32,30 +33,18 @@ class FrameError(ValueError):
     """A frame is not what this module's text says."""
 
 
-def pack(header: dict[str, Any], tensors: list[Tensor] | tuple[Tensor, ...] = ()) -> bytes:
-    """The frame of `header` and the elements of `tensors`.
+def pack(header: dict[str, Any], tensors: Sequence[Tensor] = (), tail: bytes = b"") -> bytes:
+    """The frame of `header`, the elements of `tensors` and other bytes after them.
 
     Raises:
         TypeError: a tensor is not a dense CPU tensor of one of `DTYPES`, or the header holds what JSON cannot.
         FrameError: the header is too long.
     """
-    encoded = pack_header(header, tensors)
-    body = b"".join(elements(tensor) for tensor in tensors)
-    return PREFIX.pack(len(encoded), len(body)) + encoded + body
-
-
-def pack_header(header: dict[str, Any], tensors: list[Tensor] | tuple[Tensor, ...]) -> bytes:
-    """The encoded header of a frame with these tensors; it raises as `pack` does."""
     encoded = json.dumps(header | {"tensors": [_description(tensor) for tensor in tensors]}).encode()
     if len(encoded) > MAX_HEADER_BYTES:
         raise FrameError(f"expected a header of at most {MAX_HEADER_BYTES} bytes, got {len(encoded)}")
-    return encoded
-
-
-def with_sequence(header: bytes, body: bytes, sequence: int) -> bytes:
-    """The frame of an encoded header and a body, with a sequence number put into the header."""
-    numbered = b'{"sequence": %d, %b' % (sequence, header[1:])
-    return PREFIX.pack(len(numbered), len(body)) + numbered + body
+    body = b"".join((*map(elements, tensors), tail))
+    return PREFIX.pack(len(encoded), len(body)) + encoded + body
 
 
 def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames, importing
-from cs336_staff.sandbox.inside.record import MOST_NUMBERS, Record
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
-CHUNK = 1 << 16
+CHUNK = 1 << 20
 Advise = Callable[[Any, dict[str, bytes], list[str]], list[str]]  # adapters, their files, results; and findings
 
 
@@ -30,35 +29,35 @@ class NotWrittenError(Exception):
     """An adapter does not exist. (torch raises a `NotImplementedError` for a dtype that it does not take.)"""
 
 
-def serve(channel: int, watch: Watch, record: Record, advise: Advise | None = None) -> None:
+def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
     """Answer the frames that arrive on the file descriptor `channel`; the first one brings the submission."""
     adapters: Any = None
     files: dict[str, bytes] = {}
     for header, body in _requests(channel):
         tensors: list[Tensor] = []
         try:
+            _seed(header["seed"])
             reply: dict[str, Any] = {}
             if "files" in header:
-                _seed()
                 files = _files(header["files"], body)
                 importing.install(files)
                 adapters = importlib.import_module(header["adapters"])
             elif advise:
                 reply = {"value": advise(adapters, files, header["arguments"])}
             else:
-                reply = _call(adapters, header, body, tensors, watch, record)
+                reply = _call(adapters, header, body, tensors, watch)
             frame = frames.pack(_annotated(reply, header, watch), tensors)
         except BaseException as error:  # whatever a submission raises is an answer
             frame = frames.pack(_annotated({"error": _described(error)}, header, watch))
         send(channel, frame)
 
 
-def _seed() -> None:
-    """Let the same submission draw the same random numbers each time, so that the same is said of it."""
-    random.seed(0)
-    torch.default_generator.manual_seed(0)
+def _seed(seed: int) -> None:
+    """Let a question draw the same random numbers each time, so that the same is said of a submission."""
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
     if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(0)
+        numpy.random.seed(seed)
 
 
 def send(channel: int, frame: bytes) -> None:
@@ -68,23 +67,18 @@ def send(channel: int, frame: bytes) -> None:
 
 
 def _requests(channel: int) -> Iterator[tuple[dict[str, Any], bytearray]]:
-    """Header and body of each frame that comes, until the other end is closed. Several may come at once."""
+    """Header and body of each frame that comes, until the other end is closed."""
+    while prefix := _read(channel, frames.PREFIX.size):
+        header_bytes, body_bytes = frames.PREFIX.unpack(prefix)
+        yield frames.parse_header(_read(channel, header_bytes)), _read(channel, body_bytes)
+
+
+def _read(channel: int, size: int) -> bytearray:
+    """So many bytes; fewer if the other end is closed."""
     data = bytearray()
-    while True:
-        needed = frames.PREFIX.size
-        if len(data) >= needed:
-            header_bytes, body_bytes = frames.PREFIX.unpack_from(data)
-            header_end = needed + header_bytes
-            needed = header_end + body_bytes
-            if len(data) >= needed:
-                header, body = data[frames.PREFIX.size : header_end], data[header_end:needed]
-                del data[:needed]
-                yield frames.parse_header(header), body
-                continue
-        chunk = os.read(channel, max(CHUNK, min(needed - len(data), 1 << 20)))
-        if not chunk:
-            return
+    while len(data) < size and (chunk := os.read(channel, min(size - len(data), CHUNK))):
         data += chunk
+    return data
 
 
 def _files(sizes: dict[str, int], body: bytearray) -> dict[str, bytes]:
@@ -95,35 +89,31 @@ def _files(sizes: dict[str, int], body: bytearray) -> dict[str, bytes]:
     return files
 
 
-def _call(
-    adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tensor], watch: Watch, record: Record
-) -> dict[str, Any]:
+def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tensor], watch: Watch) -> dict[str, Any]:
     """Call an adapter, put the tensors of the reply into `out` and return the rest of it.
 
-    With cotangents in the header the reply has the gradients of the arguments that require one; without, it has what
-    the adapter returned and the arguments that are no longer what they were.
+    The reply has what the adapter returned and the arguments that are no longer what they were; with cotangents in the
+    header, also the gradients of the arguments that require one.
     """
     sent = frames.unpack(header["tensors"], body)
-    given = [_laid_out(*pair) for pair in zip(sent, header["tensors"], strict=True)]
+    described = header["tensors"][: header["given"]]
+    given = [_laid_out(*pair) for pair in zip(sent, described, strict=False)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
-    recorded = header["recorded"] and sum(tensor.numel() for tensor in given) <= MOST_NUMBERS
-    watching = watch.watching(getattr(adapters, header["call"], None))
-    with torch.set_grad_enabled(header["grad_enabled"]), watching, record.of_call(recorded):
+    with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(getattr(adapters, header["call"], None)):
         value = _adapter(adapters, header["call"])(*arguments)
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)
-        if "cotangents" in header:
-            cotangents = [frames.decode(cotangent, sent) for cotangent in header["cotangents"]]
-            gradients = _gradients(outputs, cotangents, [tensor for tensor in given if tensor.requires_grad])
-            reply = {"gradients": _append(out, gradients)}
-        else:
-            out.extend(outputs)
-            changed = _append(out, _changed(given, header["tensors"], body))
-            reply = {"value": encoded, "outputs": len(outputs), "changed": changed}
         # What is sent is what there was while the watch looked: the end of an argument's life may run code.
-        out[:] = [tensor.clone() for tensor in out]
-    for operator in record.operators:
-        watch.note_operator(operator)
+        out.extend(tensor.clone() for tensor in outputs)
+        reply = {"value": encoded, "outputs": len(outputs)}
+        reply["changed"] = _append(out, _changed(given, described, body))
+        if "cotangents" in header:
+            try:
+                cotangents = [frames.decode(cotangent, sent) for cotangent in header["cotangents"]]
+                asking = [tensor for tensor in given if tensor.requires_grad]
+                reply["gradients"] = _append(out, _gradients(outputs, cotangents, asking))
+            except BaseException as error:
+                reply["gradient_error"] = _described(error)
     return reply
 
 
@@ -171,13 +161,13 @@ def _append(tensors: list[Tensor], more: list[Tensor | None]) -> list[dict[str, 
     references: list[dict[str, int] | None] = []
     for tensor in more:
         references.append(None if tensor is None else {"tensor": len(tensors)})
-        tensors.extend([] if tensor is None else [tensor])
+        tensors.extend([] if tensor is None else [tensor.clone()])
     return references
 
 
 def _annotated(reply: dict[str, Any], header: dict[str, Any], watch: Watch) -> dict[str, Any]:
     forbidden = [[use.function, _below_root(use.file), use.number] for use in watch.uses]
-    return reply | {"sequence": header["sequence"], "missing": sorted(importing.missing), "forbidden": forbidden}
+    return reply | {"token": header["token"], "missing": sorted(importing.missing), "forbidden": forbidden}
 
 
 def _described(error: BaseException) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames
 from cs336_staff.sandbox.inside.importing import is_submitted
 from cs336_staff.sandbox.inside.lock_in import Filter, fork_apart, give_back_memory, hide_memory, lock_in
-from cs336_staff.sandbox.inside.record import Record
 from cs336_staff.sandbox.inside.serve import Advise, send, serve
 
 STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
@@ -46,10 +45,8 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
         hide_memory()
     seccomp = Filter() if settings["confined"] else None
     give_back_memory()
-    record = Record()
-    watch = Watch(is_submitted, whole_call=True, unrecorded=record.paused)
+    watch = Watch(is_submitted, whole_call=True)
     watch.install()
-    record.install()
     for name in [name for name in sys.modules if name.partition(".")[0] == "cs336_kit"]:
         del sys.modules[name]  # a submission that imports more of it finds it missing
     warm_up()
@@ -74,7 +71,7 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
             _import(wanted["modules"])
         pid, apart = fork_apart() if settings["confined"] else (os.fork(), False)
         if pid == 0:
-            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, record, advise)
+            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, advise)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -110,7 +107,6 @@ def _become_worker(
     apart: bool,
     seccomp: Filter | None,
     watch: Watch,
-    record: Record,
     advise: Advise | None,
 ) -> None:
     status = 1
@@ -131,7 +127,7 @@ def _become_worker(
             os.close(pidfd)
         layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
         send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
-        serve(CHANNEL, watch, record, advise)
+        serve(CHANNEL, watch, advise)
         status = 0
     except BaseException:
         traceback.print_exc()

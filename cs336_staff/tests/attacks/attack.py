@@ -12,9 +12,9 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from cs336_staff.grading.identity import safe_name
-from cs336_staff.tests.attacks.catalogue import answers, archives, channel, machine
+from cs336_staff.tests.attacks.catalogue import answers, archives, channel, feeder, machine
 
-TEXT = answers.ATTACKS + channel.ATTACKS + machine.ATTACKS
+TEXT = answers.ATTACKS + channel.ATTACKS + machine.ATTACKS + feeder.ATTACKS
 HEAD = re.compile(r"^(\w+)(?: on (\w+))?: (\w+): (.*)$", re.MULTILINE)
 _, *PIECES = HEAD.split(TEXT)
 CODE = dict(zip(PIECES[0::5], PIECES[4::5], strict=True))

@@ -35,7 +35,11 @@ def test_an_attack_earns_nothing_and_is_reported(attack: Attack, results: Path, 
     skip_elsewhere(attack)
     grading = gradings[attack.name]
     passed = {result.test for result in grading.results if result.passed}
-    assert passed == {test for test in TESTS if attack.id == "public_answers" and test.startswith("test_softmax[")}
+    public = {test for test in TESTS if test.startswith("test_softmax[")}  # students have these answers
+    if attack.id == "counted_calls":  # who gives them in some order is right now and then
+        assert passed < public
+    else:
+        assert passed == (public if attack.id == "public_answers" else set())
     feedback = (results / attack.name / "feedback.md").read_text()
     assert attack.report in feedback
     assert "cs336_staff/grading" not in feedback
@@ -78,13 +82,14 @@ def test_every_attack_has_its_own_report(results: Path) -> None:
     names = {attack.name for attack in ATTACKS}
     reports = {path.name for path in results.iterdir() if path.is_dir()}
     assert len(names) == len(ATTACKS) >= 40
-    assert reports == names | {attack.neighbour for attack in ATTACKS}
+    assert reports - {"answers"} == names | {attack.neighbour for attack in ATTACKS}
 
 
 def test_the_gradebook_is_whole(results: Path) -> None:
     with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
         assert gradebook.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert gradebook.execute("SELECT DISTINCT count(*) FROM result GROUP BY grading").fetchall() == [(len(TESTS),)]
+        counts = gradebook.execute("SELECT DISTINCT json_array_length(results) FROM grading").fetchall()
+        assert counts == [(len(TESTS),)]
 
 
 def test_nothing_is_left_behind(results: Path) -> None:

@@ -3,6 +3,7 @@
 Each test is named after its attack, and shows what happens to a grader without that defence.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -24,19 +25,21 @@ from cs336_staff.grading.blocks import fence_lines
 from cs336_staff.grading.feedback import feedback, write_reports
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.identity import safe_name
-from cs336_staff.sandbox import channel, replies, submission
+from cs336_staff.sandbox import answer as answers
 from cs336_staff.sandbox import confinement as sandbox
-from cs336_staff.sandbox import worker as client
-from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox import connection, submission
+from cs336_staff.sandbox import interview as client
+from cs336_staff.sandbox.answer import LimitExceeded, ProtocolViolation
 from cs336_staff.sandbox.submission import Refused, take_in
-from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, Worker
 from cs336_staff.tests import ROOT
-from cs336_staff.tests.attacks.attack import find_attacks, write_attack
+from cs336_staff.tests.attacks.attack import HEAD, find_attacks, write_attack
+from cs336_staff.tests.attacks.catalogue import feeder
 from cs336_staff.tests.grading.test_gradebook import GRADING
+from cs336_staff.tests.live import Live, connect
 
 X = torch.ones(3)
 Softmax = Callable[[torch.Tensor, int], torch.Tensor]
-Answer = Callable[..., tuple[Any, Worker]]
+Answer = Callable[..., tuple[Any, Live]]
 IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
 # The rest of what a plain run refuses: nothing is gained or broken even with the defence off.
 WITHOUT = {
@@ -51,10 +54,13 @@ WITHOUT = {
 def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason(tmp_path: Path) -> None:
     refused = {attack.id for attack in find_attacks(tmp_path) if attack.plain == "refused"}
     shown = {name.removeprefix("test_") for name in globals()}
-    assert refused - shown - IN_PARAMETERS == WITHOUT.keys()
+    at_feeder = refused & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have
+    assert refused - shown - IN_PARAMETERS - at_feeder == WITHOUT.keys()
     page = (ROOT / "cs336_staff/docs/security.md").read_text()
     assert all(name in page for name in WITHOUT)
-    assert f"For {len(refused - WITHOUT.keys())} of those `test_defences.py` shows" in page.replace("\n", " ")
+    said = f"For {len(refused - at_feeder - WITHOUT.keys())} of those `test_defences.py` shows"
+    assert said in page.replace("\n", " ")
+    assert f"{len(at_feeder)} (`feeder`) aim at questions that come one at a time" in page.replace("\n", " ")
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -175,12 +181,12 @@ def unconfined() -> Iterator[sandbox.Sandbox]:
 
 @pytest.fixture
 def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
-    """What an attack answers without a sandbox, to the last of some calls, and its worker."""
+    """What an attack answers without a sandbox, to the last of some calls, and who answered."""
 
-    def answer(name: str, calls: int = 1) -> tuple[Any, Worker]:
-        adapters = Adapters(ROOT / "adapters.py")
-        with Worker(unconfined, take_in(write_attack(name, tmp_path))) as adapters.worker:
-            return [adapters.run_softmax(X, 0) for _ in range(calls)][-1], adapters.worker
+    def answer(name: str, calls: int = 1) -> tuple[Any, Live]:
+        adapters: Any = connect(unconfined, take_in(write_attack(name, tmp_path)))
+        with adapters.respondent.interview:
+            return [adapters.run_softmax(X, 0) for _ in range(calls)][-1], adapters.respondent
 
     return answer
 
@@ -189,7 +195,7 @@ def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
 def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitExceeded, match="a reply with more bytes"):
         answer("large_replies")
-    monkeypatch.setattr(channel, "REPLY_BYTES", 64 << 20)
+    monkeypatch.setattr(connection, "REPLY_BYTES", 64 << 20)
     assert answer("large_replies")[0].nbytes == 20 << 20
 
 
@@ -198,10 +204,8 @@ def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
     with pytest.raises(ProtocolViolation):
         answer(name)
-    check = replies.check
-    monkeypatch.setattr(
-        client, "check", lambda head, body, request, sent: check({**head, **request}, body, request, sent)
-    )
+    check = answers.check
+    monkeypatch.setattr(client, "check", lambda raw, token, sent: check(raw, json.loads(raw[0]).get("token"), sent))
     for _ in range(50):
         # Where the true reply is read together with the forged one, it is too long.
         with suppress(ProtocolViolation):
@@ -213,8 +217,7 @@ def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str
 @pytest.mark.slow
 def test_flood_of_remarks(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    for limit in (replies.MAX_NAME, 1 << 20):
-        monkeypatch.setattr(replies, "MAX_NAME", limit)
-        monkeypatch.setattr(client, "MAX_ITEMS", limit)
+    for limit in (answers.MAX_NAME, 1 << 20):
+        monkeypatch.setattr(answers, "MAX_NAME", limit)
         sizes.append(sum(map(len, answer("flood_of_remarks", calls=5)[1].missing)))
     assert sizes[0] < 100_000 < 1_500_000 < sizes[1]

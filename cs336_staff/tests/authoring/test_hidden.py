@@ -18,8 +18,8 @@ from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import RIGHT_STYLES
 from cs336_staff.release.left_out import cut_assignment
 from cs336_staff.release.verify import both_suites
+from cs336_staff.sandbox.answer import LimitExceeded
 from cs336_staff.sandbox.confinement import SandboxError
-from cs336_staff.sandbox.worker import LimitExceeded
 from cs336_staff.tests import ROOT
 
 RIGHT = RIGHT_STYLES["matmul"]

@@ -60,7 +60,7 @@ def graded(suite: GradedSuite, sandbox: Sandbox, source: str):
 
 
 def test_the_line_of_a_wrong_number_is_told(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
-    _, notes = graded(graded_suite, sandbox, WRONG)
+    _, notes, _ = graded(graded_suite, sandbox, WRONG)
     finding = next(each for each in notes.explanations if each.problem == "softmax")
     assert (finding.file, finding.line) == ("adapters.py", 6)
     assert "    return e / e.sum(-1, keepdim=True)" in finding.code
@@ -69,8 +69,8 @@ def test_the_line_of_a_wrong_number_is_told(graded_suite: GradedSuite, sandbox: 
 def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(
     graded_suite: GradedSuite, sandbox: Sandbox
 ) -> None:
-    right, _ = graded(graded_suite, sandbox, WRONG)
-    results, notes = graded(graded_suite, sandbox, FORGER)
+    right, _, _ = graded(graded_suite, sandbox, WRONG)
+    results, notes, _ = graded(graded_suite, sandbox, FORGER)
     assert [each.points for each in results] == [each.points for each in right]
     (finding,) = notes.explanations
     assert len(finding.said[0]) <= LONGEST
@@ -80,10 +80,10 @@ def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(
 def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
     graded_suite: GradedSuite, sandbox: Sandbox
 ) -> None:
-    results, _ = graded(graded_suite, sandbox, STEALER)
+    results, _, _ = graded(graded_suite, sandbox, STEALER)
     assert not any(each.passed for each in results)
 
 
 def test_without_an_answer_there_is_no_advice(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
-    results, _ = graded(graded_suite, sandbox, WRONG)
+    results, _, _ = graded(graded_suite, sandbox, WRONG)
     assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results) == ()

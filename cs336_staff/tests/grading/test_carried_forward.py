@@ -16,7 +16,7 @@ from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_in_place, put_t
 from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, wrong
 from cs336_staff.grading.carried_forward import CarriedForward, as_if, differ, hide
 from cs336_staff.release.verify import both_suites, run_suite
-from cs336_staff.sandbox.worker import Starved
+from cs336_staff.sandbox.interview import Starved
 from cs336_staff.tests import ROOT
 
 PROBLEM = "multihead_self_attention"
@@ -35,7 +35,7 @@ def suite(whole: Suite) -> Suite:
 
 def judge(suite: Suite, results: Iterable[Result]) -> list[tuple[Result, Result]]:
     """Each result, and what becomes of it when errors are carried forward."""
-    carried = CarriedForward(suite)
+    carried = CarriedForward(suite, suite.run, lambda name: None)
     return [(result, carried.judge(test, result)) for test, result in zip(suite.tests, results, strict=True)]
 
 
@@ -223,7 +223,8 @@ def starving(**arguments: object) -> None:
 
 
 def test_a_busy_machine_while_an_error_is_carried_forward_is_no_grade(suite: Suite) -> None:
-    carried = CarriedForward(replace(suite, remote=True))
+    remote = replace(suite, remote=True)
+    carried = CarriedForward(remote, remote.run, lambda name: None)
     ends = []
     for test, result in zip(suite.tests, run_suite(suite, wrong_submission("attention-scale-missing")), strict=True):
         suite.calls.adapters = SimpleNamespace(**wrong_submission("attention-scale-missing"))

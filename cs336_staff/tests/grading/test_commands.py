@@ -67,6 +67,10 @@ def test_without_a_terminal_progress_is_a_few_lines():
         ),
         ({"notes": Notes(refused="it is a PDF")}, "REFUSED, not run, no points: ada: it is a PDF"),
         ({"notes": Notes(taken_in=("left out: 'old.py'",))}, "remark: ada: left out: 'old.py'"),
+        (
+            {"notes": Notes(could_hide=("a.py:1 `x` …", "and 3 more"))},
+            "could hide what it calls: ada: a.py:1 `x` …; and 3 more",
+        ),
     ],
 )
 def test_what_staff_should_look_at_is_listed(change, line):

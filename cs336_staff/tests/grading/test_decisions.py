@@ -3,7 +3,6 @@
 import json
 import shlex
 import shutil
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -254,11 +253,9 @@ def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
     succeed("adjust", "ada", "softmax", most, "--because", "x", "--out", out)
     assert float(row(out)["softmax"]) == pytest.approx(maximum, abs=0.01)
     # Then a test turns out to be wrong, and all cases pass.
-    with Gradebook(out / "gradebook.sqlite") as gradebook, sqlite3.connect(out / "gradebook.sqlite") as connection:
-        connection.execute("UPDATE result SET outcome = 'passed'")
-        connection.execute("UPDATE worth SET points = 3 WHERE function = 'test_softmax'")
-        connection.execute("DELETE FROM worth WHERE function <> 'test_softmax'")
-        connection.commit()
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("ada", 3.0))
+        gradebook.score_with({"softmax": SOFTMAX})
         grading = gradebook.of("ada")
         assert grading
         assert grading.points == grading.points_of("softmax") == 3

@@ -69,8 +69,7 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
         printed = " ".join(grader.stdout.read().split())
     assert grader.returncode == 3, printed
     reason = "NOT GRADED, by no fault of the submission:"
-    assert f"{reason} sleeper.py: test_softmax[1d]: " in printed
-    assert "SandboxError: the sandbox gives no worker" in printed
+    assert f"{reason} sleeper.py: SandboxError: the sandbox gives no worker" in printed
     assert f"{reason} unreadable.py: cannot be read: [Errno 13] Permission denied" in printed
     graded = Graded(out, printed)
     assert set(graded.grades()) == {"honest"}

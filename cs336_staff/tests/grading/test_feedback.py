@@ -96,9 +96,10 @@ def failed(
     check: Check = Check.ANSWER,
     points: float = 0.25,
     details: tuple[str, ...] = tuple(f"detail {i}" for i in range(90)),
+    inputs: tuple[str, ...] = (),
 ) -> Result:
     hidden, bonus = "hidden" in test, PROBLEMS[problem].bonus
-    return Result(test, problem, hidden, bonus, points, Outcome.FAILED, check, headline, details)
+    return Result(test, problem, hidden, bonus, points, Outcome.FAILED, check, headline, details, inputs=inputs)
 
 
 def graded(*rows: Result, **notes: object) -> Grading:
@@ -132,7 +133,7 @@ def costs(text: str) -> list[str]:
 
 
 def test_one_mistake_fits_into_forty_lines_with_its_cost_its_line_and_how_to_see_it() -> None:
-    public = [failed(f"test_softmax[{i}d]", WRONG.format(i), details=("numbers", SEE)) for i in range(1, 9)]
+    public = [failed(f"test_softmax[{i}d]", WRONG.format(i), details=("numbers",), inputs=(SEE,)) for i in range(1, 9)]
     hidden = [failed(f"test_hidden_softmax[{i}d]", "the answer is wrong") for i in range(1, 9)]
     way = (*(line for i in range(12) for line in (f"adapters.py:{i}, in f", "    f(x)")), "    ^^^^")
     bonus = [failed(f"test_{id}", "Error: 7", id) for id, problem in PROBLEMS.items() if problem.bonus]

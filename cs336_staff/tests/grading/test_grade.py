@@ -39,7 +39,7 @@ SUBMISSIONS = {
     "spells-frames": "import os, struct\nright_linear = run_linear\n"
     "def run_linear(d_in, d_out, weights, in_features):\n"
     "    spelled = 'secret %d %s' % (weights.numel(), chr(92) + 'ud800')\n"
-    "    header = ('{\"sequence\": \"' + spelled + '\"}').encode()\n"
+    "    header = ('{\"token\": \"' + spelled + '\"}').encode()\n"
     "    os.write(3, struct.pack('<IQ', len(header), 0) + header)\n"
     "    return right_linear(d_in, d_out, weights, in_features)",
     "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
@@ -194,7 +194,7 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
         ("no-scale", "multihead_self_attention", 5, 5),
         ("forbidden", "linear", 0, 0),
         ("forbidden", "multihead_self_attention", 5, 5),
-        ("forbidden-without-a-line", "linear", 0, 0),
+        ("forbidden-without-a-line", "linear", 1, 1),  # no function of Python is on the way: its source is listed
         ("shared", "softmax", 0, 0),
         ("shared", "scaled_dot_product_attention", 4.5, 5),
         # They leave their inputs alone, and that is a public test.
@@ -255,7 +255,7 @@ def test_hidden_tests_carry_most_of_the_points(graded):
         ("spells-types", "secret35", "an exception"),
         (
             "spells-frames",
-            "secret 35 \N{REPLACEMENT CHARACTER}",
+            "the answer does not have the token of its question",
             "something other than the grader wrote this reply",
         ),
     ],
@@ -351,7 +351,7 @@ def test_a_refused_archive_gets_no_points_and_the_reason(graded):
 def test_the_gradebook_knows_what_was_graded_with_what(graded):
     with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
         rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM grading").fetchall()
-        counts = gradebook.execute("SELECT count(*) FROM result GROUP BY grading").fetchall()
+        counts = gradebook.execute("SELECT json_array_length(results) FROM grading").fetchall()
         peak = "SELECT json_extract(notes, '$.peak_memory') FROM grading WHERE submission = 'right'"
         assert gradebook.execute(peak).fetchone()[0] > 50 << 20, "torch alone takes more"
     assert len(rows) == len(SUBMISSIONS) + 1
@@ -372,9 +372,9 @@ def test_a_second_run_grades_nothing_again_and_mends_the_reports(graded, tmp_pat
     out = tmp_path / "results"
     shutil.copytree(graded.out, out)
     (out / "right" / "results.json").unlink()
-    nobody = Graders(submit=lambda submission: pytest.fail(submission.name), capacity=lambda: 1)
+    nobody = Graders(submit=lambda submission, sealed: pytest.fail(submission.name), capacity=lambda: 1)
     paths = [graded.out.parent / name for name in SUBMISSIONS]
     done = grade_by(nobody, graded_suite, paths[::-1], out)
     assert done.already == len(paths)
-    for report in graded.out.glob("*/*"):
+    for report in graded.out.glob("*/*.*"):
         assert (out / report.relative_to(graded.out)).read_text() == report.read_text()

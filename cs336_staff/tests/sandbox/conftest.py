@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from cs336_staff.sandbox import confinement as sandboxes
-from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.submission import Submission
-from cs336_staff.sandbox.worker import Limits, Worker
-from cs336_staff.tests import ROOT
+from cs336_staff.tests import ROOT  # noqa: F401
+from cs336_staff.tests.live import connect
 
-# It gives `Adapters` that have a worker.
+# It gives `Adapters` whose respondent is `Live`.
 Run = Callable[..., Any]
 
 
@@ -48,16 +48,15 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[sandboxes.Sandbox]:
 @pytest.fixture
 def run(sandbox: sandboxes.Sandbox) -> Iterator[Run]:
     """`run(source_or_files, adapters="adapters", **limits)`: the proxy module of a submission."""
-    workers: list[Worker] = []
+    asked: list[Any] = []
 
-    def run(files: str | dict[str, str], adapters: str = "adapters", **limits: float) -> Adapters:
+    def run(files: str | dict[str, str], adapters: str = "adapters", **limits: float) -> Any:
         files = {"adapters.py": files} if isinstance(files, str) else files
         sources = {path: source.encode() for path, source in files.items()}
-        module = Adapters(ROOT / "adapters.py")
-        module.worker = Worker(sandbox, Submission("test", sources, adapters), Limits(**limits))  # type: ignore[arg-type]
-        workers.append(module.worker)
+        module = connect(sandbox, Submission("test", sources, adapters), Limits(**limits))  # type: ignore[arg-type]
+        asked.append(module.respondent)
         return module
 
     yield run
-    for worker in workers:
-        worker.close()
+    for each in asked:
+        each.interview.end_worker()

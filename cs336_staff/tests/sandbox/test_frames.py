@@ -1,15 +1,16 @@
 """A frame that was not written by `frames.pack` is refused, whatever is in it."""
 
+import json
 from typing import Any
 
 import pytest
 import torch
 
+from cs336_staff.sandbox.answer import check
 from cs336_staff.sandbox.inside.frames import FrameError, decode, unpack
 from cs336_staff.sandbox.printable import printable
-from cs336_staff.sandbox.replies import check
 
-REQUEST = {"sequence": 1}
+TOKEN = "t"  # noqa: S105
 ERROR = {"type": "E", "message": "", "lines": []}
 
 
@@ -68,32 +69,32 @@ def test_values_that_are_none(value: Any) -> None:
     "reply",
     [
         {},
-        {"sequence": 2},
-        {"sequence": True},
-        {"sequence": 1},
-        {"sequence": 1, "tensors": [], "value": {"tensor": 0}},
-        {"sequence": 1, "tensors": [], "outputs": "all"},
-        {"sequence": 1, "tensors": [], "changed": [None, None]},
-        {"sequence": 1, "tensors": [], "changed": [3]},
-        {"sequence": 1, "tensors": [], "error": []},
-        {"sequence": 1, "tensors": [], "error": ERROR | {"message": 3}},
-        {"sequence": 1, "tensors": [], "error": ERROR | {"lines": [["a", "b", "c"]]}},
-        {"sequence": 1, "tensors": [], "error": ERROR | {"lines": [["a", 1, "c"]] * 101}},
-        {"sequence": 1, "tensors": [], "missing": {"wandb": 1}},
-        {"sequence": 1, "tensors": [], "forbidden": [["a", "b"]]},
+        {"token": "another"},
+        {"token": True},
+        {"token": TOKEN},
+        {"token": TOKEN, "tensors": [], "value": {"tensor": 0}},
+        {"token": TOKEN, "tensors": [], "outputs": "all"},
+        {"token": TOKEN, "tensors": [], "changed": [None, None]},
+        {"token": TOKEN, "tensors": [], "changed": [3]},
+        {"token": TOKEN, "tensors": [], "error": []},
+        {"token": TOKEN, "tensors": [], "error": ERROR | {"message": 3}},
+        {"token": TOKEN, "tensors": [], "error": ERROR | {"lines": [["a", "b", "c"]]}},
+        {"token": TOKEN, "tensors": [], "error": ERROR | {"lines": [["a", 1, "c"]] * 101}},
+        {"token": TOKEN, "tensors": [], "missing": {"wandb": 1}},
+        {"token": TOKEN, "tensors": [], "forbidden": [["a", "b"]]},
     ],
 )
 def test_replies_that_are_none(reply: dict[str, Any]) -> None:
     with pytest.raises(FrameError):
-        check(reply, b"", REQUEST, [torch.ones(1)])
+        check((json.dumps(reply).encode(), b""), TOKEN, [torch.ones(1)])
 
 
 def test_gradients_have_the_shape_and_dtype_of_what_they_are_the_gradients_of() -> None:
-    reply = {"sequence": 1, "tensors": [described(shape=[1])], "gradients": [{"tensor": 0}]}
-    request = REQUEST | {"cotangents": []}
-    assert check(reply, bytes(4), request, [torch.ones(1, requires_grad=True)]).gradients[0] is not None
+    reply = {"token": TOKEN, "tensors": [described(shape=[1])], "gradients": [{"tensor": 0}]}
+    raw = json.dumps(reply).encode(), bytes(4)
+    assert check(raw, TOKEN, [torch.ones(1, requires_grad=True)]).gradients[0] is not None
     with pytest.raises(FrameError, match=r"expected a gradient of shape \(2,\), got \(1,\)"):
-        check(reply, bytes(4), request, [torch.ones(2, requires_grad=True)])
+        check(raw, TOKEN, [torch.ones(2, requires_grad=True)])
 
 
 def test_text_is_made_printable() -> None:

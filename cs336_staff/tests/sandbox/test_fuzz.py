@@ -14,6 +14,7 @@ import io
 import json
 import os
 import random
+import socket
 import struct
 import tarfile
 import tempfile
@@ -24,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,9 +36,9 @@ from cs336_kit.engine.type_errors import expected_and_got
 from cs336_kit.handing_in.archive import ArchiveError, check_names
 from cs336_kit.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
 from cs336_staff.grading.hidden_results import sentence
-from cs336_staff.sandbox.channel import Channel, TooLongError
+from cs336_staff.sandbox.answer import MAX_TEXT, check
+from cs336_staff.sandbox.connection import Connection, TooLongError
 from cs336_staff.sandbox.inside import frames
-from cs336_staff.sandbox.replies import MAX_TEXT, check
 from cs336_staff.sandbox.submission import Refused, take_in
 
 SEED = 0  # from which all that is tried follows
@@ -47,7 +49,7 @@ MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  (a fil
 Target = Callable[[random.Random, Path], str]
 
 SENT = [torch.ones(3, 2, requires_grad=True), torch.ones(4)]
-REQUESTS = ({"sequence": 7}, {"sequence": 7, "cotangents": [{"tensor": 0}]})
+TOKEN = "7"  # noqa: S105
 ODD: list[Any] = [
     *(None, True, False, -1, 0, 1, 2, 7, 8, 2**31, 2**63, -(2**63), 10**400, 0.5, 1e308, float("nan"), float("inf")),
     *("", "float32", "bool", "bfloat16", "complex64", "\ud800", "\x1b[2J", "x" * 5000),
@@ -83,28 +85,28 @@ def fuzz(target: Target, cases: int) -> Counter[str]:
 
 def reply(rng: random.Random, folder: Path) -> str:
     """One reply of a worker, or several, read piece by piece as they come through its socket."""
-    request = rng.choice(REQUESTS)
     data = b"".join(_reply(rng) for _ in range(rng.choice((1, 1, 1, 2))))
     if rng.random() < 0.3:
         data = _changed(rng, data)
-    wire = _Wire(data, rng)
-    channel = Channel(wire, 1 << 20)  # pyright: ignore[reportArgumentType]
-    for _ in range(rng.choice((1, 2))):
-        channel.put(b"?" * 100)
-    channel.write()
-    with suppress(EOFError):
-        while channel.error is None:
-            channel.read()
-    ended = "refused" if channel.error else "waits"
-    for header, body in channel.replies:
+    size = max(13, len(data) // rng.choice((1, 3, 20)))
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs, open(os.devnull, "rb") as silent:
+        worker: Any = SimpleNamespace(channel=ours, stdout=silent.fileno(), stderr=silent.fileno())
+        connection = Connection(worker, 1 << 20, {"stdout": 0, "stderr": 0})
+        connection.send(b"?" * 100)
         try:
-            answer = check(frames.parse_header(header), body, request, SENT)
-        except frames.FrameError:
+            while data and not connection.reply:
+                theirs.sendall(data[:size])
+                data = data[size:]
+                connection.exchange(0)
+            if not connection.reply:
+                return "waits"
+            answer = check(connection.reply, TOKEN, SENT)
+        except (frames.FrameError, TooLongError):
             return "refused"
-        frames.decode(answer.value, answer.outputs)  # which cannot fail once it was checked
-        ended = "read"
-    assert isinstance(channel.error, frames.FrameError | TooLongError | None)
-    return ended
+    assert answer.decoded is not answer  # it cannot fail once it was checked
+    return "read"
 
 
 def zip_archive(rng: random.Random, folder: Path) -> str:
@@ -195,24 +197,10 @@ PHRASES = (
 PIECES = [*"\n\r \t\f\0a1é_#'\"-@,([{", *PHRASES.split("|")]
 
 
-class _Wire:
-    """Stands in for a socket: it takes what is written and gives `data`, in pieces, then nothing."""
-
-    def __init__(self, data: bytes, rng: random.Random) -> None:
-        self.data, self.size = memoryview(data), max(13, len(data) // rng.choice((1, 3, 20)))
-
-    def send(self, data: memoryview) -> int:
-        return len(data)
-
-    def recv(self, most: int) -> bytes:
-        piece, self.data = self.data[: self.size], self.data[self.size :]
-        return bytes(piece)
-
-
 def _reply(rng: random.Random) -> bytes:
     """Build what `serve` answers, with some fields of its header changed."""
     tensors = [torch.ones(3, 2), torch.zeros(4, dtype=rng.choice(list(frames.DTYPES.values())))]
-    header: dict[str, Any] = {"sequence": 7, "missing": ["wandb"], "forbidden": [["torch.softmax", "adapters.py", 3]]}
+    header: dict[str, Any] = {"token": TOKEN, "missing": ["wandb"], "forbidden": [["torch.softmax", "adapters.py", 3]]}
     header |= rng.choice(
         (
             {"value": [{"tensor": 0}, {"dict": {"a": {"tensor": 1}}}], "outputs": 2, "changed": [None, {"tensor": 1}]},

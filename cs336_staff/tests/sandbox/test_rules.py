@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn import functional
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_kit.engine.failure import StudentRaised
 from cs336_kit.rules.forbidden import ALLOWED, FORBIDDEN, work_of
 from cs336_kit.rules.price import charge
 from cs336_kit.rules.watch import MAX_USES, Use
@@ -30,7 +29,7 @@ def seen(run: Run, source: str | dict[str, str], gradient: bool = False) -> set[
     answer = adapters.run_softmax(x, -1)
     if gradient:
         torch.autograd.grad(answer.sum(), x)
-    return adapters.worker.forbidden
+    return adapters.respondent.forbidden
 
 
 def returning(expression: str, top: str = "") -> str:
@@ -172,9 +171,9 @@ def test_it_is_seen_in_a_late_call_too(run: Run) -> None:
     adapters = run(returning("torch.softmax(x, dim) if next(calls) == 20 else x", calls))
     for _ in range(20):
         adapters.run_softmax(torch.ones(2), 0)
-    assert not adapters.worker.forbidden
+    assert not adapters.respondent.forbidden
     adapters.run_softmax(torch.ones(2), 0)
-    assert [use.function for use in adapters.worker.forbidden] == ["torch.softmax"]
+    assert [use.function for use in adapters.respondent.forbidden] == ["torch.softmax"]
 
 
 def test_many_uses_of_one_kind_do_not_crowd_out_another(run: Run) -> None:
@@ -290,60 +289,6 @@ def test_what_the_end_of_an_argument_runs_comes_too_late(run: Run) -> None:
     late += "    weakref.finalize(x, lambda y: out.copy_(torch.softmax(y, dim)), x.clone())\n    return out"
     adapters = run(f"import torch\ndef run_softmax(x, dim):\n    {late}\n")
     assert not adapters.run_softmax(torch.rand(3), -1).any()
-
-
-# No line of these calls is known, since no function of Python is on the way.
-RECORDED = {
-    "torch._C.TensorBase.softmax(x.detach().to_mkldnn(), dim).to_dense()": "torch.ops.aten.softmax",
-    "torch._C._jit_get_operation('aten::linear')[0](x, torch.ones(4, 4))": "torch.ops.aten.linear",
-    "torch.ops.aten.linear.default._op(x, torch.ones(4, 4))": "torch.ops.aten.linear",
-    "torch._VF.dropout(x, 0.5, True)": "torch.ops.aten.dropout",
-    "torch.vmap(lambda y: torch._VF.dropout(y, 0.5, True), randomness='same')(x)": "torch.ops.aten.dropout",
-    "in_thread(lambda: torch._VF.dropout(x, 0.5, True))": "torch.ops.aten.dropout",
-    "Backward.apply(x)": "torch.ops.aten.dropout",
-}
-ELSEWHERE = """
-import threading
-def in_thread(function):
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(function()))
-    thread.start()
-    thread.join()
-    return answers[0]
-class Backward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x): return x * 1
-    @staticmethod
-    def backward(ctx, g): return torch._VF.dropout(g, 0.5, True)
-"""
-
-
-@pytest.mark.parametrize("expression", RECORDED)
-def test_what_no_function_of_python_runs_is_recorded(run: Run, expression: str) -> None:
-    backward = "Backward" in expression
-    found = seen(run, returning(expression, ELSEWHERE), gradient=backward)
-    assert found == {Use("", 0, RECORDED[expression])}
-
-
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        "torch.autograd._enable_record_function(False)",
-        "torch._C._autograd._disable_profiler_legacy()",
-        "torch.autograd.profiler_legacy._disable_profiler_legacy()",
-        "torch.autograd._profiler_enabled()",
-        "torch.autograd.profiler.profile().__enter__()",
-        "torch.profiler.profile().__enter__()",
-        "torch.autograd.profiler_legacy.profile().__enter__()",
-    ],
-)
-@pytest.mark.parametrize("recorded", [True, False])
-def test_torchs_profiler_neither_stops_the_record_nor_tells_of_it(run: Run, attempt: str, recorded: bool) -> None:
-    imports = "import torch\nimport torch.autograd.profiler_legacy\n"
-    adapters = run(f"{imports}def run_softmax(x, dim):\n    {attempt}\n")
-    adapters.recorded = recorded
-    with pytest.raises(StudentRaised, match=r"AttributeError: module .* has no|NameError: name .* is not defined"):
-        adapters.run_softmax(torch.rand(3), -1)
 
 
 @pytest.mark.parametrize(

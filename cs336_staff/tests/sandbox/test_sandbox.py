@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,12 +18,13 @@ import torch
 
 from cs336_kit.engine.failure import StudentRaised
 from cs336_staff.sandbox import confinement as sandboxes
-from cs336_staff.sandbox import worker as client
-from cs336_staff.sandbox.channel import Channel
+from cs336_staff.sandbox import interview
+from cs336_staff.sandbox.answer import LimitExceeded, ProtocolViolation, TimedOut, WorkerDied, WorkerStopped
 from cs336_staff.sandbox.confinement import Sandbox, SandboxError
-from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.connection import Connection
+from cs336_staff.sandbox.interview import Starved
 from cs336_staff.sandbox.submission import Submission
-from cs336_staff.sandbox.worker import LimitExceeded, ProtocolViolation, Starved, TimedOut, Worker, WorkerDied
+from cs336_staff.tests.live import connect
 from cs336_staff.tests.under_load import busy
 
 from .conftest import ROOT, Run, start
@@ -50,7 +52,7 @@ def test_a_worker_is_not_root_and_has_a_session_of_its_own(run: Run) -> None:
     """Linux shares the processors fairly among sessions, however many threads one has."""
     adapters = run(trying("pass"))
     adapters.run_softmax(X, 0)
-    process = psutil.Process(adapters.worker._conversation.process.pid)
+    process = psutil.Process(adapters.respondent.interview._connection.process.pid)
     assert os.getsid(process.pid) == process.pid
     assert 0 not in (*process.uids(), *process.gids())
     assert "Groups:\t \n" in Path(f"/proc/{process.pid}/status").read_text() or os.getuid() != 0
@@ -197,7 +199,7 @@ def test_a_loop_at_import_is_ended_once(run: Run) -> None:
     for _ in range(5):
         with pytest.raises(TimedOut, match=r"the import: no answer within 0\.3 s"):
             adapters.run_softmax(X, 0)
-    assert adapters.worker._seconds < 0.6
+    assert adapters.respondent.interview._seconds < 0.6
 
 
 def test_time_in_which_it_waits_for_a_core_is_not_its_own(run: Run) -> None:
@@ -238,7 +240,7 @@ def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
     for expected in ("no answer within 0.1 s", "run_linear is not called again"):
         with pytest.raises(TimedOut, match=expected):
             adapters.run_linear(1, 1, X, X)
-    assert adapters.worker._seconds < 1.5
+    assert adapters.respondent.interview._seconds < 1.5
 
 
 def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
@@ -276,8 +278,10 @@ LARGE = "torch.ones(100 << 20, dtype=torch.uint8)"
 )
 def test_a_call_may_be_held_to_less_memory(run: Run, source: str) -> None:
     adapters = run(f"import torch\n{source}")
-    with adapters.worker.with_memory(96 << 20), pytest.raises(StudentRaised, match="can't allocate"):
+    adapters.respondent.memory = 96 << 20
+    with pytest.raises(StudentRaised, match="can't allocate"):
         adapters.run_softmax(X, 0)
+    adapters.respondent.memory = None
     assert adapters.run_softmax(X, 0).tolist() == [1]
 
 
@@ -285,8 +289,8 @@ def test_small_tensors_that_are_kept_do_not_hold_large_ones(run: Run) -> None:
     """A strip of 9 MiB at a time, of which 24 kB are kept: without more, malloc maps 30 strips beside each other."""
     strips = "[torch.rand(400, 5900).softmax(-1).sum(-1) for _ in range(30)]"
     adapters = run(f"import torch\ndef run_softmax(x, dim):\n    return torch.cat({strips})\n")
-    with adapters.worker.with_memory(64 << 20):
-        assert adapters.run_softmax(X, 0).shape == (12000,)
+    adapters.respondent.memory = 64 << 20
+    assert adapters.run_softmax(X, 0).shape == (12000,)
 
 
 def test_threads_are_limited(run: Run) -> None:
@@ -305,7 +309,7 @@ def test_threads_of_short_calls_are_limited(run: Run) -> None:
 def test_a_flood_of_output_is_cut(run: Run) -> None:
     adapters = run(trying("print('x' * 10_000_000)"), output_bytes=1000)
     assert adapters.run_softmax(X, 0) is True
-    assert adapters.worker.stdout == "x" * 1000
+    assert adapters.respondent.stdout == "x" * 1000
 
 
 def test_a_flood_of_output_costs_this_side_little(run: Run) -> None:
@@ -317,8 +321,8 @@ def test_a_flood_of_output_costs_this_side_little(run: Run) -> None:
 
 
 def test_a_reply_in_many_pieces_costs_this_side_little(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads, read = [], Channel.read
-    monkeypatch.setattr(Channel, "read", lambda channel: (reads.append(1), read(channel)))
+    reads, read = [], Connection._read
+    monkeypatch.setattr(Connection, "_read", lambda connection: (reads.append(1), read(connection)))
     serve = "cs336_staff.sandbox.inside.serve"
     pieces = (
         f"import {serve}\n{serve}.send = lambda channel, frame: [os.write(channel, bytes([byte])) for byte in frame]"
@@ -332,11 +336,23 @@ def test_a_large_reply_is_refused(run: Run) -> None:
         run(trying("return torch.zeros(1_000_000)"), reply_bytes=1_000_000).run_softmax(X, 0)
 
 
+@pytest.mark.parametrize("reply", ["[[]] * 200_000", "torch.zeros(1_000_000, dtype=torch.uint8)"])
+def test_large_replies_are_not_kept_without_end(run: Run, monkeypatch: pytest.MonkeyPatch, reply: str) -> None:
+    """All are kept until the tests have run; a list of lists takes sixteen times its bytes."""
+    monkeypatch.setattr(interview, "ANSWERS_BYTES", 1 << 20)
+    adapters = run(trying(f"return {reply}"))
+    adapters.run_softmax(X, 0)
+    with suppress(LimitExceeded):
+        adapters.run_softmax(X, 0)
+    with pytest.raises(LimitExceeded, match="all answers together are larger than they can need to be"):
+        adapters.run_softmax(X, 0)
+
+
 def test_a_segmentation_fault_is_told_as_one(run: Run) -> None:
     adapters = run(trying("print('here', file=sys.stderr); ctypes.string_at(0)"))
     with pytest.raises(WorkerDied, match="run_softmax: the process ended with a segmentation fault"):
         adapters.run_softmax(X, 0)
-    assert adapters.worker.stderr == "here\n"
+    assert adapters.respondent.stderr == "here\n"
 
 
 def forging(header: str) -> str:
@@ -348,7 +364,7 @@ FORGED = {
     "b'{x'": "a JSON header",
     "b'[' * 90000": "JSON header",
     "b'[]'": "a JSON object",
-    "b'{\"sequence\": \"' + bytes([92]) + b'ud800\"}'": "expected a sequence number, got \N{REPLACEMENT CHARACTER}",
+    "b'{\"token\": \"' + bytes([92]) + b'ud800\"}'": "does not have the token of its question",
 }
 
 
@@ -359,7 +375,7 @@ def test_forged_frames_end_the_worker(run: Run, header: str) -> None:
 
 
 def test_a_stopped_worker_is_no_exception_and_the_next_call_has_a_fresh_one(run: Run) -> None:
-    assert not issubclass(client.WorkerStopped, Exception)
+    assert not issubclass(WorkerStopped, Exception)
     adapters = run(trying("if dim == 1: os._exit(0)\nglobal seen\nseen = globals().get('seen', 0) + 1\nreturn seen"))
     assert [adapters.run_softmax(X, 0), adapters.run_softmax(X, 0)] == [1, 2]
     with pytest.raises(WorkerDied):
@@ -382,10 +398,10 @@ def test_a_worker_that_dies_in_a_backward_pass(run: Run) -> None:
 def test_nothing_is_left_behind(run: Run) -> None:
     adapters = run(trying("threading.Thread(target=time.sleep, args=(60,)).start()\nsignal.signal(15, signal.SIG_IGN)"))
     adapters.run_softmax(X, 0)
-    worker = adapters.worker
-    pid = worker._conversation.process.pid
+    interview = adapters.respondent.interview
+    pid = interview._connection.process.pid
     assert psutil.pid_exists(pid)
-    worker.close()
+    interview.end_worker()
     deadline = time.monotonic() + 60  # the kernel tells of the end a moment before the process is gone
     while psutil.pid_exists(pid):
         assert time.monotonic() < deadline
@@ -408,10 +424,10 @@ def test_processes_that_were_forked_share_a_sandbox(sandbox: Sandbox) -> None:
             right = 0
             with suppress(BaseException):
                 for turn in range(5):
-                    adapters = Adapters(ROOT / "adapters.py")
                     source = f"def run_softmax(x, dim): return [{number}, {turn}, dim]".encode()
-                    with Worker(sandbox, Submission("x", {"adapters.py": source}, "adapters")) as adapters.worker:
-                        right += adapters.run_softmax(X, 7) == [number, turn, 7]
+                    adapters: Any = connect(sandbox, Submission("x", {"adapters.py": source}, "adapters"))
+                    right += adapters.run_softmax(X, 7) == [number, turn, 7]
+                    adapters.respondent.interview.end_worker()
             os._exit(right)
         forks.append(pid)
     assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in forks] == [5] * 4
@@ -420,9 +436,8 @@ def test_processes_that_were_forked_share_a_sandbox(sandbox: Sandbox) -> None:
 @pytest.mark.slow
 def test_a_sandbox_that_ends_during_a_call_or_before_one_is_not_the_submissions_fault() -> None:
     with start("process") as sandbox:
-        adapters = Adapters(ROOT / "adapters.py")
         sleeper = Submission("x", {"adapters.py": trying("time.sleep(60)").encode()}, "adapters")
-        adapters.worker = Worker(sandbox, sleeper)
+        adapters: Any = connect(sandbox, sleeper)
         threading.Timer(1, sandbox._process.kill).start()
         with pytest.raises(SandboxError, match="start it again"):
             adapters.run_softmax(X, 0)
@@ -432,12 +447,11 @@ def test_a_sandbox_that_ends_during_a_call_or_before_one_is_not_the_submissions_
 
 GRADER = """
 import sys, torch
-from pathlib import Path
-from cs336_staff.sandbox import worker as client, proxy, confinement as sandbox, submission
-adapters = proxy.Adapters(Path("adapters.py"))
+from cs336_staff.sandbox import confinement as sandbox, limits, submission
+from cs336_staff.tests.live import connect
 loop = submission.Submission("x", {"adapters.py": b"while True: pass"}, "adapters")
 with sandbox.start(sys.argv[1]) as started:
-    adapters.worker = client.Worker(started, loop, client.Limits(call_seconds=60))
+    adapters = connect(started, loop, limits.Limits(call_seconds=60))
     print(started._process.pid, flush=True)
     adapters.run_softmax(torch.ones(1), 0)
 """

@@ -167,10 +167,10 @@ patch_torch: forged: the process ended or closed its channel
     torch.Tensor.numpy = numpy_of
     run_softmax = zeros
 
-patch_worker: refused: expected the reply to request
+patch_worker: refused: the answer does not have the token of its question
     # Replace the code that serves calls in the worker with one that reports success.
     if serve := sys.modules.get("cs336_staff.sandbox.inside.serve"):
-        serve._call = lambda *arguments: {"value": {"dict": {"passed": True}}, "sequence": -1, "outcome": "passed"}
+        serve._call = lambda *arguments: {"value": {"dict": {"passed": True}}, "token": -1, "outcome": "passed"}
         serve._annotated = lambda reply, header, watch: {**header, **reply}
     run_softmax = zeros
 

@@ -189,7 +189,7 @@ def test_the_packages_that_students_may_import(run: Run) -> None:
     imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
     adapters = run(imports + SOFTMAX)
     adapters.run_softmax(torch.ones(1), 0)
-    assert adapters.worker.missing == set()
+    assert adapters.respondent.missing == set()
 
 
 @pytest.mark.parametrize(
@@ -208,16 +208,16 @@ def test_what_takes_seconds_to_import_is_there_before_the_submission(run: Run, s
 
 def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
     adapters = run("from torch.utils.checkpoint import checkpoint\n" + returning("checkpoint(torch.exp, x)"))
-    with adapters.worker.with_memory(64 << 20):
-        assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
+    adapters.respondent.memory = 64 << 20
+    assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
 
 
 def test_the_most_memory_that_it_held_is_known_when_it_has_ended(run: Run) -> None:
     def peak(numbers: int) -> int:
         adapters = run(returning(f"x + torch.ones({numbers})[:1]"))
-        with adapters.worker as worker:
-            adapters.run_softmax(torch.zeros(1), 0)
-        return worker.peak_memory
+        adapters.run_softmax(torch.zeros(1), 0)
+        adapters.respondent.interview.end_worker()
+        return adapters.respondent.interview.peak_memory
 
     assert 180 << 20 < peak(50 << 20) - peak(1) < 220 << 20
 
@@ -243,8 +243,8 @@ def test_printed_text_is_kept_and_cleaned(run: Run) -> None:
     source = "import sys\ndef run_softmax(x, dim):\n    print('\\x1b[2Jhello')\n    sys.stderr.write('oh\\n')"
     adapters = run(source)
     adapters.run_softmax(torch.ones(1), 0)
-    assert adapters.worker.stdout == "\ufffd[2Jhello\n"
-    assert adapters.worker.stderr == "oh\n"
+    assert adapters.respondent.stdout == "\ufffd[2Jhello\n"
+    assert adapters.respondent.stderr == "oh\n"
 
 
 def test_what_is_forbidden_still_computes(run: Run) -> None:
@@ -256,8 +256,8 @@ def test_what_is_forbidden_still_computes(run: Run) -> None:
     torch.testing.assert_close(gradient, torch.autograd.grad(torch.softmax(x, 0)[0], x)[0])
 
 
-def test_a_proxy_without_worker_says_so() -> None:
-    with pytest.raises(RuntimeError, match="expected a worker"):
+def test_a_proxy_without_anybody_to_ask_says_so() -> None:
+    with pytest.raises(RuntimeError, match="expected a respondent"):
         Adapters(ROOT / "adapters.py").run_softmax(torch.ones(1), 0)
 
 
@@ -266,4 +266,4 @@ def test_what_students_read_does_not_say_where_packages_lie(run: Run) -> None:
     adapters = run(source)
     with pytest.raises(StudentRaised, match=r"No such file or directory: 'torch/__init__\.pyx'"):
         adapters.run_softmax(torch.ones(2), 0)
-    assert adapters.worker.stderr.startswith("torch/functional.py:")
+    assert adapters.respondent.stderr.startswith("torch/functional.py:")

@@ -1,0 +1,173 @@
+"""The questions of a suite, written down before there is a submission, and its tests run on the answers to them.
+
+The tests run once on the references: what they call there is what a submission is asked. It is asked all of it before
+a test sees any answer, so that no answer can depend on a verdict.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from traceback import FrameSummary
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_kit.engine.failure import StudentRaised
+from cs336_kit.rules.watch import Use
+from cs336_staff.authoring.room import reference_of
+from cs336_staff.sandbox.answer import Answer, Failure, Line, NotAsked, WorkerStopped
+from cs336_staff.sandbox.inside.frames import encode
+from cs336_staff.sandbox.interview import Interview
+from cs336_staff.sandbox.printable import printable
+from cs336_staff.sandbox.proxy import Adapters
+from cs336_staff.sandbox.question import Earlier, Question
+from cs336_staff.sandbox.submission import Submission
+
+Questions = Mapping[str, Sequence[Question]]
+Answers = Mapping[str, Sequence[Answer]]
+
+
+def write_questions(proxy: Adapters, name: str, rehearse: Callable[[], object], memory: int | None = None) -> Questions:
+    """Write down what is called in a rehearsal, under its name."""
+    proxy.respondent = rehearsal = Rehearsal(memory)
+    try:
+        rehearse()
+    finally:
+        proxy.respondent = None
+    return {name: rehearsal.questions}
+
+
+class Rehearsal:
+    """Answers as the references do, and keeps what it is asked.
+
+    A call in little memory is kept and not answered: what comes after it would be no question.
+    """
+
+    def __init__(self, memory: int | None = None) -> None:
+        self.questions: list[Question] = []
+        self.values: list[Any] = []
+        self._memory = memory
+        self._made: list[tuple[list[Tensor], list[Tensor]]] = []  # the outputs of each call, and what they depend on
+
+    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+        kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
+        asked = tuple(kept[id(each)] for each in arguments)
+        self.questions.append(Question(call, asked, grad_enabled, memory=self._memory))
+        if self._memory:
+            raise NotAsked("a rehearsal has no limit of memory")
+        wide = {id(each): _widen(each) for each in arguments}
+        outputs: list[Tensor] = []
+        with torch.set_grad_enabled(grad_enabled):
+            value = encode(reference_of(call)(*(wide[id(each)] for each in arguments)), outputs)
+        tensors = [each for each in wide.values() if isinstance(each, Tensor)]
+        self._made.append((outputs, [each for each in tensors if each.requires_grad]))
+        dtype = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
+        return Answer(
+            value=value,
+            outputs=[output.detach().to(dtype) for output in outputs],
+            differentiable=[output.requires_grad for output in outputs],
+            changed=[None] * len(tensors),
+        )
+
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        self.questions[number] = replace(self.questions[number], cotangents=tuple(map(_keep, cotangents)))
+        outputs, given = self._made[number]
+        pairs = [(output, by) for output, by in zip(outputs, cotangents, strict=True) if by is not None]
+        with torch.enable_grad():
+            loss = torch.stack([(output * by).sum() for output, by in pairs]).sum()
+            found = torch.autograd.grad(loss, given, allow_unused=True)
+        dtype = pairs[0][1].dtype
+        return [None if gradient is None else gradient.to(dtype) for gradient in found]
+
+    def _find_earlier(self, argument: object) -> Earlier | None:
+        """Find an argument among the entries of earlier answers, if it is a tensor from there."""
+        for question, value in enumerate(self.values):
+            for entry, each in enumerate(value if isinstance(value, list) else ()):
+                if isinstance(each, Tensor) and each is argument:
+                    return Earlier(question, entry)
+        return None
+
+
+class Recorded:
+    """Gives the answers that a submission has given."""
+
+    def __init__(self, questions: Questions, answers: Answers, submission: Submission) -> None:
+        self.values: list[Any] = []
+        self._all_questions, self._all_answers, self._submission = questions, answers, submission
+        self.start("")
+
+    def start(self, name: str) -> None:
+        """Begin with a test of this name."""
+        self.values = []
+        self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(name, ())
+
+    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+        number = len(self.values)
+        question = self._questions[number] if number < len(self._answers) else None
+        if question is None or not question.is_asked_by(call, arguments, self.values):
+            raise NotAsked(f"{call} is not called with what the call before it gave")
+        answer = self._answers[number]
+        self._raise(answer.stopped or answer.failure)
+        return answer
+
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        question, answer = self._questions[number], self._answers[number]
+        if not question.has_cotangents(cotangents):
+            raise NotAsked(f"the gradients of {question.call} were asked with other cotangents")
+        self._raise(answer.stopped or answer.failure or answer.gradient_failure)
+        return answer.gradients
+
+    def _raise(self, failure: WorkerStopped | Failure | None) -> None:
+        if isinstance(failure, WorkerStopped):
+            raise failure.with_traceback(None)
+        if failure:
+            lines = [(line, find_source(self._submission, line)) for line in failure.lines]
+            frames = [FrameSummary(line.file, line.number, line.function, line=source) for line, source in lines]
+            raise StudentRaised(failure.type, failure.message, frames)
+
+
+def ask(interview: Interview, questions: Questions) -> dict[str, list[Answer]]:
+    """Ask all questions, in this order.
+
+    What a test asks twice is asked the second time when all else is answered, of a process that has seen nothing, and
+    there twice: what comes again must be the same after a while, and elsewhere.
+    """
+    answers: dict[str, list[Answer]] = {name: [Answer()] * len(each) for name, each in questions.items()}
+    again = []
+    for name, each in questions.items():
+        for number, question in enumerate(each):
+            if any(question.is_same(other) for other in each[:number]):
+                again.append((name, number))
+            else:
+                answers[name][number] = _ask_one(interview, questions[name], answers[name], number)
+    interview.end_worker()
+    for name, number in again * 2:
+        answers[name][number] = _ask_one(interview, questions[name], answers[name], number)
+    interview.end_worker()
+    return answers
+
+
+def _ask_one(interview: Interview, questions: Sequence[Question], answers: Sequence[Answer], number: int) -> Answer:
+    return interview.ask(questions[number], values_of(answers[:number]))
+
+
+def values_of(answers: Iterable[Answer]) -> list[Any]:
+    """List what the calls returned, None where one returned nothing."""
+    return [None if answer.is_failed else answer.decoded for answer in answers]
+
+
+def find_source(submission: Submission, place: Line | Use) -> str:
+    """The line of a submission that stands in a place."""
+    return printable(submission.line(place.file, place.number))
+
+
+def _keep(value: Any) -> Any:
+    """The same, which does not depend on anything."""
+    return value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+
+def _widen(value: object) -> object:
+    """In float64, as the references want it."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    return value.detach().double().requires_grad_(value.requires_grad)
