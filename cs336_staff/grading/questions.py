@@ -141,14 +141,17 @@ def ask(interview: Interview, questions: Questions) -> dict[str, list[Answer]]:
             else:
                 answers[name][number] = _ask_one(interview, questions[name], answers[name], number)
     interview.end_worker()
-    for name, number in again * 2:
-        answers[name][number] = _ask_one(interview, questions[name], answers[name], number)
+    for seed in (2, 3):
+        for name, number in again:
+            answers[name][number] = _ask_one(interview, questions[name], answers[name], number, seed)
     interview.end_worker()
     return answers
 
 
-def _ask_one(interview: Interview, questions: Sequence[Question], answers: Sequence[Answer], number: int) -> Answer:
-    return interview.ask(questions[number], values_of(answers[:number]))
+def _ask_one(
+    interview: Interview, questions: Sequence[Question], answers: Sequence[Answer], number: int, seed: int = 1
+) -> Answer:
+    return interview.ask(questions[number], values_of(answers[:number]), seed)
 
 
 def values_of(answers: Iterable[Answer]) -> list[Any]:

@@ -65,27 +65,28 @@ class Interview:
     def __init__(self, sandbox: Sandbox, submission: Submission, limits: Limits | None = None) -> None:
         self.submission, self.limits = submission, limits or Limits()
         self.imported: Answer | None = None
+        self._failed_import: Answer | None = None
         self.peak_memory = 0
         self._sandbox = sandbox
         self._connection: Connection | None = None
-        self._asked = 0
         self._seconds = 0.0  # of all workers so far
         self._bytes = 0  # of all answers so far
         self._timed_out: Counter[str] = Counter()
         self._room = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
 
-    def ask(self, question: Question, values: Sequence[object] = ()) -> Answer:
+    def ask(self, question: Question, values: Sequence[object] = (), seed: int = 1) -> Answer:
         """The answer to a question, whatever the submission does.
 
         Args:
             question: what is asked.
             values: what the answers to the questions of the same test before this one hold.
+            seed: of the random numbers that it draws.
 
         Raises:
             SandboxError: the sandbox has stopped working.
             Starved: the machine is too busy.
         """
-        seal = self._seal()
+        seal = _seal(seed)
         try:
             frame, tensors = question.frame(question.fill_in(values), **seal)
         except (LookupError, TypeError, FrameError) as error:
@@ -102,7 +103,7 @@ class Interview:
 
     def ask_for(self, what: str, arguments: list[str]) -> Answer:
         """The answer to a request that is not a call of an adapter, by a worker that knows what that is."""
-        seal = self._seal()
+        seal = _seal()
         return self._answer(what, pack({"call": what, "arguments": arguments} | seal), seal, [])
 
     def end_worker(self) -> None:
@@ -118,11 +119,6 @@ class Interview:
     def __exit__(self, *_: object) -> None:
         self.end_worker()
 
-    def _seal(self) -> dict[str, Any]:
-        """The rest of a request: a token that closes its answer, and a seed that no other request has."""
-        self._asked += 1
-        return {"token": secrets.token_hex(8), "seed": self._asked}
-
     def _say_why_not(self, call: str) -> WorkerStopped | None:
         """Say why an adapter is not called; nothing if it is."""
         if self._timed_out[call] and self._timed_out.total() >= TIMEOUTS:
@@ -137,13 +133,14 @@ class Interview:
 
     def _answer(self, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor], memory: int = 0) -> Answer:
         """The answer of the worker that is there, or of a fresh one, which imports the submission first."""
-        failed = self.imported if self.imported and self.imported.is_failed else None
+        failed = self._failed_import
         connection = self._connection
         if connection is None and not failed:
             connection, imported = self._start(memory or self.limits.memory_bytes)
             failed = imported if imported.is_failed else None
             if not memory:  # else more of it may be enough
-                self.imported = failed or self.imported or imported
+                # What a later one prints or raises may tell what a hidden question held: it is not shown.
+                self.imported, self._failed_import = self.imported or imported, failed
         if failed or connection is None:
             self.end_worker()
             return replace(failed or Answer(), printed=("", ""))
@@ -155,7 +152,7 @@ class Interview:
         process = self._sandbox.fork(cpu_seconds, data_bytes, modules)
         self._connection = connection = Connection(process, self.limits.reply_bytes, self._room)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
-        seal = self._seal()
+        seal = _seal()
         header = {"files": sizes, "adapters": self.submission.adapters} | seal
         frame = pack(header, tail=b"".join(self.submission.files.values()))
         return connection, self._send(connection, "the import", frame, seal, [])
@@ -247,6 +244,11 @@ class Interview:
             raise LimitExceeded(f"{self._what}: more than {self.limits.threads} threads")
         if memory > self.limits.memory_bytes:
             raise LimitExceeded(f"{self._what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
+
+
+def _seal(seed: int = 0) -> dict[str, Any]:
+    """The rest of a request: a token that closes its answer, and a seed. Neither says how many were asked before."""
+    return {"token": secrets.token_hex(8), "seed": seed}
 
 
 def _take_printed(connection: Connection) -> tuple[str, str]:

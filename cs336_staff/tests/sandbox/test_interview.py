@@ -76,6 +76,20 @@ def test_what_kills_the_worker_is_an_answer_and_a_fresh_one_goes_on(answers: Ask
     assert [answer.decoded[0] for answer in (found[0], found[1], found[3])] == [1, 2, 1]
 
 
+def test_what_a_later_import_says_is_not_shown(sandbox: Sandbox) -> None:
+    """It may tell what the question held that ended the process before."""
+    files = {"adapters.py": b"print('first')\ndef run_softmax(x, dim):\n    return dim\n"}
+    with Interview(sandbox, Submission("x", files, "adapters")) as interview:
+        interview.ask(softmax(0))
+        interview.end_worker()
+        files["adapters.py"] = b"print('later')\n1 / 0\n"
+        answers = [interview.ask(softmax(0)) for _ in range(2)]
+        assert interview.imported
+        assert interview.imported.printed[0] == "first\n"
+    assert [answer.failure and answer.failure.type for answer in answers] == ["ZeroDivisionError"] * 2
+    assert [answer.printed[0] for answer in answers] == ["", ""]
+
+
 def test_after_two_calls_without_an_answer_it_is_not_called_again(answers: Ask) -> None:
     found = answers("time.sleep(9)", [softmax(dim) for dim in range(4)], call_seconds=0.3)["test 0"]
     assert all(isinstance(answer.stopped, TimedOut) for answer in found)

@@ -217,18 +217,18 @@ changes_it_later: refused: the answer is
     return answer
 
 prints_hidden_inputs: reached: the answer is wrong
-    # Tell by the number of the question that it is a hidden one, and print what it holds.
-    if sys._getframe(1).f_locals.get("header", {"seed": 100})["seed"] > 4:
-        print(in_features.flatten()[:3].tolist(), "\nreached")
+    # Tell by the number of calls before it that a question is a hidden one, and print what it holds.
+    calls = []
+    def run_softmax(in_features, dim):
+        calls.append(dim)
+        if len(calls) > 3:
+            print(in_features.flatten()[:3].tolist(), "\nreached")
+        return in_features * 0
 
 dies_when_asked_again: refused: the answer is wrong
-    # Tell by its number that a question is the first in a process that comes late, and end there.
-    first = []
-    def run_softmax(in_features, dim):
-        first.append(sys._getframe(1).f_locals.get("header", {"seed": 0})["seed"])
-        if first[0] > 5:
-            os._exit(0)
-        return in_features * 0
+    # Tell by its seed that a question is asked again, and end there.
+    if sys._getframe(1).f_locals.get("header", {"seed": 0})["seed"] > 1:
+        os._exit(0)
 
 locks_a_library: reached: the answer is wrong
     # Lock a file that every process can read, for one that comes later to see.
