@@ -39,7 +39,8 @@ def install(files: dict[str, bytes]) -> None:
     sys.path_hooks.insert(0, partial(_Folder, absolute))
     sys.path[:0] = [ROOT, f"{ROOT}/src"]
     sys.modules.update(dict.fromkeys(TAKEN_AWAY))  # type: ignore[arg-type]  # None is how Python bars a module
-    importlib.metadata.version = partial(_version, importlib.metadata.version)
+    importlib.metadata.version = partial(_look_up, importlib.metadata.version, "0")
+    importlib.metadata.requires = partial(_look_up, importlib.metadata.requires, None)
     for name in {*typing_extensions.__all__}.difference(dir(typing)):  # a newer Python has them
         setattr(typing, name, getattr(typing_extensions, name))
     builtins.__lost__ = partial(_lost, [*files])  # type: ignore[attr-defined]  # by this name `_spare` calls it
@@ -89,14 +90,14 @@ class _Source(SourceLoader):
             raise
 
 
-def _version(known: Callable[[str], str], name: str) -> str:
-    """`importlib.metadata.version`, for a submission: it is not installed, so the name it gives itself is not known."""
+def _look_up(known: Callable[[str], Any], unknown: Any, name: str) -> Any:
+    """Look up what a package says of itself. A submission is not installed: the name it gives itself is unknown."""
     try:
         return known(name)
     except importlib.metadata.PackageNotFoundError:
         if not is_submitted(sys._getframe(1).f_code.co_filename):
             raise
-        return "0"
+        return unknown
 
 
 class _Spare(ast.NodeTransformer):

@@ -182,7 +182,8 @@ def test_names_of_typing_that_are_newer(run: Run) -> None:
 @pytest.mark.parametrize("guard", ["{}", "try:\n    {}\nexcept ImportError:\n    __version__ = '0'"])
 def test_the_version_of_what_is_not_installed(run: Run, guard: str) -> None:
     version = guard.format("__version__ = importlib.metadata.version('dumas-homework')")
-    files = {"mine/__init__.py": f"import importlib.metadata\n{version}\n", "mine/nn.py": GOOD}
+    requires = "__requires__ = importlib.metadata.requires('dumas-homework')"
+    files = {"mine/__init__.py": f"import importlib.metadata\n{version}\n{requires}\n", "mine/nn.py": GOOD}
     assert run({**files, "adapters.py": "from mine.nn import run_softmax\n"}).run_softmax(X, 0).tolist() == [1, 1]
 
 
