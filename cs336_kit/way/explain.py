@@ -22,7 +22,7 @@ from cs336_kit.way.unproved import BEGIN
 MOST = 3  # findings that a student is shown of one problem
 
 
-def explain(
+def find(
     suite: Suite,
     results: Sequence[Result],
     most: int = MOST,
@@ -38,18 +38,6 @@ def explain(
         only: the ids of the problems to look into, if not all.
         before: what was found in others.
     """
-    with silence():
-        return find(suite, results, most, only, before)
-
-
-def find(
-    suite: Suite,
-    results: Sequence[Result],
-    most: int = MOST,
-    only: Collection[str] | None = None,
-    before: Sequence[Finding] = (),
-) -> list[Finding]:
-    """The same, where nobody minds what the student's code prints."""
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
     with _use_one_thread(), nullcontext() if failed_a_check else _without_type_checks():
         passed = {each.test for each in results if each.passed}
@@ -62,6 +50,9 @@ def find(
                 own = _find_in(suite, problem, failing, passed, earlier)
                 found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or own[:most]
         return [told for each in found if (told := _as_much_as_is_told(suite, each))]
+
+
+explain = silence()(find)  # where somebody would see what the student's code prints when it runs again
 
 
 def _as_much_as_is_told(suite: Suite, finding: Finding) -> Finding | None:

@@ -4,7 +4,7 @@ Nothing else of the staff's names a problem: references, cases, right and wrong 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -179,6 +179,11 @@ def load_rooms() -> Mapping[str, Room]:
 def load_all_problems() -> Mapping[str, Problem]:
     """The problems of the assignment by id, also those that this course leaves out; read once."""
     return load_problems(ROOT, left_out=None)
+
+
+def find_figure(problems: Collection[str]) -> Figure | None:
+    """Find the figure of the first of some problems that has one."""
+    return next((room.figure for id, room in load_rooms().items() if room.figure and id in problems), None)
 
 
 def hidden_tests() -> list[Path]:

@@ -209,8 +209,9 @@ class _Batch:
 
     def _record(self, attempt: _Attempt, record: Record) -> None:
         if record.sealed:
-            self._answers_of(attempt.content).parent.mkdir(exist_ok=True)
-            write_atomically(self._answers_of(attempt.content), record.sealed)
+            path = self._answers_of(attempt.content)
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, record.sealed)
         handed = self._handed_in(attempt)
         taken_in = (*self._remarks(attempt.path, handed), *record.notes.taken_in)
         grading = Grading(

@@ -262,11 +262,11 @@ def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int
         with open(file, "r+b", closefd=False) as given:
             given.seek(0)
             submission, record = pickle.load(given)  # noqa: S301 (the course's own)
-            sealed = read_sealed(record, suite) if record else None
-            results, notes, sealed = grade_one(suite, sandbox, submission, sealed)
+            known = read_sealed(record, suite) if record else None
+            results, notes, sealed = grade_one(suite, sandbox, submission, known)
             given.seek(0)
             given.truncate()
-            given.write(sealed.as_bytes(suite))
+            given.write(record if known else sealed.as_bytes(suite))
         line = {"results": [result.as_json() for result in results], "notes": notes.as_json()}
     except Faulty as error:
         line = {"fault": str(error)}

@@ -15,7 +15,7 @@ from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Test
 from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
-from cs336_staff.authoring.room import load_rooms, reference_of
+from cs336_staff.authoring.room import find_figure, load_rooms, reference_of
 from cs336_staff.grading.advice import ask_for_advice
 from cs336_staff.grading.carried_forward import CarriedForward, name_search
 from cs336_staff.grading.grading import Notes
@@ -107,10 +107,9 @@ class _Grader:
         """
         if failed := {result.problem for result in self.results if not result.passed}:
             self.sealed.explanations = ask_for_advice(self.sandbox, self.interview.submission, self.results)
-            figures = {id: room.figure for id, room in load_rooms().items() if room.figure and id in failed}
-            for id, figure in [*figures.items()][:1]:
-                self.ask({name_figure(id)})
-                self._recorded.start(name_figure(id))
+            if figure := find_figure(failed):
+                self.ask({name_figure(figure)})
+                self._recorded.start(name_figure(figure))
                 self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
 
     def take_notes(self, public: Sequence[Test]) -> Notes:
@@ -119,7 +118,6 @@ class _Grader:
             self.sealed.answers["import"] = [self.interview.imported]
         answers = self.sealed.answers
         shown = [each for name in ("import", *(test.name for test in public)) for each in answers.get(name, ())]
-        uses = {False: self._collect_uses(hidden=False), True: self._collect_uses(hidden=True)}
         failed = {result.test for result in self.results if not result.passed}
         self.sealed.peak_memory = max(self.sealed.peak_memory, self.interview.peak_memory)
         return Notes(
@@ -130,7 +128,7 @@ class _Grader:
             missing=tuple(sorted({name for each in shown for name in each.missing})),
             explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
             weights=self.sealed.weights,
-            forbidden=judge(uses[False], uses[True]),
+            forbidden=judge(self._collect_uses(hidden=False), self._collect_uses(hidden=True)),
             peak_memory=self.sealed.peak_memory,
         )
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cs336_kit.engine.assignment import Problem
-from cs336_staff.authoring.room import Figure, load_rooms
+from cs336_staff.authoring.room import Figure, find_figure
 from cs336_staff.grading import class_page
 from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
 from cs336_staff.grading.atomic import write_atomically
@@ -138,8 +138,7 @@ def fill_student_page(pages: Environment, entry: Entry, problems: Mapping[str, P
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
     grading = entry.grading
     failed = {result.problem for result in grading.results if not result.passed}
-    figures = [room.figure for id, room in load_rooms().items() if room.figure and id in failed]
-    figure = figures[0] if figures and not grading.notes.refused else None
+    figure = None if grading.notes.refused else find_figure(failed)
     said = ("\n".join(lines) for _, *lines in list_deductions(grading))
     return pages.get_template("student.html").render(
         grading=grading,

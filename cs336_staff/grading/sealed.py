@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -86,4 +86,4 @@ def _read(entry: dict[str, Any], raw: tuple[bytes, bytes], asked: Question | Non
     tensors: list[Tensor] = []
     if asked:
         encode(asked.fill_in(values_of(before)), tensors)
-    return check(raw, json.loads(raw[0])["token"], tensors, printed)
+    return replace(check(raw, json.loads(raw[0])["token"], tensors), printed=printed)

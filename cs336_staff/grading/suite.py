@@ -16,7 +16,7 @@ from cs336_kit.engine.suite import Suite, Test, load_suite, not_run
 from cs336_kit.engine.toml_file import AssignmentError
 from cs336_kit.rules.forbidden import HOMES, IN_KERNELS
 from cs336_staff.authoring.room import FOLDER as ROOMS
-from cs336_staff.authoring.room import hidden_tests, load_rooms
+from cs336_staff.authoring.room import Figure, hidden_tests, load_rooms
 from cs336_staff.grading.carried_forward import ask_for_faults, name_search
 from cs336_staff.grading.course import Course, load_course
 from cs336_staff.grading.questions import Questions, Recorded, write_questions
@@ -107,15 +107,15 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
             questions |= write_questions(proxy, name_search(problem), partial(ask_for_faults, suite, problem))
         if room.figure and problem in suite.problems:
             measure = partial(room.figure.measure, getattr(suite.calls, room.figure.call))
-            questions |= write_questions(proxy, name_figure(problem), measure)
+            questions |= write_questions(proxy, name_figure(room.figure), measure)
     graded = GradedSuite(suite, proxy, questions, release, load_course(root))
     _ = graded.asked_sha256  # here, and so in no fork
     return graded
 
 
-def name_figure(problem: str) -> str:
+def name_figure(figure: Figure) -> str:
     """Name the questions for a figure, as a test is named."""
-    return f"figure of {problem}"
+    return f"figure of {figure.call}"
 
 
 def check_hidden_cases(release: Release) -> None:

@@ -109,7 +109,7 @@ class Answer:
         return decode(self.value, self.outputs)
 
 
-def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor], printed: tuple[str, str] = ("", "")) -> Answer:
+def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
     """The answer in a header and a body, to a question that went out with this token and these tensors.
 
     Raises:
@@ -137,7 +137,6 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor], printed:
         gradient_failure=_failure(header, "gradient_error"),
         missing=tuple(_name(name) for name in _items(header.get("missing", []), "missing packages")),
         forbidden=tuple(_forbidden(call) for call in _items(header.get("forbidden", []), "forbidden calls")),
-        printed=printed,
         raw=raw,
     )
 
