@@ -130,6 +130,16 @@ class Suite:
         self.calls.made.clear()
         return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
 
+    def make_test(self, name: str, problem: str, case: Case) -> Test:
+        """A test of the answer to a case that no file stores, and of its gradients if they are known."""
+
+        def check(case: Case) -> None:
+            case.require_gradients()
+            answer = getattr(self.calls, case.call)(**case.inputs)
+            (case.check_gradients if case.gradients else case.check)(answer)
+
+        return Test(name, check, (__file__, 0), stored=lambda: case, problem=problem)
+
     def ending(self, test: Test) -> BaseException | None:
         """Run one test; what ended it."""
         return _ending(test)[0]

@@ -1,231 +1,209 @@
 """Errors carried forward: whoever builds a right multi-head attention on a wrong attention pays for attention alone.
 
-A test that failed is run again as if other answers were right: those of a program that has the faults of the submission
-in earlier problems, and no other. If it passes, nothing but these faults is wrong with it. The faults are found by a
-search (`authoring/search.py`), which puts them together from the mistakes that it knows: what is expected comes from
-our program and never from the submission, so that no answer can be made up to fit. The search is counted and not timed,
-so that a verdict is the same under any load.
+A test that failed is asked once more, while the right program answers in the place of the submission's own functions
+for those earlier problems whose own tests failed. It answers on this side, and only what the right program asks of it
+for the same question: the same function on vectors of the same length, and no more numbers in all. So whatever passes
+has done the later problem's own work, and the worker learns nothing but what a right earlier function would have said.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from inspect import signature
-from itertools import combinations
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from cs336_kit.engine.assignment import find_needs
-from cs336_kit.engine.case import Case
-from cs336_kit.engine.compare import same
-from cs336_kit.engine.failure import Stopped
+from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_kit.engine.suite import Suite, Test
-from cs336_staff.authoring.programs import CATALOGUE, inherited_parts, put_together
-from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, reference_of
-from cs336_staff.authoring.search import Search, ask_in
-from cs336_staff.authoring.stored_cases import answers
-from cs336_staff.authoring.table import Answers, Table
+from cs336_staff.authoring.room import load_rooms, reference_of
+from cs336_staff.grading.questions import Questions, Right, answer_right
+from cs336_staff.grading.suite import GradedSuite
+from cs336_staff.sandbox.inside.frames import FrameError, decode, encode, expect, pack, parse_header, unpack
+from cs336_staff.sandbox.question import Question
 
-NUMBERS = (Check.ANSWER, Check.GRADIENT, Check.PROPERTY)  # what a fault may explain
-
-# Wrong programs of a later problem, of the fifty or more in the catalogue, that may look right on a fault in an earlier
-# one. Some do nearly the same in another place: whoever ignores positions in RoPE may do so in multi-head attention.
-MOST_UNSEEN = 3
-
-
-class _OursError(BaseException):
-    """A test could not be run again, by no fault of the submission: no `except Exception` may make a grade of that."""
-
-
-@dataclass
-class CarriedForward:
-    """The faults that a submission may carry forward from one problem to the next, for one run of its tests.
-
-    Which fault it has, its answers to the calls of the search and its public tests decide: a fault counts only in a
-    problem where a telling test has failed, and so is paid for.
-
-    Args:
-        suite: the tests; they call the submission.
-        run: runs a test again.
-        begin: called with the name of a test, or of a search, before what it calls is called.
-        passed: of the tests that have run, by name, whether they passed.
-        known: the fault in each problem that was searched, if one was found.
-        hiding: faults, and a later problem, of which it is known whether they hide mistakes there.
-    """
-
-    suite: Suite
-    run: Callable[[Test], Result]
-    begin: Callable[[str], None]
-    passed: dict[str, bool] = field(default_factory=dict)
-    known: dict[str, Misconception | None] = field(default_factory=dict)
-    hiding: dict[tuple[str, ...], bool] = field(default_factory=dict)
-
-    def judge(self, test: Test, result: Result) -> Result:
-        """`result`, or a pass if the test fails for faults in earlier problems alone.
-
-        Call it with every result, in the order of the tests.
-        """
-        self.passed[test.name] = result.passed
-        try:
-            for faults in self._combine(self.find_faults(test, result)):
-                if self._tells(test, as_if(test, put_together(faults))) and not self._hide(faults, test.problem):
-                    charged = " and ".join(f"{fault.problem}: {fault.id}" for fault in faults)
-                    why, passed = f"passes but for what is charged in {charged}", Outcome.PASSED
-                    return replace(result, outcome=passed, check=None, headline="", details=(), inputs=(), staff=why)
-        except _OursError as error:
-            return replace(result, outcome=Outcome.ERROR, staff=str(error))
-        return result
-
-    def find_faults(self, test: Test, result: Result) -> list[Misconception]:
-        """Look for the faults in earlier problems that may make a test fail, in those whose telling tests have run."""
-        needs = find_needs(self.suite.problems, test.problem) if result.check in NUMBERS else []
-        return [fault for need in needs if (fault := self._find_fault(need))]
-
-    def _combine(self, found: Sequence[Misconception]) -> Iterator[Sequence[Misconception]]:
-        """The faults with which to try a test, the fewest first: no two where one problem builds on the other.
-
-        What a problem inherits is in the fault that is found in it.
-        """
-        problems = self.suite.problems
-        for count in range(len(found)):
-            for faults in combinations(found, count + 1):
-                in_problems = {fault.problem for fault in faults}
-                if not any(in_problems & {*find_needs(problems, each)} for each in in_problems):
-                    yield faults
-
-    def _find_fault(self, problem: str) -> Misconception | None:
-        """The fault that explains all answers of the submission in a problem, once its telling tests have run.
-
-        It must explain every other case of their functions as well.
-        """
-        room, tests = load_rooms()[problem], self._telling(problem)
-        functions = {test.function for test in tests}
-        tests = [test for test in self.suite.tests if test.function in functions]
-        if problem not in self.known and room.table and all(test.name in self.passed for test in tests):
-            self.known[problem] = None
-            # A submission's objects may do anything when they are looked at, and a worker may be stopped.
-            with suppress(Exception, Stopped, SystemExit):
-                if not all(self.passed[test.name] for test in tests):
-                    self.known[problem] = self._search(problem, room.table, tests)
-        return self.known.get(problem)
-
-    def _telling(self, problem: str) -> list[Test]:
-        return [test for test in self.suite.tests if test.name in load_rooms()[problem].telling]
-
-    def _search(self, problem: str, table: Table, tests: Sequence[Test]) -> Misconception | None:
-        self.begin(name_search(problem))
-        came = ask_for_faults(self.suite, problem)
-        changes = Search(table, {call: answer.float() for call, answer in came.items()}).explain()
-        if not changes:
-            return None
-        parts = {change.step: change for change in changes}
-        fault = Misconception(", ".join(change.id for change in changes), parts=parts, problem=problem)
-        return fault if self._explains(put_together([fault]), tests) else None
-
-    def _hide(self, faults: Sequence[Misconception], problem: str) -> bool:
-        key = (*(fault.problem for fault in faults), problem)
-        if key not in self.hiding:
-            self.hiding[key] = hide(faults, problem, self._telling(problem))
-        return self.hiding[key]
-
-    def _explains(self, program: Mapping[str, Adapter], tests: Sequence[Test]) -> bool:
-        """Tell whether each test came out as with this program, and one of them tells it from others."""
-        told = False
-        for test in tests:
-            cases = as_if(test, program)
-            if self._tells(test, cases):
-                told = True
-            elif (cases and differ(test, cases)) or self.passed[test.name] != bool(cases):
-                return False
-        return told
-
-    def _tells(self, test: Test, cases: Sequence[Case]) -> bool:
-        """Tell whether the submission gives what is right in these cases, and not in the test's own.
-
-        To run the test again would be a second chance if nothing else were right.
-        """
-        if not cases or not differ(test, cases):
-            return False
-        result = self.run(replace(test, stored=None, drawn=Known(cases)))
-        if result.outcome is Outcome.ERROR:
-            raise _OursError(result.staff or result.text)
-        return result.passed
-
-
-def name_search(problem: str) -> str:
-    """Name the search for faults in a problem, as a test is named."""
-    return f"faults in {problem}"
-
-
-def ask_for_faults(suite: Suite, problem: str) -> Answers:
-    """The answers of the submission to the calls of the search."""
-    room = load_rooms()[problem]
-    assert room.table
-    (call,) = room.calls
-    names = [*signature(reference_of(call)).parameters]
-
-    def ask(*inputs: Any) -> Any:
-        """Call the submission; a function that is not written raises, as other mistakes do."""
-        return getattr(suite.calls, call)(**dict(zip(names, inputs, strict=False)))
-
-    return ask_in(torch.float32, ask, room.table, room.table.calls)
+MOST_REQUESTS = 2_000  # for one question
+Lessons = Sequence[tuple[Question, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class Known:
-    """Stored cases in place of a test's drawn ones."""
+class Made:
+    """A call that the right program makes of an earlier one."""
 
-    cases: Sequence[Case]
+    call: str
+    arguments: Mapping[str, Any]
+    size: int  # how many numbers come back
 
-    def examples(self) -> Sequence[Case]:
-        return self.cases
+
+def list_calls(call: str, arguments: Sequence[object]) -> list[Made]:
+    """The calls of other problems' references that the reference of an adapter makes, in its own words."""
+    codes = _codes()
+    made: list[Made] = []
+
+    def look(frame: FrameType, event: str, value: Any) -> None:
+        name = codes.get(frame.f_code, call) if event == "return" else call
+        if name != call:
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+            made.append(Made(name, {each: frame.f_locals[each] for each in names}, _count(value)))
+
+    widened = [in_dtype(each, torch.float64) for each in arguments]
+    sys.setprofile(look)
+    try:
+        with torch.no_grad():
+            reference_of(call)(*widened)
+    finally:
+        sys.setprofile(None)
+    return made
 
 
-def hide(faults: Sequence[Misconception], problem: str, tests: Sequence[Test]) -> bool:
-    """Tell whether, on these faults, many wrong programs of a later problem give in a test what the right one does.
+@cache
+def _codes() -> Mapping[Any, str]:
+    return {reference_of(call).__code__: call for room in load_rooms().values() for call in room.calls}
 
-    Without a mask in attention, for one, nobody sees whether multi-head attention has a causal one. Tried is every
-    misconception in what the later problem does itself; where the right program raises, nothing shows.
+
+def _count(value: Any) -> int:
+    return sum(map(_count, value)) if isinstance(value, tuple | list) else value.numel()
+
+
+class Lender:
+    """Answers what a submission asks of earlier problems, as `Interview` wants it.
+
+    Args:
+        lessons: a question for each adapter that is lent, and the names of its arguments.
+
+    Attributes:
+        used: the adapters that were asked, by question.
     """
-    faulty, inherited = put_together(faults), inherited_parts(problem)
-    pairs = [(case, other) for test in tests for case, other in zip(test.cases(), as_if(test, faulty), strict=False)]
-    unseen = 0
-    for wrong in CATALOGUE.values():
-        if wrong.problem == problem and not wrong.parts.keys() & inherited:
-            also = put_together([*faults, wrong])
-            unseen += any(gives(also, other) and not gives(wrong.adapters, case) for case, other in pairs)
-    return unseen > MOST_UNSEEN or not pairs
+
+    def __init__(self, lessons: Lessons) -> None:
+        self.lessons, self.used = lessons, dict[Question, set[str]]()
+        self._lent = {lesson.call for lesson, _ in lessons}
+        self._token = ""
+
+    def begin(self, question: Question, arguments: Sequence[object], token: str) -> None:
+        self._token, self._requests, self._given = token, 0, list[Right]()
+        self._made = [made for made in list_calls(question.call, arguments) if made.call in self._lent]
+        self._left = Counter[str]()
+        for made in self._made:
+            self._left[made.call] += made.size
+        self._used = self.used.setdefault(question, set())
+
+    def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
+        header = parse_header(raw[0])
+        if "borrow" not in header:
+            return None
+        if header.get("token") != token:
+            raise FrameError("what is borrowed does not have the token of its question")
+        tensors = unpack(header.get("tensors"), raw[1])
+        if token != self._token:
+            return pack({})
+        self._requests += 1
+        if self._requests > MOST_REQUESTS:
+            raise FrameError("more is borrowed than any program can need")
+        try:
+            return self._differentiate(header, tensors) if "cotangents" in header else self._answer(header, tensors)
+        except FrameError:
+            raise
+        except (RuntimeError, LookupError, ValueError, TypeError):  # what does not fit is left to its own function
+            return pack({})
+
+    def _answer(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
+        for tensor, about in zip(tensors, header["tensors"], strict=True):
+            tensor.requires_grad_(about.get("requires_grad") is True and tensor.is_floating_point())
+        call, asked = str(header["borrow"]), expect(dict, header.get("arguments"), "arguments by name")
+        arguments = self._fill_in(call, {name: decode(x, tensors) for name, x in asked.items()})
+        if arguments is None:
+            return pack({})
+        right = answer_right(call, arguments)
+        self._left[call] -= sum(output.numel() for output in right.outputs)
+        if self._left[call] < 0:
+            return pack({})
+        self._given.append(right)
+        self._used.add(call)
+        return pack({"value": right.answer.value, "number": len(self._given) - 1}, right.answer.outputs)
+
+    def _differentiate(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
+        cotangents = [decode(each, tensors) for each in expect(list, header["cotangents"], "cotangents")]
+        found = self._given[expect(int, header["borrow"], "a number")].differentiate(cotangents)
+        gradients: list[Tensor] = []
+        return pack({"gradients": [encode(each, gradients) for each in found]}, gradients)
+
+    def _fill_in(self, call: str, asked: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """The arguments of a call, if it is like one that the right program makes, from which plain values come."""
+        made = [each for each in self._made if each.call == call]
+        limits = Counter[str]()
+        for each in made:
+            limits.update({name: x.numel() for name, x in each.arguments.items() if isinstance(x, Tensor)})
+        for each in made:
+            given = {name for name, x in each.arguments.items() if isinstance(x, Tensor)}
+            if given <= asked.keys() <= each.arguments.keys() and all(
+                _is_like(x, each.arguments[name], asked) and (not _is_number(x) or x.numel() <= limits[name])
+                for name, x in asked.items()
+            ):
+                return tuple({**each.arguments, **asked}.values())
+        return None
 
 
-def gives(program: Mapping[str, Adapter], case: Case) -> bool:
-    """Tell whether a program gives what is right in a case."""
-    case = case.copy()
-    with suppress(Exception):  # of programs that are wrong some raise
-        case.check(program[case.call](**case.inputs))
-        return True
-    return False
+def _is_number(x: object) -> bool:
+    return isinstance(x, Tensor) and x.dtype != torch.bool
 
 
-def as_if(test: Test, program: Mapping[str, Adapter]) -> list[Case]:
-    """The cases of a test, as if the answers of a faulty program were right; none if it raises or gives NaN."""
-    with suppress(Exception):
-        cases = [with_fault(case, program) for case in test.cases()]
-        return cases if all(x.isfinite().all() for case in cases for x in case.expected.values()) else []
-    return []
+def _is_like(given: Any, right: Any, asked: Mapping[str, Any]) -> bool:
+    """Tell whether an argument is one that the right program might give; a mask or none is as good as another."""
+    if isinstance(given, Tensor) and isinstance(right, Tensor) and _is_number(given) == _is_number(right):
+        return given.shape[-1:] == right.shape[-1:] or not _is_number(given)
+    if isinstance(given, Tensor) or isinstance(right, Tensor):
+        return not (_is_number(given) or _is_number(right)) and (given is None or right is None)
+    if type(given) is type(right) is int and right < 0:  # an axis, counted from the other end
+        return given == right or any(given - x.ndim == right for x in asked.values() if isinstance(x, Tensor))
+    return type(given) is type(right) and given == right
 
 
-def with_fault(case: Case, program: Mapping[str, Adapter]) -> Case:
-    """The case, as if the answers of a faulty program were right."""
-    right = answers(case.call, case.inputs, case.gradients, case.cotangent, program[case.call])
-    return replace(case, expected=right)
+def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
+    """A public question for each adapter of the problems whose own tests failed, but for those that are not written."""
+    wrong = {result.problem for result in results if not result.passed}
+    wrong -= {result.problem for result in results if result.check is Check.NOT_WRITTEN}
+    asked: dict[str, list[Question]] = {}
+    for test in graded.suite.tests:
+        for question in graded.questions[test.name] if test.problem in wrong and not test.hidden else ():
+            asked.setdefault(question.call, []).append(question)
+    lessons = (max(each, key=_tell) for each in asked.values())
+    return [(lesson, [*inspect.signature(reference_of(lesson.call)).parameters]) for lesson in lessons]
 
 
-def differ(test: Test, cases: Sequence[Case]) -> bool:
-    """Tell whether what is right in a case of the test is wrong in one of these in its place."""
-    return any(
-        not same(other.expected[what], right, case.tolerance[what], of=1.0).all()
-        for case, other in zip(test.cases(), cases, strict=True)
-        for what, right in case.expected.items()
-    )
+def _tell(question: Question) -> tuple[int, int]:
+    """How much a question tells of what goes where: tensors, and sizes that differ."""
+    tensors = [each for each in question.arguments if isinstance(each, Tensor)]
+    return len(tensors) if not question.memory else 0, len({size for each in tensors for size in each.shape})
+
+
+def choose_questions(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> tuple[Questions, Lessons]:
+    """The questions of the tests that failed and for which the right program calls what there is a lesson of."""
+    lent = {lesson.call for lesson, _ in lessons}
+    memory = {test.name for test in graded.suite.tests if test.memory}
+    calls = {
+        result.test: lent & _list_names(graded.questions[result.test])
+        for result in results
+        if not (result.passed or result.outcome is Outcome.VIOLATION or result.test in memory)
+    }
+    needed = set[str]().union(*calls.values())
+    return graded.choose([test for test in calls if calls[test]]), [each for each in lessons if each[0].call in needed]
+
+
+def _list_names(questions: Sequence[Question]) -> set[str]:
+    """The adapters that the right program calls for the first of some questions."""
+    return {made.call for each in questions[:1] for made in list_calls(each.call, each.arguments)}
+
+
+def judge_again(result: Result, again: Result, lent: Collection[str]) -> Result:
+    """The result of a test, or a pass if it passes with what was lent; an error of ours stays one."""
+    if result.passed or not (again.passed or again.outcome is Outcome.ERROR):
+        return result
+    if again.outcome is Outcome.ERROR:
+        return again
+    why = f"passes when the right program answers {' and '.join(lent)}, which is charged in its own problem"
+    return replace(result, outcome=Outcome.PASSED, check=None, headline="", details=(), inputs=(), staff=why)

@@ -135,7 +135,7 @@ def findings(results: Path) -> None:
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--out", type=click.Path(path_type=Path), default=results_folder, show_default=RESULTS_FOLDER)
 def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
-    """Run one TEST on what one SUBMISSION answered, and print inputs, answer and reference.
+    """Run one TEST on what one SUBMISSION answered: print inputs, answer, reference, and what its student is told.
 
     Without a record of its answers to these questions in OUT, it is asked again.
 
@@ -156,7 +156,7 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
 
         suite = load_graded_suite(root)
         if sealed := read_sealed(record.read_bytes(), suite):
-            reproduce_tests(suite, taken_in, find_tests(suite, test), sealed.answers)
+            reproduce_tests(suite, taken_in, find_tests(suite, test), sealed)
             return
     with load_and_start(root, layer, test) as (suite, sandbox):
         from cs336_staff.grading.one_submission import ask_again, find_tests, reproduce_tests

@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import click
@@ -15,14 +14,14 @@ from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Test
 from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
-from cs336_staff.authoring.room import find_figure, load_rooms, reference_of
-from cs336_staff.grading.advice import ask_for_advice
-from cs336_staff.grading.carried_forward import CarriedForward, name_search
+from cs336_staff.authoring.room import find_figure, reference_of
+from cs336_staff.grading.advice import ask_for_advice, draw_anew
+from cs336_staff.grading.carried_forward import Lender, choose_questions, find_lessons, judge_again
 from cs336_staff.grading.grading import Notes
 from cs336_staff.grading.hidden_results import for_student
 from cs336_staff.grading.means_to_hide import find_means_to_hide
-from cs336_staff.grading.questions import Answers, Recorded, ask, find_source, values_of
-from cs336_staff.grading.sealed import Sealed
+from cs336_staff.grading.questions import Recorded, ask, find_source, values_of
+from cs336_staff.grading.sealed import CARRIED, Sealed
 from cs336_staff.grading.suite import GradedSuite, name_figure
 from cs336_staff.sandbox.answer import Answer
 from cs336_staff.sandbox.confinement import Sandbox
@@ -55,10 +54,11 @@ def grade_one(
     with Interview(sandbox, submission, suite.course.limits) as interview:
         grader = _Grader(suite, sandbox, interview, sealed)
         public = [test for test in suite.suite.tests if not test.hidden]
-        grader.run(public)
-        if not sealed:  # before any process of the submission has seen a hidden input
+        found = grader.run(public) + grader.run([test for test in suite.suite.tests if test.hidden])
+        # All answers that count are in: from here on a process of the submission may see what is right.
+        grader.keep(grader.carry_forward(found))
+        if not sealed:
             grader.find_what_is_wrong()
-        grader.run([test for test in suite.suite.tests if test.hidden])
     return grader.results, grader.take_notes(public), grader.sealed
 
 
@@ -75,42 +75,58 @@ class _Grader:
     ) -> None:
         self.suite, self.sandbox, self.interview = suite, sandbox, interview
         self.results: list[Result] = []
-        self.sealed, self._is_recorded = sealed or Sealed(), sealed is not None
+        self.sealed = sealed or Sealed()
         self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
-        self._carried = CarriedForward(suite.suite, partial(suite.run, recorded=self._recorded), self._recorded.start)
 
     def ask(self, names: Collection[str]) -> None:
-        """Take answers to the questions of these names, unless they are recorded."""
-        if not self._is_recorded:
-            self.sealed.answers.update(ask(self.interview, self.suite.choose(names)))
+        """Take answers to the questions of these names that are not recorded."""
+        self.sealed.answers.update(ask(self.interview, self.suite.choose(names - self.sealed.answers.keys())))
 
-    def run(self, tests: Sequence[Test]) -> None:
+    def run(self, tests: Sequence[Test]) -> list[Result]:
         """Take the answers to the questions of some tests, and run these on them."""
         self.ask({test.name for test in tests})
-        found = [self.suite.run(test, self._recorded) for test in tests]
-        if failed := {result.test for result in found if not result.passed}:
-            rooms = load_rooms().items()
-            self.ask({name_search(id) for id, room in rooms if room.table and not failed.isdisjoint(room.telling)})
-        for test, result in zip(tests, found, strict=True):
-            self._keep(test, self._carried.judge(test, result))
+        return [self.suite.run(test, self._recorded) for test in tests]
 
-    def _keep(self, test: Test, result: Result) -> None:
-        if result.outcome is Outcome.ERROR:
-            raise Faulty(f"{result.test}: {result.staff or result.text}")
+    def carry_forward(self, results: Sequence[Result]) -> list[Result]:
+        """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
+        chosen, lessons = choose_questions(self.suite, results, find_lessons(self.suite, results))
+        if missing := {name: each for name, each in chosen.items() if CARRIED + name not in self.sealed.answers}:
+            lender = Lender(lessons)
+            submission, limits = self.interview.submission, self.suite.course.limits
+            with Interview(self.sandbox, submission, limits, lender) as interview:
+                answers = ask(interview, missing)
+            for name, questions in missing.items():
+                self.sealed.answers[CARRIED + name] = answers[name]
+                self.sealed.lent[name] = sorted(set[str]().union(*(lender.used.get(each, ()) for each in questions)))
+        tests = {test.name: test for test in self.suite.suite.tests}
+        judged = []
+        for result in results:
+            if result.test in chosen and (lent := self.sealed.lent[result.test]):
+                again = self.suite.run(tests[result.test], self._recorded, CARRIED + result.test)
+                result = judge_again(result, again, lent)
+            judged.append(result)
+        return judged
+
+    def keep(self, results: Sequence[Result]) -> None:
+        """Keep the results, those of hidden tests in words for students."""
         submission = self.interview.submission
-        self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
+        for test, result in zip(self.suite.suite.tests, results, strict=True):
+            if result.outcome is Outcome.ERROR:
+                raise Faulty(f"{result.test}: {result.staff or result.text}")
+            self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
 
     def find_what_is_wrong(self) -> None:
-        """Find what is wrong in what fails.
-
-        What fails hidden tests alone is not looked into: what the submission raises there would tell what they hold.
-        """
-        if failed := {result.problem for result in self.results if not result.passed}:
-            self.sealed.explanations = ask_for_advice(self.sandbox, self.interview.submission, self.results)
-            if figure := find_figure(failed):
-                self.ask({name_figure(figure)})
-                self._recorded.start(name_figure(figure))
-                self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
+        """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs."""
+        submission = self.interview.submission
+        public = [result for result in self.results if not result.hidden]
+        drawn = draw_anew(self.suite, self.sandbox, submission, self.results)
+        if any(not result.passed for result in public) or drawn:
+            self.sealed.explanations = ask_for_advice(self.sandbox, submission, public, drawn)
+        if figure := find_figure({result.problem for result in public if not result.passed}):
+            self.ask({name_figure(figure)})
+            self._recorded.start(name_figure(figure))
+            self.suite.proxy.respondent = self._recorded
+            self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
 
     def take_notes(self, public: Sequence[Test]) -> Notes:
         """Collect what the report says besides the results, of output only that of public tests."""
@@ -194,28 +210,50 @@ def find_tests(graded: GradedSuite, name: str) -> list[Test]:
     return tests
 
 
-def ask_again(graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: Sequence[Test]) -> Answers:
+def ask_again(graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: Sequence[Test]) -> Sealed:
     """Ask a submission what some tests ask; SandboxError if it cannot be asked."""
     with Interview(sandbox, submission, graded.course.limits) as interview:
-        return ask(interview, graded.choose([test.name for test in tests]))
+        return Sealed({**ask(interview, graded.choose([test.name for test in tests]))})
 
 
-def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence[Test], answers: Answers) -> None:
-    """Run some tests on what a submission has answered, and print their results and what was asked last.
+def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence[Test], sealed: Sealed) -> None:
+    """Run some tests on what a submission has answered, and print what came of it and what its student was told.
 
-    Of a test that did not pass, that is what it failed on; of a property test, the smallest.
+    Of a test that did not pass, what was asked is what it failed on; of a property test, the smallest.
     """
-    recorded = Recorded(graded.questions, answers, submission)
+    recorded = Recorded(graded.questions, sealed.answers, submission)
     for test in tests:
         result = graded.run(test, recorded)
         click.secho(f"{result.test}: {result.outcome}", bold=True)
         if result.text:
             click.echo(result.text)
         if asked := graded.questions[test.name]:
-            _print_question(asked, answers[test.name], min(len(recorded.values), len(asked) - 1))
+            _print_question(asked, sealed.answers[test.name], min(len(recorded.values), len(asked) - 1))
+        if not result.passed:
+            _print_what_follows(graded, recorded, test, result, sealed)
     for stream, name in enumerate(("stdout", "stderr")):
-        if said := "".join(answer.printed[stream] for test in tests for answer in answers[test.name]):
+        if said := "".join(answer.printed[stream] for test in tests for answer in sealed.answers[test.name]):
             click.echo(f"{name} of the submission:\n{said}")
+
+
+def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, result: Result, sealed: Sealed) -> None:
+    """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
+    lent = sealed.lent.get(test.name)
+    if lent:
+        again = graded.run(test, recorded, CARRIED + test.name)
+        ends = "it passes, so it counts as passed" if again.passed else f"it fails, too: {again.headline}"
+        click.echo(f"With the right {' and '.join(lent)} in the place of the submission's own {ends}.")
+    elif lent is not None:
+        click.echo(
+            "It was asked again with the right program for earlier problems that fail, and called none of them. If it "
+            "repeats a mistake of theirs, that costs points twice: `cs336 staff adjust` gives them back."
+        )
+    for told in (each for each in sealed.explanations if test.name in each.tests):
+        click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))
+    if test.hidden:
+        click.echo(f"Of the test, the student reads: {for_student(result, recorded.submission, False).headline}")
+    problem = graded.problems[test.problem]
+    click.echo(f"It is worth {test.points:.3f} of the {problem.points:g} points of {problem.title}.")
 
 
 def _print_question(questions: Sequence[Question], answers: Sequence[Answer], number: int) -> None:

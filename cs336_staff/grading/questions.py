@@ -5,7 +5,7 @@ a test sees any answer, so that no answer can depend on a verdict.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from traceback import FrameSummary
 from typing import Any
 
@@ -37,6 +37,41 @@ def write_questions(proxy: Adapters, name: str, rehearse: Callable[[], object], 
     return {name: rehearsal.questions}
 
 
+@dataclass(frozen=True)
+class Right:
+    """A right answer in float64, and what it depends on."""
+
+    outputs: list[Tensor]
+    given: list[Tensor]
+    answer: Answer
+
+    def differentiate(self, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of what was given and requires one."""
+        pairs = [(output, by) for output, by in zip(self.outputs, cotangents, strict=True) if by is not None]
+        with torch.enable_grad():
+            loss = torch.stack([(output * by).sum() for output, by in pairs]).sum()
+            found = torch.autograd.grad(loss, self.given, allow_unused=True)
+        dtype = pairs[0][1].dtype
+        return [None if gradient is None else gradient.to(dtype) for gradient in found]
+
+
+def answer_right(call: str, arguments: Sequence[object], grad_enabled: bool = True) -> Right:
+    """Give the right answer to a call, in the dtype of its arguments."""
+    wide = {id(each): _widen(each) for each in arguments}  # one that comes twice is one
+    outputs: list[Tensor] = []
+    with torch.set_grad_enabled(grad_enabled):
+        value = encode(reference_of(call)(*(wide[id(each)] for each in arguments)), outputs)
+    tensors = [each for each in wide.values() if isinstance(each, Tensor)]
+    dtype = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
+    answer = Answer(
+        value=value,
+        outputs=[output.detach().to(dtype) for output in outputs],
+        differentiable=[output.requires_grad for output in outputs],
+        changed=[None] * len(tensors),
+    )
+    return Right(outputs, [each for each in tensors if each.requires_grad], answer)
+
+
 class Rehearsal:
     """Answers as the references do, and keeps what it is asked.
 
@@ -47,7 +82,7 @@ class Rehearsal:
         self.questions: list[Question] = []
         self.values: list[Any] = []
         self._memory = memory
-        self._made: list[tuple[list[Tensor], list[Tensor]]] = []  # the outputs of each call, and what they depend on
+        self._made: list[Right] = []
 
     def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
         kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
@@ -55,29 +90,12 @@ class Rehearsal:
         self.questions.append(Question(call, asked, grad_enabled, memory=self._memory))
         if self._memory:
             raise NotAsked("a rehearsal has no limit of memory")
-        wide = {id(each): _widen(each) for each in arguments}
-        outputs: list[Tensor] = []
-        with torch.set_grad_enabled(grad_enabled):
-            value = encode(reference_of(call)(*(wide[id(each)] for each in arguments)), outputs)
-        tensors = [each for each in wide.values() if isinstance(each, Tensor)]
-        self._made.append((outputs, [each for each in tensors if each.requires_grad]))
-        dtype = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
-        return Answer(
-            value=value,
-            outputs=[output.detach().to(dtype) for output in outputs],
-            differentiable=[output.requires_grad for output in outputs],
-            changed=[None] * len(tensors),
-        )
+        self._made.append(answer_right(call, arguments, grad_enabled))
+        return self._made[-1].answer
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         self.questions[number] = replace(self.questions[number], cotangents=tuple(map(_keep, cotangents)))
-        outputs, given = self._made[number]
-        pairs = [(output, by) for output, by in zip(outputs, cotangents, strict=True) if by is not None]
-        with torch.enable_grad():
-            loss = torch.stack([(output * by).sum() for output, by in pairs]).sum()
-            found = torch.autograd.grad(loss, given, allow_unused=True)
-        dtype = pairs[0][1].dtype
-        return [None if gradient is None else gradient.to(dtype) for gradient in found]
+        return self._made[number].differentiate(cotangents)
 
     def _find_earlier(self, argument: object) -> Earlier | None:
         """Find an argument among the entries of earlier answers, if it is a tensor from there."""
@@ -93,13 +111,13 @@ class Recorded:
 
     def __init__(self, questions: Questions, answers: Answers, submission: Submission) -> None:
         self.values: list[Any] = []
-        self._all_questions, self._all_answers, self._submission = questions, answers, submission
+        self._all_questions, self._all_answers, self.submission = questions, answers, submission
         self.start("")
 
-    def start(self, name: str) -> None:
-        """Begin with a test of this name."""
+    def start(self, name: str, answered: str = "") -> None:
+        """Begin with a test of this name; its answers may have another one."""
         self.values = []
-        self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(name, ())
+        self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(answered or name, ())
 
     def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
         number = len(self.values)
@@ -121,7 +139,7 @@ class Recorded:
         if isinstance(failure, WorkerStopped):
             raise failure.with_traceback(None)
         if failure:
-            lines = [(line, find_source(self._submission, line)) for line in failure.lines]
+            lines = [(line, find_source(self.submission, line)) for line in failure.lines]
             frames = [FrameSummary(line.file, line.number, line.function, line=source) for line, source in lines]
             raise StudentRaised(failure.type, failure.message, frames)
 

@@ -16,6 +16,7 @@ from cs336_staff.sandbox.answer import KINDS, Answer, check
 from cs336_staff.sandbox.inside.frames import encode
 from cs336_staff.sandbox.question import Question
 
+CARRIED = "carried into "  # before the name of a test
 LEVEL = 1  # of compression: numbers hardly get smaller
 
 
@@ -24,13 +25,16 @@ class Sealed:
     """All that was taken from a submission.
 
     Args:
-        answers: to each test's questions, by its name; those to the import under "import".
+        answers: to each test's questions, by its name; those to the import under "import"; those that were taken while
+            earlier problems were answered for it under names with a prefix.
+        lent: the adapters that were answered for it, by test.
         explanations: what was found by a process that earns nothing.
         weights: of its attention on one public case.
         peak_memory: the most bytes that a process of its held at once.
     """
 
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
+    lent: dict[str, Sequence[str]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
     peak_memory: int = 0
@@ -42,6 +46,7 @@ class Sealed:
         about = {
             "asked": suite.asked_sha256,
             "answers": entries,
+            "lent": self.lent,
             "explanations": [each.as_json() for each in self.explanations],
             "weights": self.weights,
             "peak_memory": self.peak_memory,
@@ -62,12 +67,12 @@ def read_sealed(record: bytes, suite: GradedSuite) -> Sealed | None:
             for number, entry in enumerate(entries):
                 header, body = entry["bytes"]
                 raw, rest = (rest[:header], rest[header : header + body]), rest[header + body :]
-                asked = suite.questions[name][number] if name in suite.questions else None
-                found.append(_read(entry, raw, asked, found))
+                asked = suite.questions.get(name.removeprefix(CARRIED))
+                found.append(_read(entry, raw, asked[number] if asked else None, found))
             answers[name] = found
         explanations = tuple(Finding.from_json(each) for each in fields["explanations"])
         weights = tuple(map(tuple, fields["weights"]))
-        return Sealed(answers, explanations, weights, fields["peak_memory"])
+        return Sealed(answers, fields["lent"], explanations, weights, fields["peak_memory"])
     except (zlib.error, ValueError, LookupError, TypeError):  # a damaged one is as good as none
         return None
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -28,7 +28,7 @@ from cs336_staff.sandbox.answer import (
 )
 from cs336_staff.sandbox.confinement import Sandbox
 from cs336_staff.sandbox.connection import Connection, TooLongError
-from cs336_staff.sandbox.inside.frames import FrameError, pack
+from cs336_staff.sandbox.inside.frames import FrameError, encode, pack
 from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.own_time import OwnTime
 from cs336_staff.sandbox.printable import hide_places, printable
@@ -54,16 +54,42 @@ class Starved(BaseException):
     """
 
 
+class Lender(Protocol):
+    """Answers for functions of a submission that it calls itself.
+
+    Attributes:
+        lessons: calls that show a worker which functions these are, each with the names of its arguments.
+    """
+
+    lessons: Sequence[tuple[Question, Sequence[str]]]
+
+    def begin(self, question: Question, arguments: Sequence[object], token: str) -> None:
+        """Begin with a question, which has this token. In a lesson nothing is lent."""
+        ...
+
+    def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
+        """The frame for what came in the place of an answer; None if it is the answer."""
+        ...
+
+
 class Interview:
     """One submission, and the worker that answers for it now.
+
+    Args:
+        sandbox: where its workers are.
+        submission: who is asked.
+        limits: of its workers.
+        lender: who answers for some of its functions, if anybody does.
 
     Attributes:
         imported: the answer to the first import of the submission, once a question was asked.
         peak_memory: the most bytes that one of the workers that have ended held at once, torch included.
     """
 
-    def __init__(self, sandbox: Sandbox, submission: Submission, limits: Limits | None = None) -> None:
-        self.submission, self.limits = submission, limits or Limits()
+    def __init__(
+        self, sandbox: Sandbox, submission: Submission, limits: Limits | None = None, lender: Lender | None = None
+    ) -> None:
+        self.submission, self.limits, self._lender = submission, limits or Limits(), lender
         self.imported: Answer | None = None
         self._failed_import: Answer | None = None
         self.peak_memory = 0
@@ -88,11 +114,14 @@ class Interview:
         """
         seal = _seal(seed)
         try:
-            frame, tensors = question.frame(question.fill_in(values), **seal)
+            arguments = question.fill_in(values)
+            frame, tensors = question.frame(arguments, **seal)
         except (LookupError, TypeError, FrameError) as error:
             return Answer(stopped=NotAsked(f"{question.call} is not called with what the call before it gave: {error}"))
         if stopped := self._say_why_not(question.call):
             return Answer(stopped=stopped)
+        if self._lender:
+            self._lender.begin(question, arguments, seal["token"])
         if not question.memory:
             return self._answer(question.call, frame, seal, tensors)
         self.end_worker()
@@ -101,10 +130,11 @@ class Interview:
         finally:
             self.end_worker()
 
-    def ask_for(self, what: str, arguments: list[str]) -> Answer:
+    def ask_for(self, what: str, *arguments: object) -> Answer:
         """The answer to a request that is not a call of an adapter, by a worker that knows what that is."""
-        seal = _seal()
-        return self._answer(what, pack({"call": what, "arguments": arguments} | seal), seal, [])
+        seal, tensors = _seal(), list[Tensor]()
+        encoded = [encode(each, tensors) for each in arguments]
+        return self._answer(what, pack({"call": what, "arguments": encoded} | seal, tensors), seal, [])
 
     def end_worker(self) -> None:
         """Kill what runs; the next question goes to a worker that has seen nothing. Nothing of it is left."""
@@ -155,7 +185,11 @@ class Interview:
         seal = _seal()
         header = {"files": sizes, "adapters": self.submission.adapters} | seal
         frame = pack(header, tail=b"".join(self.submission.files.values()))
-        return connection, self._send(connection, "the import", frame, seal, [])
+        imported = self._send(connection, "the import", frame, seal, [])
+        for lesson, names in self._lender.lessons if self._lender and not imported.is_failed else ():
+            seal = _seal()
+            self._send(connection, lesson.call, lesson.frame(lesson.arguments, lesson=names, **seal)[0], seal, [])
+        return connection, imported
 
     def _send(
         self, connection: Connection, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor]
@@ -165,6 +199,9 @@ class Interview:
         connection.send(frame)
         try:
             self._wait(connection, self._call_seconds)
+            while self._lender and (reply := self._lender.reply(connection.reply or (b"", b""), seal["token"])):
+                connection.send(reply)
+                self._wait(connection, self._call_seconds)
             answer = check(connection.reply or (b"", b""), seal["token"], tensors)
             if connection.surplus:
                 raise FrameError(f"{connection.surplus} bytes after the reply")

@@ -2,11 +2,12 @@
 
 from torch import Tensor
 
-from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
+from cs336_staff.problems.scaled_dot_product_attention.reference import weigh
+from cs336_staff.problems.softmax.reference import normalise
 
 
 def run_blockwise_attention(
     Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, block_size: int | None = None
 ) -> Tensor:
-    """Blocks change nothing in exact arithmetic."""
-    return run_scaled_dot_product_attention(Q, K, V, mask)
+    """Blocks change nothing in exact arithmetic. It calls no earlier problem, since there is none to call in blocks."""
+    return weigh(Q, K, mask, normalise) @ V

@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from cs336_staff.problems.linear.reference import apply_linear
 from cs336_staff.problems.rope.reference import run_rope
 from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 
@@ -28,7 +28,7 @@ def run_decoding(
     positions, mask = places(window, in_features, keys)
 
     def heads_of(weight: Tensor, count: int, turns: bool) -> list[Tensor]:
-        heads = (F.linear(in_features, W) for W in weight.chunk(count))
+        heads = (apply_linear(in_features, W) for W in weight.chunk(count))
         return [run_rope(d_model // num_heads, theta, max_seq_len, x, positions) if turns else x for x in heads]
 
     K, V = heads_of(k_proj_weight, num_kv_heads, True), heads_of(v_proj_weight, num_kv_heads, False)
@@ -39,7 +39,7 @@ def run_decoding(
         run_scaled_dot_product_attention(Q, K[h * num_kv_heads // num_heads], V[h * num_kv_heads // num_heads], mask)
         for h, Q in enumerate(heads_of(q_proj_weight, num_heads, True))
     ]
-    return F.linear(torch.cat(heads, -1), o_proj_weight), torch.stack(K, -3), torch.stack(V, -3)
+    return apply_linear(torch.cat(heads, -1), o_proj_weight), torch.stack(K, -3), torch.stack(V, -3)
 
 
 def places(window: int | None, x: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:

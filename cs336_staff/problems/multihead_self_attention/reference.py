@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from cs336_staff.problems.linear.reference import apply_linear
 from cs336_staff.problems.rope.reference import run_rope
 from cs336_staff.problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 
@@ -57,13 +57,14 @@ def average_heads(
     value: Tensor,
     masks: Sequence[Tensor | None],
     rotate: Callable[[Tensor], Tensor] = lambda x: x,
+    attend: Callable[..., Tensor] = run_scaled_dot_product_attention,
 ) -> Tensor:
     heads = []
     weights = (weight.chunk(num_heads) for weight in (q_proj_weight, k_proj_weight, v_proj_weight))
     for W_Q, W_K, W_V, mask in zip(*weights, masks, strict=True):
-        Q, K, V = rotate(F.linear(query, W_Q)), rotate(F.linear(key, W_K)), F.linear(value, W_V)
-        heads.append(run_scaled_dot_product_attention(Q, K, V, mask))
-    return F.linear(torch.cat(heads, -1), o_proj_weight)
+        Q, K, V = rotate(apply_linear(query, W_Q)), rotate(apply_linear(key, W_K)), apply_linear(value, W_V)
+        heads.append(attend(Q, K, V, mask))
+    return apply_linear(torch.cat(heads, -1), o_proj_weight)
 
 
 def causal(num_heads: int, x: Tensor) -> list[Tensor]:

@@ -1,18 +1,21 @@
 """What attention gives in float64."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from cs336_staff.problems.softmax.reference import run_softmax
 
 WEIGHTS = "matrix of weights"  # what an adapter may give beside its answer
 
 
 def run_scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
+    return torch.matmul(weigh(Q, K, mask), V)
+
+
+def weigh(Q: Tensor, K: Tensor, mask: Tensor | None, softmax: Callable[[Tensor, int], Tensor] = run_softmax) -> Tensor:
+    """The weights of each query."""
     scores = torch.matmul(Q, K.mT) / math.sqrt(Q.shape[-1])
-    if mask is None:
-        return torch.matmul(torch.softmax(scores, -1), V)
-    # A row with nothing to attend to is left alone here and zeroed below: its softmax, and its gradient, would be NaN.
-    attends = mask.any(-1, keepdim=True)
-    scores = scores.masked_fill(~mask & attends, -math.inf)
-    return torch.matmul(torch.softmax(scores, -1) * attends, V)
+    return softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf), -1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_kit.engine.assignment import load_problems
+from cs336_kit.engine.case import Case
 from cs336_kit.engine.result import result_from_json
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Test, load_suite
@@ -25,13 +26,19 @@ def prepare(folder: str) -> Advise:
     for problem in suite.problems:
         load_room(problem)
 
-    def advise(adapters: Any, files: dict[str, bytes], results: list[str]) -> list[str]:
+    def advise(adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]) -> list[str]:
         for path, source in files.items():
             text = source.decode(errors="replace")
             linecache.cache[f"{ROOT}/{path}"] = len(text), None, text.splitlines(keepends=True), f"{ROOT}/{path}"
         suite.calls.adapters = adapters
-        own = replace(suite, root=Path(ROOT))
-        return [each.as_json() for each in find(own, [result_from_json(result) for result in results])]
+        ran = [result_from_json(result) for result in results]
+        cases = [Case(**each) for each in drawn]
+        new = [
+            suite.make_test(each.test, each.problem, case)
+            for each, case in zip(ran[-len(cases) :], cases, strict=False)
+        ]
+        own = replace(suite, root=Path(ROOT), tests=[*suite.tests, *new])
+        return [each.as_json() for each in find(own, ran)]
 
     return advise
 

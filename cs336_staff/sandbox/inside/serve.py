@@ -9,7 +9,10 @@ import math
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from inspect import unwrap
 from traceback import walk_tb
 from typing import Any
 
@@ -18,11 +21,12 @@ from torch import Tensor
 
 from cs336_kit.rules.watch import Watch
 from cs336_staff.sandbox.inside import frames, importing
+from cs336_staff.sandbox.inside.lent import Ask, Lesson, replace_function
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
 CHUNK = 1 << 20
-Advise = Callable[[Any, dict[str, bytes], list[str]], list[str]]  # adapters, their files, results; and findings
+Advise = Callable[..., list[str]]  # called with adapters, their files, results and cases; gives findings
 
 
 class NotWrittenError(Exception):
@@ -33,7 +37,9 @@ def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
     """Answer the frames that arrive on the file descriptor `channel`; the first one brings the submission."""
     adapters: Any = None
     files: dict[str, bytes] = {}
+    tokens: list[str] = []
     for header, body in _requests(channel):
+        tokens[:] = [header["token"]]
         tensors: list[Tensor] = []
         try:
             _seed(header["seed"])
@@ -43,7 +49,10 @@ def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
                 importing.install(files)
                 adapters = importlib.import_module(header["adapters"])
             elif advise:
-                reply = {"value": advise(adapters, files, header["arguments"])}
+                sent = frames.unpack(header["tensors"], body)
+                reply = {"value": advise(adapters, files, *(frames.decode(each, sent) for each in header["arguments"]))}
+            elif "lesson" in header:
+                reply = {"value": _learn(adapters, header, body, partial(_borrow, channel, tokens))}
             else:
                 reply = _call(adapters, header, body, tensors, watch)
             frame = frames.pack(_annotated(reply, header, watch), tensors)
@@ -115,6 +124,26 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
             except BaseException as error:
                 reply["gradient_error"] = _described(error)
     return reply
+
+
+def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> bool:
+    """Call an adapter to see which function it calls, and let the other side answer for that; tell whether it will."""
+    given = frames.unpack(header["tensors"], body)
+    arguments = [frames.decode(argument, given) for argument in header["arguments"]]
+    adapter = _adapter(adapters, header["call"])
+    named = dict(zip(header["lesson"], arguments, strict=False))
+    with Lesson(getattr(unwrap(adapter), "__code__", None), named) as lesson, suppress(Exception):
+        adapter(*arguments)
+    return lesson.code is not None and replace_function(lesson.code, header["call"], lesson.places, ask)
+
+
+def _borrow(
+    channel: int, tokens: list[str], request: dict[str, Any], tensors: Sequence[Tensor]
+) -> tuple[dict[str, Any], list[Tensor]]:
+    """Ask the other side something while it waits for the answer to its own question."""
+    send(channel, frames.pack(request | {"token": tokens[0]}, tensors))
+    header, body = next(_requests(channel))
+    return header, frames.unpack(header["tensors"], body)
 
 
 def _adapter(adapters: Any, name: str) -> Any:

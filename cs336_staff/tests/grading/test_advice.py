@@ -87,3 +87,25 @@ def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
 def test_without_an_answer_there_is_no_advice(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
     results, _, _ = graded(graded_suite, sandbox, WRONG)
     assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results) == ()
+
+
+FIVE = """
+import torch
+
+def run_softmax(in_features, dim):
+    x = in_features.float() if in_features.dtype in (torch.float16, torch.bfloat16) else in_features
+    dim = -1 if x.ndim == 5 else dim
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return (e / e.sum(dim, keepdim=True)).to(in_features.dtype)
+"""
+
+
+def test_what_fails_hidden_tests_alone_is_followed_on_a_case_that_is_no_secret(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    results, notes, _ = graded(graded_suite, sandbox, FIVE)
+    failed = {each.test for each in results if each.problem == "softmax" and not each.passed}
+    assert failed == {"test_hidden_softmax[5d-second-dim]"}
+    (finding,) = (each for each in notes.explanations if each.problem == "softmax")
+    assert (finding.file, finding.tests) == ("adapters.py", (*failed,))
+    assert finding.line in (6, 7)

@@ -1,121 +1,273 @@
 """Errors carried forward: who pays once, and who may not pass for that."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from types import SimpleNamespace
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from cs336_kit.engine.failure import Stopped
-from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Suite
-from cs336_staff.authoring.programs import CATALOGUE, RIGHT, put_in_place, put_together, wrong_submission
-from cs336_staff.authoring.room import Adapter, Misconception, load_rooms, wrong
-from cs336_staff.grading.carried_forward import CarriedForward, as_if, differ, hide
+from cs336_staff.authoring.programs import RIGHT
+from cs336_staff.authoring.room import Adapter
+from cs336_staff.grading.carried_forward import MOST_REQUESTS, Lender
+from cs336_staff.grading.one_submission import grade_one
+from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.release.verify import both_suites, run_suite
-from cs336_staff.sandbox.interview import Starved
+from cs336_staff.sandbox.confinement import Sandbox, start
+from cs336_staff.sandbox.inside.frames import PREFIX, FrameError, pack
+from cs336_staff.sandbox.question import Question
+from cs336_staff.sandbox.submission import Submission, take_in
 from cs336_staff.tests import ROOT
+from cs336_staff.tests.attacks.grade import only
 
-PROBLEM = "multihead_self_attention"
-MULTIHEAD = load_rooms()[PROBLEM].calls
+CARRIED = "passes when the right program answers"
+FUNCTIONAL, NN = "cs336_basics/nn/functional.py", "cs336_basics/nn"
+FILES = take_in(ROOT).files
+FUNCTIONS = (
+    *("test_softmax", "test_scaled_dot_product_attention", "test_linear", "test_rope", "test_attention_module"),
+    *("test_multihead_self_attention", "test_multihead_self_attention_with_rope", "test_multihead_attention"),
+    *("test_multihead_self_attention_with_rope_gradients", "test_blockwise_attention", "test_decoding_in_pieces"),
+    *("test_hidden_attention", "test_hidden_multihead_self_attention", "test_decoding_token_by_token"),
+    "test_multihead_self_attention_does_not_look_ahead",
+)
+Edit = tuple[str, str, str]  # a file, some of it, and what stands there instead
+
+BASE_2 = (FUNCTIONAL, "torch.exp(logits - maximum)", "torch.exp2(logits - maximum)")
+SCALE = (
+    FUNCTIONAL,
+    "    return weighted_values(weights, V)",
+    "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
+)
+NO_MASK = (
+    FUNCTIONAL,
+    "weights = attention_weights(at_least_float32(Q), at_least_float32(K), mask)",
+    "weights = attention_weights(at_least_float32(Q), at_least_float32(K))",
+)
+RAISES = (
+    FUNCTIONAL,
+    "    check_attention_arguments(Q, K, V, mask)\n    weights",
+    "    assert mask is None\n    weights",
+)
+BIAS = (f"{NN}/linear.py", 'd_out d_in -> ... d_out")', 'd_out d_in -> ... d_out") + 0.1')
+DIRECTION = (
+    FUNCTIONAL,
+    "even * cos - odd * sin, even * sin + odd * cos",
+    "even * cos + odd * sin, odd * cos - even * sin",
+)
+DOUBLED = (
+    f"{NN}/attention_module.py",
+    "scores = attention_scores(Q, K, mask)",
+    "scores = 2 * attention_scores(Q, K, mask)",
+)
+PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with start("bubblewrap") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def suite(graded_suite: GradedSuite) -> GradedSuite:
+    return only(graded_suite, [test.name for test in graded_suite.suite.tests if test.function in FUNCTIONS])
+
+
+def edit(*edits: Edit) -> Submission:
+    """The solution with some of it replaced."""
+    files = dict(FILES)
+    for file, old, new in edits:
+        assert old.encode() in files[file], f"{file} has no {old}"
+        files[file] = files[file].replace(old.encode(), new.encode(), 1)
+    return Submission("x", files, "adapters")
+
+
+def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> dict[str, float]:
+    """The points that a submission loses in each problem in which it loses any."""
+    points = dict.fromkeys(suite.problems, 0.0)
+    for result in grade_one(suite, sandbox, submission)[0]:
+        points[result.problem] += result.maximum - result.points
+    return {problem: round(x, 2) for problem, x in points.items() if x}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("edits", "problems"),
+    [
+        ([BASE_2], {"softmax"}),
+        ([SCALE], {"scaled_dot_product_attention"}),
+        ([NO_MASK], {"scaled_dot_product_attention"}),
+        ([RAISES], {"scaled_dot_product_attention"}),
+        ([BIAS], {"linear"}),
+        ([DIRECTION], {"rope"}),
+        ([DOUBLED], {"attention_module"}),
+        ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
+        ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
+    ],
+    ids=["softmax", "attention", "mask ignored", "exception", "linear", "rope", "module", "three", "and its own"],
+)
+def test_a_mistake_is_paid_for_in_its_own_problem(
+    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], problems: set[str]
+) -> None:
+    assert find_lost(suite, sandbox, edit(*edits)).keys() == problems
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("edits", "loses"),
+    [
+        (
+            [
+                (
+                    FUNCTIONAL,
+                    "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",
+                    "    raise NotImplementedError\n    weights",
+                )
+            ],
+            4.0,
+        ),  # not written
+        (
+            [
+                SCALE,
+                (
+                    f"{NN}/attention.py",
+                    "scaled_dot_product_attention(Q, K, V,",
+                    "(lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v)(Q, K, V,",
+                ),
+            ],
+            4.0,
+        ),  # attention written a second time, where nobody can say which of the two is meant
+    ],
+    ids=["not written", "inline"],
+)
+def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
+    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], loses: float
+) -> None:
+    assert find_lost(suite, sandbox, edit(*edits))["multihead_self_attention"] > loses
+
+
+@pytest.mark.slow
+def test_who_only_calls_a_wrong_attention_wins_nothing_by_it(suite: GradedSuite, sandbox: Sandbox) -> None:
+    """In blocks or as a module, attention is the student's own work once more."""
+    calls = """
+from cs336_basics.nn.functional import scaled_dot_product_attention
+def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
+    return scaled_dot_product_attention(Q, K, V, mask)
+def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
+    return scaled_dot_product_attention(Q, K, V, mask), scaled_dot_product_attention(Q, K, torch.eye(K.shape[-2]), mask)
+def run_decoding(*arguments, in_features=None, **more):
+    return scaled_dot_product_attention(arguments[10], arguments[10], arguments[10]), *arguments[11:]
+"""
+    submission = edit(SCALE)
+    submission.files["adapters.py"] += calls.encode()
+    alike = {"blockwise_attention", "attention_module", "decoding"}
+    results = [result for result in grade_one(suite, sandbox, submission)[0] if result.problem in alike]
+    assert not any(CARRIED in result.staff for result in results)
+    passed = {result.test for result in results if result.passed}
+    assert passed <= {"test_attention_module[3d-large-logits]"}  # where the largest score takes all, halved or not
+
+
+def ask_lender(lender: Lender, call: str, **arguments: Any) -> Any:
+    """What a lender answers to a worker that wants to borrow: a number for each tensor, or nothing."""
+    tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
+    encoded = {name: {"tensor": tensors.index(x)} if isinstance(x, Tensor) else x for name, x in arguments.items()}
+    return send(lender, pack({"token": "token", "borrow": call, "arguments": encoded}, tensors))
+
+
+def send(lender: Lender, frame: bytes) -> Any:
+    header, _ = PREFIX.unpack_from(frame)
+    raw = frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :]
+    reply = lender.reply(raw, "token")
+    assert reply is not None
+    header, _ = PREFIX.unpack_from(reply)
+    return json.loads(reply[PREFIX.size : PREFIX.size + header])
+
+
+@pytest.fixture
+def lender() -> Lender:
+    """Lends the softmax of one attention, of scores (2, 3, 4)."""
+    lesson = Question("run_softmax", (torch.rand(2, 3), 1))
+    lender = Lender([(lesson, ("in_features", "dim"))])
+    Q, K, V = torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6)
+    question = Question("run_scaled_dot_product_attention", (Q, K, V, None))
+    lender.begin(question, question.arguments, "token")
+    return lender
+
+
+SCORES = torch.rand(2, 3, 4)
+
+
+@pytest.mark.parametrize("dim", [-1, 2])
+def test_what_the_right_program_asks_is_lent_once(lender: Lender, dim: int) -> None:
+    header = ask_lender(lender, "run_softmax", in_features=SCORES.clone().requires_grad_(), dim=dim)
+    assert header["tensors"][0]["shape"] == [2, 3, 4]
+    gradient = pack({"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}, [SCORES])
+    assert send(lender, gradient)["gradients"] == [{"tensor": 0}]
+    assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=dim)
+
+
+def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:
+    for each in SCORES:
+        assert "value" in ask_lender(lender, "run_softmax", in_features=each, dim=-1)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("run_scaled_dot_product_attention", {"Q": SCORES, "K": SCORES, "V": SCORES}),
+        ("run_multihead_self_attention", {"in_features": SCORES}),
+        ("no such function", {"in_features": SCORES}),
+        ("run_softmax", {"in_features": SCORES, "dim": 0}),
+        ("run_softmax", {"in_features": SCORES, "dim": True}),
+        ("run_softmax", {"in_features": SCORES, "axis": -1}),
+        ("run_softmax", {"in_features": torch.rand(2, 3, 5), "dim": -1}),
+        ("run_softmax", {"in_features": torch.rand(200, 3, 4), "dim": -1}),
+        ("run_softmax", {"in_features": SCORES > 0, "dim": -1}),
+        ("run_softmax", {"in_features": "text", "dim": -1}),
+        ("run_softmax", {"in_features": None, "dim": -1}),
+        ("run_softmax", {}),
+    ],
+)
+def test_what_the_right_program_does_not_ask_is_not_lent(
+    lender: Lender, call: str, arguments: Mapping[str, Any]
+) -> None:
+    assert "value" not in ask_lender(lender, call, **arguments)
+    assert not any(lender.used.values())
+
+
+def test_a_lesson_lends_nothing(lender: Lender) -> None:
+    lender.begin(Question("run_softmax", (SCORES, 1)), (SCORES, 1), "of another question")
+    assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"token": "another", "borrow": "run_softmax", "arguments": {}},
+        {"token": "token", "borrow": "run_softmax", "arguments": []},
+        {"token": "token", "borrow": "run_softmax", "arguments": {"in_features": {"tensor": 7}}},
+        {"token": "token", "borrow": "run_softmax", "cotangents": []},
+        {"token": "token", "borrow": 0, "cotangents": {}},
+    ],
+    ids=str,
+)
+def test_a_malformed_request_is_a_violation(lender: Lender, asked: dict[str, Any]) -> None:
+    with pytest.raises(FrameError):
+        send(lender, pack(asked))
+
+
+def test_who_never_stops_borrowing_is_stopped(lender: Lender) -> None:
+    for _ in range(MOST_REQUESTS):
+        ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+    with pytest.raises(FrameError, match="more is borrowed than any program can need"):
+        ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
 
 
 @pytest.fixture(scope="module")
 def whole() -> Suite:
     return both_suites(ROOT)
-
-
-@pytest.fixture(scope="module")
-def suite(whole: Suite) -> Suite:
-    return replace(whole, tests=[test for test in whole.tests if not test.bonus])
-
-
-def judge(suite: Suite, results: Iterable[Result]) -> list[tuple[Result, Result]]:
-    """Each result, and what becomes of it when errors are carried forward."""
-    carried = CarriedForward(suite, suite.run, lambda name: None)
-    return [(result, carried.judge(test, result)) for test, result in zip(suite.tests, results, strict=True)]
-
-
-def lost(suite: Suite, program: Mapping[str, Adapter]) -> dict[str, float]:
-    """The points that a program loses in each problem in which it loses any, errors carried forward."""
-    points = dict.fromkeys(suite.problems, 0.0)
-    for _, charged in judge(suite, run_suite(suite, program)):
-        points[charged.problem] += charged.maximum - charged.points
-    return {problem: round(x, 2) for problem, x in points.items() if x}
-
-
-def fault(problem: str, **numbers: float | None) -> Misconception:
-    """Mistakes that the search knows, by their ids, each at its number if it has one."""
-    table, parts = load_rooms()[problem].table, {}
-    assert table
-    for id, number in numbers.items():
-        known = [each for each in table.changes if each.id.replace("-", "_") == id]
-        change = next(each for each in known if bool(each.numbers) == (number is not None))
-        parts[change.step] = change if number is None else change.at(number)
-    return Misconception(", ".join(numbers), parts=parts, problem=problem)
-
-
-@pytest.mark.parametrize(
-    ("id", "problem"),
-    [
-        ("softmax-base-2", "softmax"),
-        ("attention-scale-missing", "scaled_dot_product_attention"),
-        ("attention-mask-inverted", "scaled_dot_product_attention"),
-        ("attention-softmax-over-queries", "scaled_dot_product_attention"),
-        ("rope-pairs-halves", "rope"),
-    ],
-)
-def test_a_fault_is_paid_for_once(suite: Suite, id: str, problem: str) -> None:
-    points = lost(suite, wrong_submission(id))
-    assert points.pop(problem) > 0.5
-    assert sum(points.values()) < 0.5  # half precision in half precision, as the parts of the catalogue have it
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [
-        # A free number, which the catalogue has not
-        (fault("linear", bias=0.0123),),
-        (fault("linear", scaled=0.71),),
-        (fault("rope", exponent=-1.37),),
-        (fault("rope", angle_factor=0.83),),
-        (fault("scaled_dot_product_attention", scale_constant=0.29),),
-        # Two in one problem
-        (fault("scaled_dot_product_attention", scale_missing=None, keys_values_swapped=None),),
-        (fault("rope", pairs_halves=None, from_one=None),),
-        # Several problems
-        (fault("linear", bias=0.2), fault("rope", direction=None)),
-        (fault("softmax", base_2=None), fault("linear", transposed=None)),
-        (
-            fault("scaled_dot_product_attention", mask_added=None),
-            fault("linear", relu=None),
-            fault("rope", concatenated=None),
-        ),
-    ],
-    ids=lambda faults: " ".join(each.id for each in faults),
-)
-def test_faults_with_a_number_or_several_are_paid_for_once(suite: Suite, faults: tuple[Misconception, ...]) -> None:
-    points = lost(suite, put_together(faults))
-    assert points.keys() >= {each.problem for each in faults}
-    assert points.get(PROBLEM, 0.0) <= 0.1 * suite.problems[PROBLEM].points
-
-
-def test_a_wrong_multihead_attention_on_a_wrong_attention_pays_for_both(suite: Suite) -> None:
-    scale, peeks = CATALOGUE["attention-scale-missing"], CATALOGUE["multihead-mask-peeks"]
-    assert lost(suite, put_together([scale, peeks]))[PROBLEM] == lost(suite, wrong_submission(peeks.id))[PROBLEM]
-
-
-def test_a_scale_forgotten_in_multihead_attention_alone_is_a_fault_of_its_own(suite: Suite) -> None:
-    wrong = {call: CATALOGUE["attention-scale-missing"].adapters[call] for call in MULTIHEAD}
-    assert lost(suite, {**RIGHT, **wrong})[PROBLEM] > 4
-
-
-def test_an_attention_that_cannot_tell_carries_nothing(suite: Suite) -> None:
-    """Without a mask in attention nobody sees whether multi-head attention has one."""
-    assert lost(suite, wrong_submission("attention-mask-ignored"))[PROBLEM] > 4
 
 
 def always(value: float) -> dict[str, Adapter]:
@@ -130,20 +282,10 @@ def always(value: float) -> dict[str, Adapter]:
     return {call: of(right) for call, right in RIGHT.items()}
 
 
-def attention_alone(program: Adapter) -> Mapping[str, Adapter]:
-    return put_in_place(wrong("", program), "scaled_dot_product_attention").adapters
-
-
-def uniform(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    return RIGHT["run_scaled_dot_product_attention"](torch.zeros_like(Q), K, V, mask)
-
-
 TRIVIAL = {
     "zeros": always(0.0),
     "ones": always(1.0),
     "NaN": always(torch.nan),
-    "uniform weights": attention_alone(uniform),
-    "the mean of V": attention_alone(lambda Q, K, V, mask: uniform(Q, K, V, None)),
     "the input itself": {
         "run_softmax": lambda in_features, dim: in_features,
         "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: V,
@@ -160,76 +302,12 @@ TRIVIAL = {
 @pytest.mark.parametrize("program", TRIVIAL)
 def test_what_computes_next_to_nothing_earns_next_to_nothing(whole: Suite, program: str) -> None:
     """Also in bonus problems: where dropout is judged, weights that are all 0 would be right."""
-    judged = judge(whole, run_suite(whole, TRIVIAL[program]))
-    assert not any(after.outcome is Outcome.ERROR for _, after in judged)
-    assert not any(after.passed for before, after in judged if not before.passed)
+    results = run_suite(whole, TRIVIAL[program])
     for bonus in (False, True):
-        some = [after for test, (_, after) in zip(whole.tests, judged, strict=True) if test.bonus == bonus]
+        some = [result for test, result in zip(whole.tests, results, strict=True) if test.bonus == bonus]
         assert sum(result.points for result in some) < 0.03 * sum(result.maximum for result in some)
 
 
-def test_who_looks_up_the_public_answers_earns_an_eighth(suite: Suite) -> None:
-    public = sum(test.points for test in suite.tests if not test.hidden)
-    assert public < sum(test.points for test in suite.tests) / 8
-
-
-@pytest.mark.parametrize(
-    "blind",
-    [
-        *(fault("linear", scaled=0.0), fault("linear", bias=1e9), fault("rope", skipped=None)),
-        *(fault("scaled_dot_product_attention", **{id: None}) for id in ("mask_ignored", "weights_uniform")),
-        fault("scaled_dot_product_attention", weights_factor=0.0),
-    ],
-    ids=lambda blind: blind.id,
-)
-def test_a_fault_on_which_a_wrong_multihead_attention_does_not_show_is_not_carried(
-    suite: Suite, blind: Misconception
-) -> None:
-    tests = [test for test in suite.tests if test.name in load_rooms()[PROBLEM].telling]
-    assert hide([blind], PROBLEM, tests)
-    assert lost(suite, put_together([blind]))[PROBLEM] > 0.1 * suite.problems[PROBLEM].points
-
-
-def test_a_fault_counts_only_where_a_public_test_has_failed_for_it(suite: Suite) -> None:
-    """A submission that is right in public cannot say afterwards that its softmax was wrong all along."""
-    results = [
-        replace(result, outcome=Outcome.PASSED, check=None)
-        if result.problem == "softmax" and not result.hidden
-        else result
-        for result in run_suite(suite, wrong_submission("softmax-sign"))
-    ]
-    assert all(after.passed == before.passed for before, after in judge(suite, results))
-
-
-def test_a_fault_that_does_not_show_in_a_test_is_no_second_chance(suite: Suite) -> None:
-    (test,) = [test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-no-mask]"]
-    assert not differ(test, as_if(test, CATALOGUE["softmax-epsilon"].adapters))
-
-
-def test_a_program_that_ends_its_process_when_it_is_searched_carries_nothing(suite: Suite) -> None:
-    """As one does that never ends: its process is stopped."""
-    wrong = wrong_submission("attention-scale-missing")
-    results = run_suite(suite, wrong)
-
-    def stopping(**arguments: object) -> None:
-        raise Stopped("it took too long")
-
-    suite.calls.adapters = SimpleNamespace(**{**wrong, "run_scaled_dot_product_attention": stopping})
-    assert all(after.passed == before.passed for before, after in judge(suite, results))
-
-
-def starving(**arguments: object) -> None:
-    raise Starved("the machine is busy")
-
-
-def test_a_busy_machine_while_an_error_is_carried_forward_is_no_grade(suite: Suite) -> None:
-    remote = replace(suite, remote=True)
-    carried = CarriedForward(remote, remote.run, lambda name: None)
-    ends = []
-    for test, result in zip(suite.tests, run_suite(suite, wrong_submission("attention-scale-missing")), strict=True):
-        suite.calls.adapters = SimpleNamespace(**wrong_submission("attention-scale-missing"))
-        if test.problem == PROBLEM:
-            carried.find_faults(test, result)
-            suite.calls.adapters = SimpleNamespace(**dict.fromkeys(MULTIHEAD, starving))
-        ends.append(carried.judge(test, result).outcome)
-    assert Outcome.ERROR in ends
+def test_who_looks_up_the_public_answers_earns_an_eighth(whole: Suite) -> None:
+    required = [test for test in whole.tests if not test.bonus]
+    assert sum(test.points for test in required if not test.hidden) < sum(test.points for test in required) / 8
