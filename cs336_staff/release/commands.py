@@ -24,7 +24,6 @@ from cs336_staff.release.verify import (
     StoredCases,
     both_suites,
     stored_cases,
-    verify_misconceptions,
     verify_right_styles,
     verify_steps,
 )
@@ -70,7 +69,7 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
 @click.command()
 @click.argument("problem", required=False)
 def verify(problem: str | None) -> None:
-    """Test the suites: fixtures, right styles, misconceptions caught, steps.
+    """Test the suites: fixtures, right styles, steps.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
     status is then 1.
@@ -87,7 +86,6 @@ def verify(problem: str | None) -> None:
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
         stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
-        stages.run("Both suites catch every misconception", partial(verify_misconceptions, suite))
     title = "The steps of each problem end in the stored answers"
     stages.run(title, partial(verify_steps, root, problems))
     if stages.errors:

@@ -33,18 +33,17 @@ class Stage:
     total: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def map(self, work: Callable[[T], R], items: Sequence[T], chunk: int = 1) -> Iterator[R]:
+    def map(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         """Do the work for each item, in a fork for each processor, and yield what it gives, in the order of the items.
 
         Args:
             work: it and the items are not pickled, but what it gives is.
             items: each is a unit of work.
-            chunk: as many in a row are done in the same fork.
         """
         self.total = len(items)
         processors = len(os.sched_getaffinity(0))
         with ProcessPoolExecutor(processors, get_context("fork"), _share, (work, items)) as forks:
-            given = forks.map(_do, range(len(items)), chunksize=chunk)
+            given = forks.map(_do, range(len(items)))
             hidden = not self.console.is_terminal
             # A thread that draws must not be there when a process is forked.
             for each in track(
@@ -53,9 +52,9 @@ class Stage:
                 self.done += 1
                 yield each
 
-    def check(self, work: Callable[[T], Iterable[str]], items: Sequence[T], chunk: int = 1) -> None:
+    def check(self, work: Callable[[T], Iterable[str]], items: Sequence[T]) -> None:
         """Do the work for each item in the same way, and record what it says is wrong."""
-        for errors in self.map(lambda item: list(work(item)), items, chunk):
+        for errors in self.map(lambda item: list(work(item)), items):
             for error in errors:
                 self.error(error)
 

@@ -15,14 +15,12 @@ from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.failure import StudentRaised
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Suite
-from cs336_staff.authoring.programs import RIGHT_STYLES
+from cs336_staff.authoring.programs import RIGHT
 from cs336_staff.release.left_out import cut_assignment
 from cs336_staff.release.verify import both_suites
 from cs336_staff.sandbox.answer import LimitExceeded
 from cs336_staff.sandbox.confinement import SandboxError
 from cs336_staff.tests import ROOT
-
-RIGHT = RIGHT_STYLES["matmul"]
 
 
 @pytest.fixture(scope="module")

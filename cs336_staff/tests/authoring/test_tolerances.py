@@ -80,14 +80,14 @@ def test_a_gradient_that_is_0_because_it_cancels_may_be_off_by_what_cancels(styl
 def test_a_gradient_that_is_0_may_not_be_off_by_more() -> None:
     case = attention_case(2, queries=3, keys=1, d_k=2, d_v=3, gradients=("Q",))
     case.require_gradients()
-    answer = RIGHT_STYLES["matmul"][ATTENTION](**case.inputs) + 1e-4 * (case.Q - case.Q.detach()).sum()
+    answer = RIGHT[ATTENTION](**case.inputs) + 1e-4 * (case.Q - case.Q.detach()).sum()
     with pytest.raises(WrongAnswer, match="gradient of Q is wrong"):
         case.check_gradients(answer)
 
 
 def test_where_nothing_is_attended_to_zeros_are_exact() -> None:
     case = attention_case(2, mask="empty rows")
-    answer = RIGHT_STYLES["matmul"][ATTENTION](**case.inputs)
+    answer = RIGHT[ATTENTION](**case.inputs)
     case.check(answer)
     with pytest.raises(WrongAnswer, match="expected 0\nno error is allowed there: it should be exactly 0"):
         case.check(torch.where(case.mask.any(-1, keepdim=True), answer, 1e-30))
@@ -104,7 +104,7 @@ def test_a_tenth_of_a_percent_of_the_largest_number_is_three_digits() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32_and_rounded_once(dtype: torch.dtype) -> None:
     case = attention_case(2, mask="random", dtype=dtype)
-    answer = RIGHT_STYLES["matmul"][ATTENTION](**case.inputs)
+    answer = RIGHT[ATTENTION](**case.inputs)
     case.check(answer)
     case.check_to_the_last_digit(answer)
     scores = (case.Q @ case.K.mT / case.Q.shape[-1] ** 0.5).masked_fill(~case.mask, -torch.inf)

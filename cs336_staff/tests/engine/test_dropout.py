@@ -3,11 +3,12 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cs336_kit.engine.case import Case, load_case
 from cs336_kit.engine.compare import WrongAnswer
 from cs336_kit.problems.attention_module.judge import check_dropout
-from cs336_staff.authoring.programs import CATALOGUE, RIGHT_STYLES
+from cs336_staff.authoring.programs import RIGHT, RIGHT_STYLES
 from cs336_staff.tests import ROOT
 
 FIXTURES = ROOT / "fixtures"
@@ -27,37 +28,60 @@ def test_every_right_way_of_dropping_passes_with_any_seed(case: Case, style: str
 
 
 def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
-    output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
+    output, weights = RIGHT[MODULE](**case.inputs)
     case.V.zero_()
     with pytest.raises(WrongAnswer, match="the output is not the sum of the values"):
         check_dropout(case, (torch.zeros_like(output), weights))
 
 
-@pytest.mark.parametrize(
-    ("misconception", "message"),
-    [
-        ("module-no-dropout", "in training with a dropout of 0.25 no weight is dropped"),
-        ("module-dropout-on-output", "no weight is dropped, but numbers of the output are"),
-        ("module-dropout-on-scores", "no weight is dropped, and the weights are not those without dropout"),
-        (
-            "module-dropout-not-rescaled",
-            "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.333",
-        ),
-        (
-            "module-dropout-divides-by-p",
-            "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.333",
-        ),
-        ("module-dropout-renormalised", "the weights that are kept are multiplied by various numbers, expected"),
-        ("module-dropout-share", "% of the weights are dropped, expected 25%"),
-        (
-            "module-weights-before-dropout",
-            "the output is not the sum of the values times the weights that came with it",
-        ),
-    ],
-)
-def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> None:
+def summed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    return weights @ V, weights
+
+
+def renormalised(weights: Tensor) -> Tensor:
+    kept = F.dropout(weights, 0.25)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+# What is wrong -> output and weights, made of the weights before dropout, and what is said of them.
+WRONG = {
+    "none": (summed, "in training with a dropout of 0.25 no weight is dropped"),
+    "on the output": (
+        lambda weights, V: (F.dropout(weights @ V, 0.25), weights),
+        "no weight is dropped, but numbers of the output are",
+    ),
+    "on the scores": (
+        lambda weights, V: summed(torch.softmax(F.dropout(weights.log(), 0.25), -1), V),
+        "no weight is dropped, and the weights are not those without dropout",
+    ),
+    "not rescaled": (
+        lambda weights, V: summed(weights * (torch.rand(weights.shape) >= 0.25), V),
+        "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.333",
+    ),
+    "divides by p": (
+        lambda weights, V: summed(F.dropout(weights, 0.75), V),
+        "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.333",
+    ),
+    "renormalised": (
+        lambda weights, V: summed(renormalised(weights), V),
+        "the weights that are kept are multiplied by various numbers, expected",
+    ),
+    "the others": (
+        lambda weights, V: summed(weights * (torch.rand(weights.shape) < 0.25) / 0.75, V),
+        "% of the weights are dropped, expected 25%",
+    ),
+    "weights before dropout": (
+        lambda weights, V: (F.dropout(weights, 0.25) @ V, weights),
+        "the output is not the sum of the values times the weights that came with it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(case: Case, wrong, message: str) -> None:
+    torch.manual_seed(0)
     with pytest.raises(WrongAnswer) as caught:
-        check_dropout(case, CATALOGUE[misconception].adapters[MODULE](**case.inputs))
+        check_dropout(case, wrong(case.expected["matrix of weights"].float(), case.V))
     assert message in str(caught.value)
 
 
@@ -85,7 +109,7 @@ def test_what_is_wrong_is_said(case: Case, misconception: str, message: str) -> 
     ],
 )
 def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
-    output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
+    output, weights = RIGHT[MODULE](**case.inputs)
     with pytest.raises(WrongAnswer) as caught:
         check_dropout(case, change(output, weights))
     assert message in str(caught.value)
@@ -129,7 +153,7 @@ def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None
 @pytest.mark.parametrize("added", [1000.0, 1e-6, -1.0])
 def test_masked_keys_keep_no_weight(added: float) -> None:
     case = load_case(FIXTURES, "attention_module-dropout/4d-padding").copy()
-    output, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
+    output, weights = RIGHT[MODULE](**case.inputs)
     check_dropout(case, (output, weights))
     weights = weights + added * ~case.mask
     with pytest.raises(WrongAnswer) as caught:
@@ -138,7 +162,7 @@ def test_masked_keys_keep_no_weight(added: float) -> None:
 
 
 def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
-    _, weights = RIGHT_STYLES["einsum"][MODULE](**case.inputs)
+    _, weights = RIGHT[MODULE](**case.inputs)
     small = case.expected["matrix of weights"] < 0.1 / weights.shape[-1]
     assert small.any()
     weights = weights.where(~small, 0.02)

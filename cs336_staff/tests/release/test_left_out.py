@@ -8,12 +8,11 @@ import pytest
 
 from cs336_kit.engine.assignment import AssignmentError, load_problems
 from cs336_kit.engine.suite import Suite
-from cs336_staff.authoring.programs import CATALOGUE
+from cs336_staff.authoring.programs import RIGHT
 from cs336_staff.release import verify
 from cs336_staff.release.left_out import without_left_out
-from cs336_staff.release.stages import Stage
 from cs336_staff.release.texts import TextError, write_texts
-from cs336_staff.release.verify import both_suites, verify_misconceptions
+from cs336_staff.release.verify import both_suites, check_right_style
 from cs336_staff.tests import ROOT
 
 BONUS = "blockwise_attention"
@@ -109,11 +108,9 @@ def test_what_is_needed_comes_first(tmp_path: Path) -> None:
 def test_it_is_neither_graded_nor_proved(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     assert BONUS not in suite.problems
     assert {test.problem for test in suite.tests} == suite.problems.keys()
-    chosen = {id: CATALOGUE[id] for id in ("softmax-in-place", "blockwise-nothing-rescaled")}
-    monkeypatch.setattr(verify, "CATALOGUE", chosen)
-    stage = Stage()
-    verify_misconceptions(suite, stage)
-    assert str(stage) == "1 of 1, no errors"
+    without = {call: adapter for call, adapter in RIGHT.items() if call != "run_blockwise_attention"}
+    monkeypatch.setattr(verify, "RIGHT_STYLES", {"without": without})
+    assert [*check_right_style(suite, "without")] == []
 
 
 def test_the_text_lists_the_files_of_the_assignment() -> None:

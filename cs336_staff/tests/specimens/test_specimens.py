@@ -14,7 +14,7 @@ from cs336_kit.engine.result import Result
 from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.way.explain import explain
-from cs336_staff.authoring.programs import RIGHT_STYLES
+from cs336_staff.authoring.programs import RIGHT
 from cs336_staff.release.verify import run_suite
 from cs336_staff.tests.specimens.specimen import SPECIMENS, VERDICTS, Specimen, SpecimenError, read_specimens
 from cs336_staff.tools.student import ROOT
@@ -32,7 +32,7 @@ def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public
     adapters = specimen.adapters()
     problems = {problem for problem in public.problems if load_room(problem).steps.keys() & adapters.keys()}
     suite = replace(public, tests=[test for test in public.tests if test.problem in problems])
-    results = run_suite(suite, {**RIGHT_STYLES["einsum"], **adapters})
+    results = run_suite(suite, {**RIGHT, **adapters})
     explanations = explain(suite, results)
     print("\n".join(line for each in explanations for line in ("", each.id, *each.lines)))  # pytest -s shows it
     found = findings(results, explanations)

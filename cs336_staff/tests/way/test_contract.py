@@ -276,6 +276,6 @@ def test_what_is_told_beside_a_wrong_number(public: Suite, tmp_path: Path) -> No
 def test_nothing_is_told_of_right_programs(public: Suite, style: str) -> None:
     suite = replace(public)
     suite.calls.adapters = SimpleNamespace(**RIGHT_STYLES[style])
-    runner = Runner(suite, STEPS, Probes(lambda file: "right_programs" in file or "problems" in file))
+    runner = Runner(suite, STEPS, Probes(lambda file: "right_programs" in file))
     with runner.probes.on():
         assert tell_contract(runner, [test for test in suite.tests if test.problem in (SOFTMAX, ATTENTION, ROPE)]) == []

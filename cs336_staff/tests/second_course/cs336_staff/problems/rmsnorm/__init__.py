@@ -6,18 +6,13 @@ import torch
 from torch import Generator, Tensor
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.authoring.room import Room, whole, wrong
+from cs336_staff.authoring.room import Room
 from cs336_staff.hidden.kinds import draw_size
 
 
-def run_rmsnorm(d_model: int, eps: float, weights: Tensor, in_features: Tensor, size=torch.mean, root=None) -> Tensor:
-    mean = size(in_features.square(), -1, keepdim=True)
-    return in_features / (root(mean, eps) if root else (mean + eps).sqrt()) * weights
-
-
-def by_length(d_model: int, eps: float, weights: Tensor, in_features: Tensor) -> Tensor:
-    square = torch.linalg.vector_norm(in_features, dim=-1, keepdim=True) ** 2
-    return weights * (in_features * (d_model / (square + d_model * eps)) ** 0.5)
+def run_rmsnorm(d_model: int, eps: float, weights: Tensor, in_features: Tensor) -> Tensor:
+    mean = in_features.square().mean(-1, keepdim=True)
+    return in_features / (mean + eps).sqrt() * weights
 
 
 def inputs(shape: tuple[int, ...], scale: float, eps: float, generator: Generator) -> Inputs:
@@ -32,11 +27,4 @@ ROOM = Room(
     answers=[run_rmsnorm],
     public=specs("run_rmsnorm", {"rmsnorm": {"3d": usual, "small": small}}),
     hidden=specs("run_rmsnorm", {"rmsnorm": {"3d": usual, "small": small}}),
-    build=lambda earlier: partial(run_rmsnorm),
-    adapters=lambda norm: {"run_rmsnorm": norm},
-    styles={"another order": whole(by_length)},
-    mistakes=(
-        wrong("rmsnorm-no-mean", size=torch.sum),
-        wrong("rmsnorm-eps-outside", root=lambda mean, eps: mean.sqrt() + eps),
-    ),
 )

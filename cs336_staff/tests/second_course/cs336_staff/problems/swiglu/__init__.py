@@ -7,17 +7,12 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from cs336_staff.authoring.cases import CaseSpec, Inputs, specs
-from cs336_staff.authoring.room import Room, whole, wrong
+from cs336_staff.authoring.room import Room
 from cs336_staff.hidden.kinds import draw_size
 
 
-def run_swiglu(W1: Tensor, V: Tensor, W2: Tensor, in_features: Tensor, activation=F.silu) -> Tensor:
-    return (activation(in_features @ W1.T) * (in_features @ V.T)) @ W2.T
-
-
-def by_einsum(W1: Tensor, V: Tensor, W2: Tensor, in_features: Tensor) -> Tensor:
-    gate, value = (torch.einsum("...d,fd->...f", in_features, W) for W in (W1, V))
-    return torch.einsum("...f,df->...d", gate / (1 + torch.exp(-gate)) * value, W2)
+def run_swiglu(W1: Tensor, V: Tensor, W2: Tensor, in_features: Tensor) -> Tensor:
+    return (F.silu(in_features @ W1.T) * (in_features @ V.T)) @ W2.T
 
 
 def inputs(shape: tuple[int, ...], d_ff: int, generator: Generator) -> Inputs:
@@ -33,12 +28,5 @@ ROOM = Room(
     public=specs("run_swiglu", {"swiglu": {"vector": partial(inputs, (5,), 7), "3d": partial(inputs, (2, 3, 7), 5)}}),
     hidden=specs(
         "run_swiglu", {"swiglu": {"vector": partial(inputs, (3,), 5), "4d": partial(inputs, (2, 3, 2, 5), 9)}}
-    ),
-    build=lambda earlier: partial(run_swiglu),
-    adapters=lambda swiglu: {"run_swiglu": swiglu},
-    styles={"another order": whole(by_einsum)},
-    mistakes=(
-        wrong("swiglu-swapped", lambda W1, V, W2, **x: run_swiglu(V, W1, W2, **x)),
-        wrong("swiglu-sigmoid", activation=torch.sigmoid),
     ),
 )
