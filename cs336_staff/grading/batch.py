@@ -1,4 +1,4 @@
-"""Grade many submissions, several at a time, by whatever executor: on this machine, or on a cluster.
+"""Grade many submissions, several at a time.
 
 Only this process writes to the gradebook, one submission in one transaction. It may be killed at any moment: what is in
 the gradebook is whole, and what is not is graded when the batch is run again. A submission is read when its turn comes,
@@ -9,10 +9,9 @@ import fcntl
 import hashlib
 import os
 import re
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from cs336_staff.grading.decisions import check_problems
 from cs336_staff.grading.exports import write_grades
 from cs336_staff.grading.feedback import write_reports
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.graders import ANSWERS, Graders, HostError, Record, grade_here
+from cs336_staff.grading.graders import ANSWERS, HostError, Record, Submit, grade_here
 from cs336_staff.grading.grades import grades, grades_of
 from cs336_staff.grading.grading import Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, safe_name, together
@@ -33,7 +32,7 @@ from cs336_staff.sandbox.submission import Refused, Submission
 
 ATTEMPTS = 3
 PARTS = 10  # of a batch, after each of which grades.csv is written: it may be killed before its end
-TICK = 1.0  # seconds after which `capacity` and `show` are called even if nothing has ended
+TICK = 1.0  # seconds after which `show` is called even if nothing has ended
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
 
@@ -56,7 +55,6 @@ class Progress:
         running: being graded.
         below: graded, without full points.
         faults: those that could not be graded.
-        waits_for: why nothing happens, when a cluster has nobody who grades.
     """
 
     names: dict[str, Path]
@@ -65,7 +63,6 @@ class Progress:
     running: int = 0
     below: int = 0
     faults: list[Fault] = field(default_factory=list)
-    waits_for: str = ""
 
     @property
     def total(self) -> int:
@@ -91,30 +88,30 @@ def grade(
     rerun: bool = False,
     show: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Grade on this machine, in `sandbox`, `jobs` at a time; the rest, and what it raises, is as for `grade_by`."""
-    with grade_here(suite, sandbox, jobs) as graders:
-        return grade_by(graders, suite, paths, out, rerun, show)
+    """Grade in `sandbox`, `jobs` at a time; the rest, and what it raises, is as for `grade_by`."""
+    with grade_here(suite, sandbox, jobs) as submit:
+        return grade_by(submit, suite, paths, out, jobs, rerun, show)
 
 
 def grade_by(
-    graders: Graders,
+    submit: Submit,
     suite: GradedSuite,
     paths: Sequence[Path],
     out: Path,
+    jobs: int = 1,
     rerun: bool = False,
     show: Callable[[Progress], None] = lambda progress: None,
-    platform: Platform = "",
 ) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
     Args:
-        graders: who runs it.
+        submit: has one submission graded.
         suite: the collected suite.
         paths: what was handed in.
         out: gets `gradebook.sqlite` and a folder with the reports of each submission.
+        jobs: how many at a time.
         rerun: grade again what is graded already.
         show: called whenever something has changed, and once a second.
-        platform: that named the files, if staff have stated it.
 
     Raises:
         GradebookError: another batch writes to `out`.
@@ -125,17 +122,18 @@ def grade_by(
     with _lock(out), Gradebook(out / "gradebook.sqlite", suite.course.muted) as gradebook, Reader() as reader:
         check_problems(out, gradebook.decisions, suite.problems)
         resolved = list(dict.fromkeys(path.resolve() for path in paths))
-        platforms = platforms_of(resolved, platform)
+        platforms = platforms_of(resolved, suite.course.platform)
         files = together(resolved, platforms)
         names = _name_submissions(list(files), gradebook.paths())
         check_claims(names, platforms)
         gradebook.score_with(suite.problems)
-        return _Batch(graders, suite, gradebook, out, reader, files, platforms, Progress(names)).run(rerun, show)
+        return _Batch(submit, jobs, suite, gradebook, out, reader, files, platforms, Progress(names)).run(rerun, show)
 
 
 @dataclass
 class _Batch:
-    graders: Graders
+    submit: Submit
+    jobs: int
     suite: GradedSuite
     gradebook: Gradebook
     out: Path
@@ -148,14 +146,12 @@ class _Batch:
     def run(self, rerun: bool, show: Callable[[Progress], None]) -> Progress:
         self.waiting = deque(_Attempt(name, path) for name, path in self.progress.names.items())
         while self.waiting or self.running:
-            if self.waiting and len(self.running) < self.graders.capacity():
+            if self.waiting and len(self.running) < self.jobs:
                 self._start(self.waiting.popleft(), rerun)
-            elif self.running:
+            else:
                 for future in wait(self.running, TICK, FIRST_COMPLETED).done:
                     self._finish(self.running.pop(future), future)
-            else:
-                time.sleep(TICK)
-            self.progress.running, self.progress.waits_for = len(self.running), self.graders.waits_for()
+            self.progress.running = len(self.running)
             show(self.progress)
         return self.progress
 
@@ -180,17 +176,14 @@ class _Batch:
         else:
             path = self._answers_of(content)
             sealed = path.read_bytes() if path.exists() and not rerun else b""
-            self.running[self.graders.submit(submission, sealed)] = attempt
+            self.running[self.submit(submission, sealed)] = attempt
 
     def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
         try:
             record = future.result()
-        except CancelledError:  # as when a scheduler is lost: it was not tried
-            self.waiting.appendleft(attempt)
-            return
         except HostError:
             raise
-        except Exception as error:  # as when several workers have died of it, or a record cannot be read
+        except Exception as error:  # as when a record cannot be read
             record = Record(fault=f"{type(error).__name__}: {error}")
         if not record.fault:
             self._record(attempt, record)

@@ -176,7 +176,7 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
 
 
 def _tell(question: Question) -> tuple[int, int]:
-    """How much a question tells of what goes where: tensors, and sizes that differ."""
+    """Count what tells arguments from each other: tensors, and sizes that differ."""
     tensors = [each for each in question.arguments if isinstance(each, Tensor)]
     return len(tensors) if not question.memory else 0, len({size for each in tensors for size in each.shape})
 

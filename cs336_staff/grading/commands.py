@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from cs336_staff.grading.class_page import ClassLoss, count_losses, group_by_sub
 from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
 from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.graders import ANSWERS, Graders, HostError, grade_here, identity, layer_of, load_and_start
+from cs336_staff.grading.graders import ANSWERS, load_and_start
 from cs336_staff.grading.grades import find_grade, grades
 from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.identity import Platform, platforms_of, safe_name, together
@@ -33,10 +33,7 @@ from cs336_staff.sandbox.printable import printable
 from cs336_staff.sandbox.reader import Reader
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from cs336_staff.grading.batch import Progress
-    from cs336_staff.grading.suite import GradedSuite
 
 FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
@@ -55,14 +52,12 @@ SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 )
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
-@click.option("--cluster", metavar="ADDRESS", help="Grade on the workers of this Dask scheduler; or its file.")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
 def grade(
     submission: tuple[Path, ...],
     out: Path,
     layer: Layer,
     jobs: int | None,
-    cluster: str | None,
     rerun: bool,
 ) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
@@ -72,18 +67,14 @@ def grade(
     cs336_staff/course.toml. The exit status is 3 if a submission could not be graded and
     the fault is not its own.
     """
-    if cluster and jobs:
-        raise click.UsageError(
-            "--jobs is for this machine; the workers of a cluster grade one for each of their threads"
-        )
     _need_linux()
     console = Console()
     root = find_checked_root()
     course = load_course(root)
     load_release()  # before anything is started: the secret may be missing
     try:
-        with _connect(cluster) if cluster else nullcontext() as client, load_and_start(root, layer) as (suite, sandbox):
-            from cs336_staff.grading.batch import grade_by
+        with load_and_start(root, layer) as (suite, sandbox):
+            from cs336_staff.grading.batch import grade as grade_all
 
             if not suite.release.folder:
                 console.print(Text(REHEARSAL, "bold red"))
@@ -91,8 +82,8 @@ def grade(
             if sandbox.achieved.leaves_marks and layer != "process":
                 _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
-            with _graders(client, suite, sandbox, jobs, console) as graders, show_progress(console) as show:
-                done = grade_by(graders, suite, submission, out, rerun, show, course.platform)
+            with show_progress(console) as show:
+                done = grade_all(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show)
         with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
             if graded:
@@ -179,25 +170,6 @@ def _find_handed_in(said: str, out: Path) -> Path:
     return path
 
 
-def _connect(cluster: str) -> AbstractContextManager["Client"]:
-    try:
-        from cs336_staff.grading.cluster import connect
-    except ModuleNotFoundError:
-        raise HostError("--cluster needs dask.distributed, here and on every host: uv sync --extra cluster") from None
-    return connect(cluster)
-
-
-def _graders(
-    client: "Client | None", suite: "GradedSuite", sandbox: Sandbox, jobs: int | None, console: Console
-) -> AbstractContextManager[Graders]:
-    if client is None:
-        return grade_here(suite, sandbox, jobs or os.cpu_count() or 1)
-    from cs336_staff.grading.cluster import Cluster, Needs
-
-    needs = Needs(identity(suite), layer_of(sandbox))
-    return nullcontext(Cluster(client, needs, lambda line: console.print(Text(line), soft_wrap=True)).graders)
-
-
 def _print_layer(console: Console, sandbox: Sandbox) -> None:
     achieved = sandbox.achieved
     console.print(Text(f"Sandbox: {achieved.layer} ({', '.join(achieved.parts) or 'nothing'})"))
@@ -227,14 +199,13 @@ def _need_linux() -> None:
 def show_progress(console: Console) -> Iterator[Callable[["Progress"], None]]:
     """A bar with submissions done and running, and the time left; where there is no terminal, at most `LINES` lines."""
     if not console.is_terminal:
-        told, waits_for = 0, ""
+        told = 0
 
         def tell(now: "Progress") -> None:
-            nonlocal told, waits_for
-            if now.done * LINES // max(1, now.total) > told or now.waits_for not in (waits_for, ""):
+            nonlocal told
+            if now.done * LINES // max(1, now.total) > told:
                 told = now.done * LINES // now.total
                 console.print(Text(_describe(now)))
-            waits_for = now.waits_for
 
         yield tell
         return
@@ -246,8 +217,6 @@ def show_progress(console: Console) -> Iterator[Callable[["Progress"], None]]:
 
 
 def _describe(now: "Progress") -> str:
-    if now.waits_for:
-        return f"{now.done} of {now.total} done; {now.waits_for}"
     faults = f", {len(now.faults)} not graded" if now.faults else ""
     return f"{now.done} of {now.total} done, {now.running} running, {now.below} below full points{faults}"
 

@@ -1,8 +1,7 @@
 """The process that grades: it holds the collected suite, has no threads, and forks for each submission.
 
-On one machine it is a fork of the command (`grade_here`). Each worker of a cluster has one of its own, a fresh
-interpreter that runs `python -m cs336_staff.grading.graders CONTROL LAYER`. Any number of threads may ask
-it at the same time. This module does without torch, which the sandbox imports at the same time as the suite does.
+It is a fork of the command, and any number of threads may ask it at the same time. This module does without torch,
+which the sandbox imports at the same time as the suite does.
 """
 
 import gc
@@ -15,10 +14,8 @@ import resource
 import select
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -36,8 +33,6 @@ from cs336_staff.sandbox.submission import Submission
 if TYPE_CHECKING:
     from cs336_staff.grading.suite import GradedSuite
 
-ROOT = Path(__file__).parents[2]
-CHUNK = 1 << 16
 SECONDS, BYTES = 120, 4 << 30  # processor time and private memory of this side for one submission
 ANSWERS = "answers"  # the folder of what submissions have answered, beside the gradebook
 
@@ -98,30 +93,15 @@ class Record:
     sealed: bytes = b""
 
 
-@dataclass(frozen=True)
-class Graders:
-    """Whoever grades for a batch: processes of this machine, or the hosts of a cluster.
-
-    Attributes:
-        submit: has an executor grade a submission, by what it has answered before if that is given. Of a future that is
-            cancelled the submission is submitted again.
-        capacity: how many may be under way now; raises HostError when nothing can be graded any more.
-        waits_for: why nothing happens; empty while something does.
-    """
-
-    submit: Callable[[Submission, bytes], Future[Record]]
-    capacity: Callable[[], int]
-    waits_for: Callable[[], str] = str
+Submit = Callable[[Submission, bytes], Future[Record]]  # with what it has answered before, if that is known
 
 
 class Host:
     """The other process, seen from this side."""
 
-    def __init__(
-        self, control: socket.socket, wait: Callable[[], object], layer: str, identity: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, control: socket.socket, wait: Callable[[], object], layer: str) -> None:
         """Take over a process that serves `control`; `wait` returns when it has ended."""
-        self.layer, self.identity, self._control, self._wait = layer, identity or {}, control, wait
+        self.layer, self._control, self._wait = layer, control, wait
 
     def grade(self, submission: Submission, sealed: bytes = b"") -> Record:
         """Grade it in a fork of that process, which is given a new sandbox if this fails because it needs one.
@@ -175,8 +155,8 @@ class Host:
 
 
 @contextmanager
-def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Graders]:
-    """Grade `jobs` submissions at a time on this machine.
+def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Submit]:
+    """Have `jobs` submissions graded at a time.
 
     The process that forks is a fork of this one, which must not have threads yet; it may have them from then on.
     """
@@ -191,25 +171,7 @@ def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Gr
     theirs.close()
     # It ends before the threads are waited for.
     with ThreadPoolExecutor(jobs) as executor, closing(Host(control, process.join, layer_of(sandbox))) as host:
-        yield Graders(partial(executor.submit, host.grade), lambda: jobs)
-
-
-def start_host(layer: str) -> Host:
-    """Start a fresh interpreter that loads the suite of this checkout and starts the sandbox `layer`. Takes seconds.
-
-    Raises:
-        HostError: it cannot do so; the message says why.
-    """
-    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "cs336_staff.grading.graders", str(theirs.fileno()), layer]
-    with theirs:
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-    about = json.loads(control.recv(CHUNK) or '{"error": "it ended while it loaded the suite; its log says why"}')
-    host = Host(control, process.wait, about.get("layer", ""), about.get("identity"))
-    if error := about.get("error"):
-        host.close()
-        raise HostError(error)
-    return host
+        yield partial(executor.submit, host.grade)
 
 
 # In that process.
@@ -299,24 +261,3 @@ def _restart_if_needed(sandbox: Sandbox) -> str:
 def layer_of(sandbox: Sandbox) -> str:
     """All that stands between a submission and this machine."""
     return "+".join((sandbox.achieved.layer, *sandbox.achieved.parts))
-
-
-def identity(suite: "GradedSuite") -> dict[str, str]:
-    """Name all in which two hosts must agree."""
-    import torch
-
-    return {"Python": sys.version, "torch": torch.__version__, "suite": suite.sha256}
-
-
-def main(control: socket.socket, layer: str) -> None:
-    """Load the suite and start the sandbox, say so or why not, and serve."""
-    try:
-        with load_and_start(ROOT, layer) as (suite, sandbox):  # pyright: ignore[reportArgumentType]
-            control.send(json.dumps({"layer": layer_of(sandbox), "identity": identity(suite)}).encode())
-            serve(control, suite, sandbox)
-    except CourseworkError as error:
-        control.send(json.dumps({"error": str(error)}).encode())
-
-
-if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -43,9 +43,6 @@ staff grade FOLDER/none.zip
 staff grade FOLDER --jobs 0
 staff grade FOLDER --jobs x
 staff grade FOLDER --sandbox docker
-staff grade FOLDER --cluster nothing
-staff grade FOLDER --cluster FOLDER/class.csv
-staff grade FOLDER --cluster tcp://127.0.0.1:1 --jobs 2
 staff grade FOLDER --out FOLDER/text.zip
 staff grade FOLDER --attempt best
 staff findings FOLDER/none

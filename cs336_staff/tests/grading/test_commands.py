@@ -36,15 +36,6 @@ def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
     assert "-:--:--" in drawn or "0:00:0" in drawn
 
 
-def test_what_a_batch_waits_for_is_said_once():
-    printed = io.StringIO()
-    now = Progress({"s0": Path("s0")})
-    with show_progress(Console(file=printed, width=80)) as show:
-        for now.waits_for in ("waiting for a worker", "waiting for a worker", "", "waiting for a worker", ""):
-            show(now)
-    assert printed.getvalue().splitlines() == ["0 of 1 done; waiting for a worker"] * 2
-
-
 def test_without_a_terminal_progress_is_a_few_lines():
     printed = io.StringIO()
     now = Progress({f"s{i}": Path(f"s{i}") for i in range(800)})

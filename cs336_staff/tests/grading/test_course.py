@@ -249,7 +249,9 @@ def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) ->
     for name in ("ada_1_2_x.py", "ada_1_3_x-1.py"):  # the same content as another attempt
         (tmp_path / name).write_text("def run_softmax(x, dim):\n    return x\n")
         notes = Notes(explanations=(untrue,))
-        with grade_in_batch(tmp_path, tmp_path / name, notes=notes, course=course, platform="canvas") as gradebook:
+        with grade_in_batch(
+            tmp_path, tmp_path / name, notes=notes, course=replace(course, platform="canvas")
+        ) as gradebook:
             assert not any(grading.notes.explanations for grading in gradebook.attempts())
     assert "untrue" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*/*"))
     with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:

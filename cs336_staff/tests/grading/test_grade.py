@@ -15,7 +15,6 @@ import pytest
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading.batch import grade_by
-from cs336_staff.grading.graders import Graders
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tests.grading.shadow_class import MAXIMUM
@@ -372,9 +371,8 @@ def test_a_second_run_grades_nothing_again_and_mends_the_reports(graded, tmp_pat
     out = tmp_path / "results"
     shutil.copytree(graded.out, out)
     (out / "right" / "results.json").unlink()
-    nobody = Graders(submit=lambda submission, sealed: pytest.fail(submission.name), capacity=lambda: 1)
     paths = [graded.out.parent / name for name in SUBMISSIONS]
-    done = grade_by(nobody, graded_suite, paths[::-1], out)
+    done = grade_by(lambda submission, _: pytest.fail(submission.name), graded_suite, paths[::-1], out)
     assert done.already == len(paths)
     for report in graded.out.glob("*/*.*"):
         assert (out / report.relative_to(graded.out)).read_text() == report.read_text()

@@ -19,7 +19,7 @@ from cs336_staff.grading import batch
 from cs336_staff.grading.course import Course, Late
 from cs336_staff.grading.exports import write_canvas, write_course, write_grades
 from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.graders import Graders, Record
+from cs336_staff.grading.graders import Record
 from cs336_staff.grading.grades import Grade, grades
 from cs336_staff.grading.grading import Grading, Notes
 from cs336_staff.grading.identity import (
@@ -235,7 +235,7 @@ def grade_in_batch(
         return future
 
     suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
-    done = batch.grade_by(Graders(submit, lambda: 1), suite, paths, folder / "results", **stated)
+    done = batch.grade_by(submit, suite, paths, folder / "results", **stated)
     assert not done.faults
     return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)
 

@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from cs336_staff.grading.grading import Grading
 from cs336_staff.grading.identity import RosterError
 from cs336_staff.sandbox.reader import SECONDS
 from cs336_staff.sandbox.submission import MAX_PATH, MIB
-from cs336_staff.tests.grading.test_grades import grade_in_batch
+from cs336_staff.tests.grading.test_grades import COURSE, grade_in_batch
 
 HONEST = b"def run_softmax(x, dim):\n    return x\n"
 
@@ -138,7 +139,7 @@ def test_a_name_in_two_forms_alone_is_decided_by_staff(tmp_path: Path) -> None:
     (path,) = handed_in(tmp_path, {STOLEN["canvas-as-blackboard"][1]: HONEST})
     with pytest.raises(RosterError, match=r'as Canvas and Blackboard name .* `platform = "canvas"` or .*course.toml'):
         graded(tmp_path, path)
-    assert keys(graded(tmp_path, path, platform="canvas")) == ["55"]
+    assert keys(graded(tmp_path, path, course=replace(COURSE, platform="canvas"))) == ["55"]
 
 
 def test_every_folder_is_a_download_from_one_platform(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_where_students_name_their_files_a_platforms_form_is_no_proof(tmp_path: 
 def test_metadata_that_a_student_hands_in_is_not_read(stated: str, tmp_path: Path) -> None:
     metadata = b"ada.py:\n  :submitters:\n  - :name: Mallory\n    :sid: '55'\n"
     ada, _ = handed_in(tmp_path, {"ada.py": HONEST, "submission_metadata.yml": metadata})
-    assert keys(graded(tmp_path, ada, platform=stated)) == ["ada"]
+    assert keys(graded(tmp_path, ada, course=replace(COURSE, platform=stated))) == ["ada"]
 
 
 def test_a_name_that_the_platform_does_not_give_is_a_submission_of_its_own_and_said_so(tmp_path: Path) -> None:
