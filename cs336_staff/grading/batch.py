@@ -16,15 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cs336_staff.grading.atomic import write_atomically
-from cs336_staff.grading.decisions import check_problems
-from cs336_staff.grading.exports import write_grades
-from cs336_staff.grading.feedback import write_reports
-from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.graders import ANSWERS, HostError, Record, Submit, grade_here
-from cs336_staff.grading.grades import grades, grades_of
-from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.final_grades import grades, grades_of, write_grades
+from cs336_staff.grading.gradebook import NAME, Gradebook, GradebookError, write_atomically
+from cs336_staff.grading.graded import Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, safe_name, together
+from cs336_staff.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
+from cs336_staff.grading.reports import write_reports
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
 from cs336_staff.sandbox.confinement import Sandbox
 from cs336_staff.sandbox.reader import Reader
@@ -79,29 +76,28 @@ class _Attempt:
     content: str = ""
 
 
-def grade(
-    suite: GradedSuite,
-    sandbox: Sandbox,
-    paths: Sequence[Path],
-    out: Path,
-    jobs: int = 1,
-    rerun: bool = False,
-    show: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
-    """Grade in `sandbox`, `jobs` at a time; the rest, and what it raises, is as for `grade_by`."""
-    with grade_here(suite, sandbox, jobs) as submit:
-        return grade_by(submit, suite, paths, out, jobs, rerun, show)
+@dataclass(frozen=True)
+class How:
+    """The way in which a batch is graded.
+
+    Args:
+        jobs: how many at a time.
+        rerun: whether to grade again what is graded already.
+        show: called whenever something has changed, and once a second.
+    """
+
+    jobs: int = 1
+    rerun: bool = False
+    show: Callable[[Progress], None] = lambda progress: None
 
 
-def grade_by(
-    submit: Submit,
-    suite: GradedSuite,
-    paths: Sequence[Path],
-    out: Path,
-    jobs: int = 1,
-    rerun: bool = False,
-    show: Callable[[Progress], None] = lambda progress: None,
-) -> Progress:
+def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
+    """Grade in `sandbox`; the rest, and what it raises, is as for `grade_by`."""
+    with grade_here(suite, sandbox, how.jobs) as submit:
+        return grade_by(submit, suite, paths, out, how)
+
+
+def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
     Args:
@@ -109,9 +105,7 @@ def grade_by(
         suite: the collected suite.
         paths: what was handed in.
         out: gets `gradebook.sqlite` and a folder with the reports of each submission.
-        jobs: how many at a time.
-        rerun: grade again what is graded already.
-        show: called whenever something has changed, and once a second.
+        how: as its fields say.
 
     Raises:
         GradebookError: another batch writes to `out`.
@@ -119,21 +113,21 @@ def grade_by(
         RosterError: two submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _lock(out), Gradebook(out / "gradebook.sqlite", suite.course.muted) as gradebook, Reader() as reader:
-        check_problems(out, gradebook.decisions, suite.problems)
+    with _lock(out), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
+        gradebook.check_decisions(suite.problems)
         resolved = list(dict.fromkeys(path.resolve() for path in paths))
         platforms = platforms_of(resolved, suite.course.platform)
         files = together(resolved, platforms)
         names = _name_submissions(list(files), gradebook.paths())
         check_claims(names, platforms)
         gradebook.score_with(suite.problems)
-        return _Batch(submit, jobs, suite, gradebook, out, reader, files, platforms, Progress(names)).run(rerun, show)
+        return _Batch(submit, how, suite, gradebook, out, reader, files, platforms, Progress(names)).run()
 
 
 @dataclass
 class _Batch:
     submit: Submit
-    jobs: int
+    how: How
     suite: GradedSuite
     gradebook: Gradebook
     out: Path
@@ -143,19 +137,19 @@ class _Batch:
     progress: Progress
     running: dict[Future[Record], _Attempt] = field(default_factory=dict)
 
-    def run(self, rerun: bool, show: Callable[[Progress], None]) -> Progress:
+    def run(self) -> Progress:
         self.waiting = deque(_Attempt(name, path) for name, path in self.progress.names.items())
         while self.waiting or self.running:
-            if self.waiting and len(self.running) < self.jobs:
-                self._start(self.waiting.popleft(), rerun)
+            if self.waiting and len(self.running) < self.how.jobs:
+                self._start(self.waiting.popleft())
             else:
                 for future in wait(self.running, TICK, FIRST_COMPLETED).done:
                     self._finish(self.running.pop(future), future)
             self.progress.running = len(self.running)
-            show(self.progress)
+            self.how.show(self.progress)
         return self.progress
 
-    def _start(self, attempt: _Attempt, rerun: bool) -> None:
+    def _start(self, attempt: _Attempt) -> None:
         """Submit, unless the gradebook has it or it is refused."""
         try:
             submission: Submission | Refused = self.reader.take_in(attempt.path, self.files[attempt.path])
@@ -166,7 +160,7 @@ class _Batch:
             self._give_up(attempt, f"cannot be read: {error}")
             return
         attempt = replace(attempt, content=content)
-        if not rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
+        if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
             self.progress.already += 1
             self.gradebook.hand_in_again(grading, _as_text(attempt.path.resolve()), self._handed_in(attempt))
             self._report(grading)
@@ -175,7 +169,7 @@ class _Batch:
             self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
             path = self._answers_of(content)
-            sealed = path.read_bytes() if path.exists() and not rerun else b""
+            sealed = path.read_bytes() if path.exists() and not self.how.rerun else b""
             self.running[self.submit(submission, sealed)] = attempt
 
     def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:

@@ -18,15 +18,14 @@ from rich.text import Text
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result
-from cs336_staff.grading.class_page import ClassLoss, count_losses, group_by_submission
-from cs336_staff.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
-from cs336_staff.grading.exports import MOST, cut_list, write_course, write_table
-from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.graders import ANSWERS, load_and_start
-from cs336_staff.grading.grades import find_grade, grades
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.course import RESULTS, RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from cs336_staff.grading.final_grades import find_grade, grades, group_by_submission, write_table
+from cs336_staff.grading.gradebook import Gradebook, GradebookError, Results, open_results
+from cs336_staff.grading.graded import Grading
 from cs336_staff.grading.identity import Platform, platforms_of, safe_name, together
-from cs336_staff.grading.rescore import RESULTS, open_results
+from cs336_staff.grading.losses import ClassLoss, count_losses
+from cs336_staff.grading.processes import ANSWERS, load_and_start
+from cs336_staff.grading.reports import MOST, cut_list, write_course
 from cs336_staff.hidden.release import REHEARSAL, load_release
 from cs336_staff.sandbox.confinement import Layer, Sandbox
 from cs336_staff.sandbox.printable import printable
@@ -74,6 +73,7 @@ def grade(
     load_release()  # before anything is started: the secret may be missing
     try:
         with load_and_start(root, layer) as (suite, sandbox):
+            from cs336_staff.grading.batch import How
             from cs336_staff.grading.batch import grade as grade_all
 
             if not suite.release.folder:
@@ -83,7 +83,8 @@ def grade(
                 _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with show_progress(console) as show:
-                done = grade_all(suite, sandbox, submission, out, jobs or os.cpu_count() or 1, rerun, show)
+                how = How(jobs or os.cpu_count() or 1, rerun, show)
+                done = grade_all(suite, sandbox, submission, out, how)
         with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
             if graded:
@@ -94,7 +95,7 @@ def grade(
             for fault in done.faults:
                 blame = "NOT GRADED, by no fault of the submission"
                 console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
-            students = write_course(console, gradebook, suite.problems, out, course)
+            students = write_course(console, Results(out, gradebook, course, suite.problems))
             found = count_losses(group_by_submission(students), suite.problems)
             write_findings(out, found)
             if found and len(students) > 1:
@@ -103,8 +104,8 @@ def grade(
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
     except KeyboardInterrupt:
-        with suppress(GradebookError), open_results(out) as (gradebook, _, problems):  # it may be empty yet
-            write_course(console, gradebook, problems, out, course)
+        with suppress(GradebookError), open_results(out) as results:  # it may be empty yet
+            write_course(console, results)
         console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
@@ -114,8 +115,8 @@ def grade(
 @click.argument("results", type=RESULTS, default=results_folder)
 def findings(results: Path) -> None:
     """Count what was found in a class, in the gradebook of RESULTS, and write findings.csv there."""
-    with open_results(results) as (gradebook, course, problems):
-        found = count_losses(group_by_submission(grades(gradebook, course)), problems)
+    with open_results(results) as opened:
+        found = count_losses(group_by_submission(grades(opened.gradebook, opened.course)), opened.problems)
     write_findings(results, found)
     Console().print(draw_findings(found))
 
@@ -142,11 +143,11 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
         taken_in = reader.take_in(path, files or {})
     if (record := out / ANSWERS / taken_in.sha256).exists():
         from cs336_staff.grading.one_submission import find_tests, reproduce_tests
-        from cs336_staff.grading.sealed import read_sealed
+        from cs336_staff.grading.questions import read_sealed
         from cs336_staff.grading.suite import load_graded_suite
 
         suite = load_graded_suite(root)
-        if sealed := read_sealed(record.read_bytes(), suite):
+        if sealed := read_sealed(record.read_bytes(), suite.questions, suite.asked_sha256):
             reproduce_tests(suite, taken_in, find_tests(suite, test), sealed)
             return
     with load_and_start(root, layer, test) as (suite, sandbox):
@@ -161,8 +162,8 @@ def _find_handed_in(said: str, out: Path) -> Path:
     path = Path(said).resolve()
     if not path.exists():
         try:
-            with open_results(out) as (gradebook, course, _):
-                path = Path(find_grade(grades(gradebook, course), said).grading.path)
+            with open_results(out) as results:
+                path = Path(find_grade(grades(results.gradebook, results.course), said).grading.path)
         except CourseworkError as error:
             raise click.ClickException(f"there is no file {said}, and no student of that name: {error}") from None
         if not path.exists():

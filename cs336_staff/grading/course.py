@@ -1,25 +1,97 @@
-"""The course, as `course.toml` states it: the deadline, late days, whose attempt counts, the lists of its students."""
+"""The course, as staff state it: `course.toml`, and the lists of a class that Canvas exports, which that names."""
 
+import csv
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import click
+
 from cs336_kit.engine.assignment import FILE_NAME, find_root
 from cs336_kit.engine.toml_file import Complaint, located, read_toml
-from cs336_staff.grading.identity import HandedIn, Platform, Student
-from cs336_staff.grading.lists import IDENTITY, known_by, read_groups, read_roster, read_times
+from cs336_staff.grading.identity import HandedIn, Platform, RosterError, Student
 from cs336_staff.hidden.release import CourseFolder, load_course_folder, load_graded_problems
 from cs336_staff.sandbox.limits import Limits
 
 FILE = "cs336_staff/course.toml"
 LISTS = ("roster", "groups", "times")
 FINDING = r"[a-z0-9]+(-[a-z0-9]+)+"  # the id of one
+RESULTS = click.Path(exists=True, file_okay=False, path_type=Path)  # as a command is given it
 RESULTS_FOLDER = "results, in the course's folder if there is one"
+
+KEYS = ("ID", "SIS User ID", "SIS Login ID")
+IDENTITY = ("Student", *KEYS, "Integration ID", "Root Account", "Section")
+TOTAL = "Points Possible"  # the row of no student
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Roster:
+    """A gradebook that Canvas exported."""
+
+    rows: list[Row] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+
+    def known_by(self, keys: Collection[str]) -> str:
+        """The column that knows most of these students: a number in one may be another's in the next."""
+        return max(KEYS, key=lambda name: sum(row.get(name) in keys for row in self.rows))
+
+    def find_ungraded(self, keys: Collection[str]) -> list[str]:
+        """The students, by name, who have none of these keys."""
+        key = self.known_by(keys)
+        students = (row for row in self.rows if row["Student"].strip() != TOTAL)
+        return [row["Student"] for row in students if row.get(key, "") not in keys]
+
+
+def read_roster(path: Path) -> Roster:
+    """Read a gradebook that Canvas exported; RosterError if it is not one."""
+    return Roster(*_table(path, ("Student", "ID"), "export the gradebook from Canvas"))
+
+
+def read_groups(path: Path) -> dict[str, tuple[Student, ...]]:
+    """The group of each student, from the list of groups that Canvas exports; RosterError if it is not one."""
+    rows, _ = _table(path, ("group_name", "canvas_user_id", "name"), "export the groups from Canvas")
+    members: dict[str, list[Student]] = {}
+    for row in rows:
+        if row["group_name"]:
+            members.setdefault(row["group_name"], []).append(Student(row["canvas_user_id"], row["name"]))
+    return {student.key: tuple(group) for group in members.values() for student in group}
+
+
+def read_times(path: Path) -> dict[int, datetime]:
+    """The time at which each file came, by the id that Canvas knows the file by; RosterError if the list has none."""
+    rows, _ = _table(path, ("file_id", "submitted_at"), "write it as cs336_staff/docs/running-a-course.md says")
+    times: dict[int, datetime] = {}
+    for number, row in enumerate(rows, start=2):
+        try:
+            at = datetime.fromisoformat(row["submitted_at"])
+        except ValueError:
+            at = datetime.min
+        if at.tzinfo is None:
+            expected = "expected a time with its offset from UTC, such as 2026-10-01T23:59:00Z"
+            raise RosterError(f"{path}:{number}: submitted_at is {row['submitted_at']!r}, {expected}")
+        if not row["file_id"].isdecimal():
+            raise RosterError(f"{path}:{number}: file_id is {row['file_id']!r}, expected Canvas's number of a file")
+        times[int(row["file_id"])] = at
+    return times
+
+
+def _table(path: Path, expected: Iterable[str], todo: str) -> tuple[list[Row], list[str]]:
+    """The rows of a csv file that has the expected columns, and all of its columns."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, restval="")
+            rows, fields = list(reader), list(reader.fieldnames or ())
+    except (UnicodeError, csv.Error) as error:
+        raise RosterError(f"{path} is not a CSV file in UTF-8 ({error}); save it as one, or export it again") from None
+    if missing := [name for name in expected if name not in fields]:
+        raise RosterError(f"{path} has no column {' or '.join(missing)}; {todo}")
+    return rows, fields
 
 
 @dataclass(frozen=True)
@@ -95,11 +167,15 @@ class Course(CourseFolder):
         """The time at which each file came, by Canvas's id of the file."""
         return read_times(Path(self.times)) if self.times else {}
 
+    @cached_property
+    def listed(self) -> Roster:
+        """The roster; without one, nobody is listed."""
+        return read_roster(Path(self.roster)) if self.roster else Roster()
+
     def names_of(self, students: Collection[str]) -> dict[str, dict[str, str]]:
         """The name of each of these students in the roster, under `name`."""
-        rows = read_roster(Path(self.roster))[0] if self.roster else []
-        key = known_by(rows, students)
-        return {row[key]: {"name": row["Student"]} for row in rows if row.get(key) in students}
+        key = self.listed.known_by(students)
+        return {row[key]: {"name": row["Student"]} for row in self.listed.rows if row.get(key) in students}
 
     def days_late(self, student: str, handed_in: HandedIn) -> int | None:
         """Days after the student's deadline, each begun one counted; None when the time of either is not known."""
@@ -140,10 +216,11 @@ def results_folder() -> Path:
 
 
 def find_checked_root() -> Path:
-    """The root of the assignment around this folder, once all that staff state is checked.
+    """The root of the assignment around this folder, once all that staff state is checked: now, and not at the end.
 
     Raises:
         AssignmentError: something in `assignment.toml` or `course.toml` is not as it should be.
+        RosterError: a list cannot be used.
     """
     root = find_root(Path.cwd())
     course = load_course(root)
@@ -153,16 +230,10 @@ def find_checked_root() -> Path:
     for path, key, file in named:
         if not Path(file).is_file():
             raise located(path, Complaint(key, f"names {file}, and there is no such file"))
-    _check_lists(root / FILE, course)
-    return root
-
-
-def _check_lists(path: Path, course: Course) -> None:
-    """Raise RosterError or AssignmentError if a list cannot be used: now, and not when everything is graded."""
     _ = course.members, course.came
-    if course.roster:
-        columns = [name for name in read_roster(Path(course.roster))[1] if name not in IDENTITY]
-        if course.column not in columns:
-            has = ", ".join(map(repr, columns)) or "no assignment"
-            what = f"is {course.column!r}, which {course.roster} does not have; expected one of {has}"
-            raise located(path, Complaint(("column",), what))
+    columns = [name for name in course.listed.columns if name not in IDENTITY]
+    if course.roster and course.column not in columns:
+        has = ", ".join(map(repr, columns)) or "no assignment"
+        what = f"is {course.column!r}, which {course.roster} does not have; expected one of {has}"
+        raise located(root / FILE, Complaint(("column",), what))
+    return root

@@ -1,10 +1,15 @@
-"""The gradebook: every grading and its results in one SQLite file that survives being killed at any moment."""
+"""The gradebook: every grading and its results in one SQLite file that survives being killed at any moment.
+
+Beside it lies `decisions.toml`: what staff decided about grades, a text that people read and edit. Nothing else records
+a decision, so it outlives the gradebook. `adjust`, `overrule` and `comment` add to its end.
+"""
 
 import json
+import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +17,12 @@ from typing import Any
 from cs336_kit.engine.assignment import Problem, share_points
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Outcome, Result, function_of, result_of
-from cs336_staff.grading.decisions import FILE, Comment, add_decision, find_unused, read_decisions
-from cs336_staff.grading.grading import Grading, notes_from_json
+from cs336_kit.engine.toml_file import Complaint, Key, Signed, located, read_toml
+from cs336_staff.grading.course import Course, find_checked_root, load_course
+from cs336_staff.grading.graded import Grading, notes_from_json
 from cs336_staff.grading.identity import HandedIn, handed_in_from_json
+from cs336_staff.hidden.release import load_graded_problems
+from cs336_staff.sandbox.printable import printable
 
 NAME, VERSION = "gradebook.sqlite", 10
 NEW = "not run: this test is newer than the grading; grade the submission again"
@@ -53,6 +61,81 @@ COLUMNS = "submission, path, content, suite, seed, layer, started, seconds, hand
 # One row of `grading`: an attempt, graded by one suite.
 KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
 
+FILE = "decisions.toml"
+DIGITS = 12  # of a SHA-256, which name what was handed in
+HEAD = """\
+# What staff decided about grades; nothing else records it. Change it as you like, then run `cs336 staff rescore`.
+# To take a decision back, delete it. Of two on one problem the later one holds.
+# student: as in the column `student` of grades.csv, or the name of a submission
+# work:    what was handed in, by the beginning of its SHA-256; without it, whatever the student hands in
+# text:    for the student to read
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comment:
+    """Something that staff tell a student; it changes no points.
+
+    Args:
+        student: the number, or the name of a submission.
+        work: the first digits of the SHA-256 of what was handed in; without any, all that the student hands in.
+        text: for the student to read.
+    """
+
+    student: str
+    work: str = ""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overruling(Comment):
+    """Right answers in a problem count though they break the rules; the text says why."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjustment(Overruling):
+    """Points are added to what the tests of a problem earn, or below 0 taken away; the text says why."""
+
+    points: Signed
+
+
+TABLES = {Adjustment: "adjust", Overruling: "overrule", Comment: "comment"}
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """All that staff decided about a class.
+
+    Args:
+        adjust, overrule, comment: in the order of the file.
+        counts: of a student, the work that counts, whatever its place among the attempts.
+    """
+
+    adjust: tuple[Adjustment, ...] = ()
+    overrule: tuple[Overruling, ...] = ()
+    comment: tuple[Comment, ...] = ()
+    counts: dict[str, str] = field(default_factory=dict)
+
+    def each(self) -> Iterator[tuple[Key, Comment]]:
+        """Give each of them with its key in the file."""
+        for table in TABLES.values():
+            for number, each in enumerate(getattr(self, table)):
+                yield (table, number), each
+
+
+def as_toml(text: str) -> str:
+    """A text as TOML and JSON have it."""
+    return json.dumps(printable(text), ensure_ascii=False)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(content if isinstance(content, bytes) else content.encode())
+    os.replace(beside, path)
+
 
 class GradebookError(CourseworkError):
     """The gradebook cannot be used; the message says why and what to do."""
@@ -72,8 +155,8 @@ class Gradebook:
             GradebookError: another version of this program wrote it, or it is not a gradebook, or it has been lost.
             AssignmentError: something in the decisions of staff is not as it should be.
         """
-        self._path, self._muted = path, muted
-        self.decisions = read_decisions(path.parent)
+        self._path, self._decided, self._muted = path, path.parent / FILE, muted
+        self.decisions = self._read_decisions()
         if not (path.exists() and path.stat().st_size) and any(path.parent.glob("*/results.json")):
             raise GradebookError(f"{path.parent} has results and no {path.name}: {self._todo}")
         try:
@@ -167,19 +250,44 @@ class Gradebook:
         """The path of each submission when it was last graded, by name."""
         return dict(self._connection.execute("SELECT submission, path FROM latest").fetchall())
 
-    def decide(self, table: str, decision: Comment, whose: str) -> None:
-        """Write down what staff decided, and let every grading that is read from now on have it."""
-        add_decision(self._path.parent, table, decision, whose)
-        self.decisions = read_decisions(self._path.parent)
+    def _read_decisions(self) -> Decisions:
+        return read_toml(self._decided, Decisions) if self._decided.exists() else Decisions()
 
-    def unused_decisions(self) -> list[str]:
+    def decide(self, decision: Comment, whose: str) -> None:
+        """Write down what staff decided, and let every grading that is read from now on have it.
+
+        It becomes the end of the file, below a comment that says `whose` it is.
+        """
+        if not decision.text.strip():
+            raise CourseworkError("expected a text for the student, got nothing")
+        before = self._decided.read_text(encoding="utf-8") if self._decided.exists() else HEAD
+        lines = [f"[[{TABLES[type(decision)]}]]  # {' '.join(printable(whose).split())}"]
+        for each in sorted(fields(decision), key=lambda each: each.name == "text"):
+            if (value := getattr(decision, each.name)) != "":
+                lines.append(f"{each.name} = {f'{value:+}' if each.type is Signed else as_toml(value)}")
+        write_atomically(self._decided, "\n".join((before.rstrip("\n"), "", *lines, "")))
+        self.decisions = self._read_decisions()
+
+    def check_decisions(self, problems: Iterable[str]) -> None:
+        """Raise AssignmentError if a decision is about another problem than these."""
+        for key, each in self.decisions.each():
+            if isinstance(each, Overruling) and each.problem not in problems:
+                what = f"is {each.problem!r}, expected one of {', '.join(problems)}"
+                raise located(self._decided, Complaint((*key, "problem"), what))
+
+    def unused_decisions(self) -> Iterator[str]:
         """Say of each decision that is about nothing that was graded where it stands."""
         known: dict[str, set[str]] = {}
         query = "SELECT DISTINCT submission, content, handed_in FROM grading"
         for submission, content, handed_in in self._connection.execute(query):
             for name in (submission, *handed_in_from_json(handed_in).keys):
                 known.setdefault(name, set()).add(content)
-        return list(find_unused(self._path.parent, self.decisions, known))
+        about: list[tuple[Key, str, str]] = [(key, each.student, each.work) for key, each in self.decisions.each()]
+        about += [(("counts", student), student, work) for student, work in self.decisions.counts.items()]
+        for key, student, work in about:
+            if not any(content.startswith(work) for content in known.get(student, ())):
+                what = f"is about {' of '.join(filter(None, (work, student)))}"
+                yield str(located(self._decided, Complaint(key, what)))
 
     def _select(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
         problems = [
@@ -194,7 +302,8 @@ class Gradebook:
         """The grading in a row, and what staff decided about it."""
         notes, handed_in = notes_from_json(row["notes"]), handed_in_from_json(row["handed_in"])
         told = tuple(each for each in notes.explanations if each.id not in self._muted)
-        own = self.decisions.about((row["submission"], *handed_in.keys), row["content"])
+        names, content = (row["submission"], *handed_in.keys), row["content"]
+        own = [one for _, one in self.decisions.each() if one.student in names and content.startswith(one.work)]
         row |= {
             "started": datetime.fromisoformat(row["started"]),
             "notes": replace(notes, explanations=told),
@@ -203,9 +312,9 @@ class Gradebook:
         }
         return Grading(
             **row,
-            overruled={each.problem: each.text for each in own.overrule},
-            adjusted={each.problem: (each.points, each.text) for each in own.adjust},
-            comments=tuple(each.text for each in own.comment),
+            overruled={each.problem: each.text for each in own if type(each) is Overruling},
+            adjusted={each.problem: (each.points, each.text) for each in own if type(each) is Adjustment},
+            comments=tuple(each.text for each in own if type(each) is Comment),
         )
 
     @contextmanager
@@ -247,3 +356,27 @@ def _score(written: Sequence[dict[str, Any]], problems: Iterable[Problem]) -> li
     ran = [result_of(each | worth[test]) for test, each in zip(functions, written, strict=True) if test in worth]
     new = sorted(worth.keys() - functions)
     return ran + [Result(test, hidden=True, outcome=Outcome.NOT_RUN, headline=NEW, **worth[test]) for test in new]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A folder of results while its gradebook is open, with the course, and its problems by id."""
+
+    folder: Path
+    gradebook: Gradebook
+    course: Course
+    problems: Mapping[str, Problem]
+
+
+@contextmanager
+def open_results(folder: Path) -> Iterator[Results]:
+    """Open a folder of results, once all that staff state is checked."""
+    root = find_checked_root()
+    course, problems = load_course(root), load_graded_problems(root)
+    if not (folder / NAME).exists() and not any(folder.glob("*/results.json")):
+        raise GradebookError(f"no gradebook in {folder}; name the folder that `cs336 staff grade` wrote")
+    with Gradebook(folder / NAME, course.muted) as gradebook:
+        if not gradebook.paths():  # else all grades would be gone
+            raise GradebookError(f"the gradebook in {folder} is empty; grade a submission into it first")
+        gradebook.check_decisions(problems)
+        yield Results(folder, gradebook, course, problems)

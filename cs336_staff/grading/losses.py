@@ -1,4 +1,4 @@
-"""Divide the points that a submission loses among what costs them, for its student and for the class.
+"""Divide the points that a submission loses among what costs them, for its student; and count that for the class.
 
 Every point of a test that fails is counted once. A public test that fails is explained by what was found, by what is
 not written yet, or by nothing. The search for what is wrong has seen no hidden test, so a hidden test is counted with
@@ -8,7 +8,7 @@ the public ones that fail like it.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from textwrap import dedent
@@ -17,7 +17,8 @@ from typing import NamedTuple
 from cs336_kit.engine.assignment import Problem, find_needs
 from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.final_grades import Entry
+from cs336_staff.grading.graded import Grading
 
 SMALL = 0.25  # points
 MOST_NAMED = 4  # test functions
@@ -317,3 +318,98 @@ def is_unwritten(results: Iterable[Result]) -> bool:
 def elide_numbers(headline: str) -> str:
     """A headline without the numbers by which tests differ that fail alike."""
     return re.sub(r"\b\d[\d.,]*\b", "…", headline)
+
+
+# Of a class, in one table that all numbers of its page come from.
+
+MOST_EXAMPLES = 3
+SAYS = {
+    Kind.NOT_WRITTEN: "{} is not written.",
+    Kind.NOT_OWN: "{} is computed by a function that students must write themselves.",
+    Kind.NOT_RUN: "Tests of {} are newer than the grading, and were not run.",
+    Kind.UNEXPLAINED: "Tests of {} fail, and nothing was found that explains it.",
+}
+
+
+@dataclass
+class ClassLoss:
+    """One thing that costs a class points.
+
+    Args:
+        loss: the same in one submission, with the points that all lost.
+        problem: where it is wrong first.
+        entries: the submissions that lose points by it, by name.
+        examples: lines of code that it is in.
+        said: what was found, in the words of each submission.
+    """
+
+    loss: Loss
+    problem: Problem
+    entries: dict[str, Entry] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    said: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.loss.finding.id
+
+    @property
+    def says(self) -> str:
+        """Say what is wrong without its place, and without numbers that are not true of all."""
+        if self.loss.kind in SAYS:
+            return SAYS[self.loss.kind].format(self.problem.title)
+        first, *others = self.said
+        if not others:
+            return first
+        alike = dict.fromkeys(map(elide_numbers, self.said))
+        return next(iter(alike)) if len(alike) == 1 else f"For example: {first}"
+
+    @property
+    def students(self) -> int:
+        return count_students([self])
+
+    @property
+    def later(self) -> str:
+        """The other problems in which it costs points."""
+        return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
+
+
+def count_losses(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[ClassLoss]:
+    """List what costs a class points, the costliest first; what has one root is one thing."""
+    found: dict[tuple[str, str, Kind], ClassLoss] = {}
+    for entry in entries:
+        for loss in divide_losses(entry.grading, problems):
+            finding = loss.finding
+            root = problems[finding.problem]
+            one = found.setdefault((root.id, finding.id, loss.kind), ClassLoss(Loss(loss.kind, finding), root))
+            one.loss.add_all(loss)
+            one.entries[entry.id] = entry
+            one.said[" ".join(finding.said) or finding.id] = None
+            if loss.line and loss.line not in one.examples[:MOST_EXAMPLES]:
+                one.examples = [*one.examples, loss.line][:MOST_EXAMPLES]
+    return sorted(found.values(), key=lambda each: (*each.loss.order, -len(each.entries)))
+
+
+def count_students(losses: Iterable[ClassLoss]) -> int:
+    """Those who lose points by any of these."""
+    entries = {id: entry for each in losses for id, entry in each.entries.items()}
+    return sum(len(entry.grades) for entry in entries.values())
+
+
+def teach_next(losses: Sequence[ClassLoss], ran: Collection[Entry]) -> str:
+    """Say which problem to teach next: what is wrong there costs the class most."""
+    if not ran:
+        return "No submission was run: find out why before you teach anything."
+    by_problem: dict[str, list[ClassLoss]] = {}
+    for each in losses:
+        if each.loss.points:
+            by_problem.setdefault(each.problem.id, []).append(each)
+    if not by_problem:
+        return "Nobody loses a point: go on to what comes next."
+    worst = max(by_problem.values(), key=lambda each: add_up(one.loss for one in each).points)
+    points = add_up(each.loss for each in worst).points
+    section = next((each.loss.finding.section for each in worst if each.loss.finding.section), "")
+    place = f" (handout, section {section})" if section else ""
+    students = sum(len(entry.grades) for entry in ran)
+    who = f"{count_students(worst)} of {students} student{'s' * (students > 1)}"
+    return f"Teach {worst[0].problem.title}{place} next: what is wrong there costs {who} {points:.1f} points."

@@ -15,13 +15,10 @@ from cs336_kit.engine.suite import Test
 from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
 from cs336_staff.authoring.room import find_figure, reference_of
-from cs336_staff.grading.advice import ask_for_advice, draw_anew
 from cs336_staff.grading.carried_forward import Lender, choose_questions, find_lessons, judge_again
-from cs336_staff.grading.grading import Notes
-from cs336_staff.grading.hidden_results import for_student
-from cs336_staff.grading.means_to_hide import find_means_to_hide
-from cs336_staff.grading.questions import Recorded, ask, find_source, values_of
-from cs336_staff.grading.sealed import CARRIED, Sealed
+from cs336_staff.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
+from cs336_staff.grading.graded import Notes, for_student
+from cs336_staff.grading.questions import CARRIED, Recorded, Sealed, ask, find_source, values_of
 from cs336_staff.grading.suite import GradedSuite, name_figure
 from cs336_staff.sandbox.answer import Answer
 from cs336_staff.sandbox.confinement import Sandbox

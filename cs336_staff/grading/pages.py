@@ -1,6 +1,7 @@
 """`cs336 staff report` fills in templates, under a policy by which a page loads and runs nothing."""
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -13,19 +14,20 @@ from markupsafe import Markup
 
 from cs336_kit.engine.assignment import Problem
 from cs336_staff.authoring.room import Figure, find_figure
-from cs336_staff.grading import class_page
-from cs336_staff.grading.anonymous import draw_numbers, make_anonymous
-from cs336_staff.grading.atomic import write_atomically
-from cs336_staff.grading.blocks import make_printable
-from cs336_staff.grading.class_page import Entry
-from cs336_staff.grading.course import Course, results_folder
-from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.grades import account_for, grades, say_points
-from cs336_staff.grading.grading import Matrix
-from cs336_staff.grading.lists import find_ungraded, read_roster
-from cs336_staff.grading.losses import Kind, add_up, divide_losses, list_deductions
-from cs336_staff.grading.remarks import printed, remarks, tabulate
-from cs336_staff.grading.rescore import RESULTS, open_results
+from cs336_staff.grading.course import RESULTS, results_folder
+from cs336_staff.grading.final_grades import Entry, account_for, grades, group_by_submission, say_points
+from cs336_staff.grading.gradebook import Results, open_results, write_atomically
+from cs336_staff.grading.graded import Matrix, without_words
+from cs336_staff.grading.losses import (
+    Kind,
+    add_up,
+    count_losses,
+    count_students,
+    divide_losses,
+    list_deductions,
+    teach_next,
+)
+from cs336_staff.grading.reports import make_printable, printed, remarks, tabulate
 from cs336_staff.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -43,22 +45,17 @@ def report(results: Path, anonymous: bool) -> None:
 
     The pages stand alone: they load nothing, and can be opened from a disk, mailed or printed.
     """
-    with open_results(results) as (gradebook, course, problems):
-        count = write_site(results, gradebook, problems, course, anonymous)
+    with open_results(results) as opened:
+        count = write_site(opened, anonymous)
     pages = "1 submission: its page is" if count == 1 else f"{count} submissions: their pages are"
     click.echo(f"{results / INDEX} reports on {pages} in {results / STUDENTS}")
 
 
-def write_site(
-    out: Path, gradebook: Gradebook, problems: Mapping[str, Problem], course: Course, anonymous: bool = False
-) -> int:
+def write_site(results: Results, anonymous: bool = False) -> int:
     """Write `index.html`, and `students/ID.html` for each submission; older ones are removed.
 
     Args:
-        out: the folder of results.
-        gradebook: its gradebook.
-        problems: by id, with public and hidden tests.
-        course: says whose attempt counts.
+        results: the folder.
         anonymous: whether the pages name nobody.
 
     Returns:
@@ -68,26 +65,40 @@ def write_site(
         OSError: a page cannot be written.
         RosterError: the roster cannot be used.
     """
-    found = grades(gradebook, course)
-    known = class_page.group_by_submission(found)
-    roster = read_roster(Path(course.roster))[0] if course.roster else []
-    ungraded = find_ungraded(roster, {grade.student.key for grade in found})
-    numbered = draw_numbers(entry.id for entry in known) if anonymous else {entry.id: entry.id for entry in known}
-    known.sort(key=lambda entry: numbered[entry.id])  # the times of the files say nothing either
-    pages, folder = load_templates(), out / STUDENTS
+    found = grades(results.gradebook, results.course)
+    known = group_by_submission(found)
+    ungraded = results.course.listed.find_ungraded({grade.student.key for grade in found})
+    numbered = draw_numbers(entry.id for entry in known) if anonymous else {}
+    known.sort(key=lambda entry: numbered.get(entry.id, ""))  # the times of the files say nothing either
+    pages, folder = load_templates(), results.folder / STUDENTS
     folder.mkdir(exist_ok=True)
     for page in folder.glob("*.html"):
         page.unlink()
     for entry in known:
-        whole = replace(entry, grading=gradebook.with_texts(entry.grading))
+        whole = replace(entry, grading=results.gradebook.with_texts(entry.grading))
         if anonymous:
             whole = make_anonymous(whole, numbered[entry.id])
-        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, problems))
-    entries = [make_anonymous(entry, numbered[entry.id]) for entry in known] if anonymous else known
-    write_atomically(
-        out / INDEX, fill_class_page(pages, entries, problems, [NOBODY] * len(ungraded) if anonymous else ungraded)
-    )
-    return len(entries)
+        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, results.problems))
+    if anonymous:
+        known, ungraded = [make_anonymous(entry, numbered[entry.id]) for entry in known], [NOBODY] * len(ungraded)
+    write_atomically(results.folder / INDEX, fill_class_page(pages, known, results.problems, ungraded))
+    return len(known)
+
+
+def draw_numbers(ids: Iterable[str]) -> dict[str, str]:
+    """Draw a number for each submission, at random and anew each time, so that their order says nothing."""
+    drawn = [*ids]
+    random.SystemRandom().shuffle(drawn)
+    digits = len(str(len(drawn)))
+    return {id: f"submission-{number:0{digits}}" for number, id in enumerate(drawn, start=1)}
+
+
+def make_anonymous(entry: Entry, number: str) -> Entry:
+    """The same submission under a number, by nobody."""
+    grading = without_words(entry.grading, number)
+    (nobody,) = grading.handed_in.students
+    grades = [replace(each, student=nobody, handed=grading.handed_in, grading=grading) for each in entry.grades]
+    return Entry(grading, tuple(grades))
 
 
 def load_templates() -> Environment:
@@ -115,10 +126,10 @@ def fill_class_page(
 ) -> str:
     """The page for staff; `ungraded` are the students of the roster who have no grade."""
     ran = [entry for entry in entries if not entry.refused]
-    losses = class_page.count_losses(ran, problems)
+    losses = count_losses(ran, problems)
     points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(
-        next=class_page.teach_next(losses, ran),
+        next=teach_next(losses, ran),
         entries=entries,
         problems=problems,
         penalties=any(grade.penalty for entry in entries for grade in entry.grades),
@@ -129,7 +140,7 @@ def fill_class_page(
         others=losses[MOST:],
         rest=add_up(each.loss for each in losses[MOST:]),
         total=add_up(each.loss for each in losses),
-        count_students=class_page.count_students,
+        count_students=count_students,
         ungraded=ungraded,
     )
 

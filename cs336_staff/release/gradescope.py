@@ -15,7 +15,7 @@ from pathlib import Path
 from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading.course import FILE as COURSE
 from cs336_staff.grading.course import load_course
-from cs336_staff.grading.graders import load_and_start
+from cs336_staff.grading.processes import load_and_start
 from cs336_staff.hidden.release import CASES, SECRET, load_release, name_folder
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cs336_staff.grading.batch import grade
-from cs336_staff.grading.feedback import feedback
+from cs336_staff.grading.batch import How, grade
 from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.graded import Grading
+from cs336_staff.grading.reports import feedback
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox
 
@@ -47,7 +47,7 @@ def verdicts(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], jobs: 
     """Every result and the feedback of each submission, by name, without how long it took and the memory it held."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        done = grade(suite, sandbox, paths, out, jobs)
+        done = grade(suite, sandbox, paths, out, How(jobs))
         assert not done.faults
         with Gradebook(out / "gradebook.sqlite") as gradebook:
             same = [without_measures(grading) for grading in gradebook.latest()]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from cs336_staff.grading.batch import grade
+from cs336_staff.grading.batch import How, grade
 from cs336_staff.grading.suite import load_graded_suite
 from cs336_staff.sandbox.confinement import start
 from cs336_staff.tools.student import COMPILED, ROOT, write_submission
@@ -51,7 +51,7 @@ def benchmark(submissions: int, fresh: int, jobs: int) -> None:
         for turn in range(ROUNDS):
             mine = paths[turn::ROUNDS]
             started = time.perf_counter()
-            grade(suite, sandbox, mine, Path(folder, f"results-{turn}"), jobs=jobs)
+            grade(suite, sandbox, mine, Path(folder, f"results-{turn}"), How(jobs))
             here.append((time.perf_counter() - started) / len(mine))
             theirs = paths[:fresh][turn::ROUNDS]
             started = time.perf_counter()

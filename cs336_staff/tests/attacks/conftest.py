@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.graded import Grading
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks.grade import NOT_HERE
 from cs336_staff.tests.attacks.plain import Outcome

@@ -58,7 +58,7 @@ def main(layer: sandbox.Layer, folder: Path) -> None:
     suite = replace(only(load_graded_suite(ROOT), TESTS), course=Course(limits=LIMITS))
     try:
         with sandbox.start(layer) as box:
-            done = batch.grade(suite, box, paths, folder / "results", jobs=2)
+            done = batch.grade(suite, box, paths, folder / "results", batch.How(jobs=2))
         assert not done.faults, f"not graded, though nothing of ours is broken: {done.faults}"
     except sandbox.SandboxError as error:
         print(error, file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.graded import Grading
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.attacks.attack import Attack, find_attacks
 from cs336_staff.tests.attacks.grade import TESTS

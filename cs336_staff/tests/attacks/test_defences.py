@@ -20,11 +20,10 @@ import pytest
 import torch
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_staff.grading import blocks
-from cs336_staff.grading.blocks import fence_lines
-from cs336_staff.grading.feedback import feedback, write_reports
+from cs336_staff.grading import reports
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.identity import safe_name
+from cs336_staff.grading.reports import feedback, fence_lines, write_reports
 from cs336_staff.sandbox import answer as answers
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.sandbox import connection, submission
@@ -124,7 +123,7 @@ def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     name = write_attack("name_that_is_no_text", tmp_path).name
     feedback(replace(GRADING, submission=safe_name(name)), {}).encode()
     feedback(replace(GRADING, submission=name), {}).encode()
-    monkeypatch.setattr(blocks, "printable", lambda text: text)
+    monkeypatch.setattr(reports, "printable", lambda text: text)
     with pytest.raises(UnicodeEncodeError):
         feedback(replace(GRADING, submission=name), {}).encode()
 

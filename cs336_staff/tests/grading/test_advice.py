@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cs336_staff.grading.advice import LONGEST, ask_for_advice
+from cs336_staff.grading.findings import LONGEST, ask_for_advice
 from cs336_staff.grading.one_submission import grade_one
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox, start_both

@@ -13,10 +13,9 @@ from cs336_kit.engine.result import Check, Outcome
 from cs336_staff.cli import staff
 from cs336_staff.grading.batch import Fault, Progress
 from cs336_staff.grading.commands import draw_board, list_remarks, show_progress
-from cs336_staff.grading.exports import cut_list
-from cs336_staff.grading.feedback import feedback
-from cs336_staff.grading.grading import Notes
+from cs336_staff.grading.graded import Notes
 from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.grading.reports import cut_list, feedback
 from cs336_staff.tests.grading.conftest import succeed
 from cs336_staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook
 

@@ -15,7 +15,7 @@ from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.finding import Finding
 from cs336_staff.grading.course import FILE, Course, Late, find_checked_root, load_course, results_folder
 from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.grading import Notes
+from cs336_staff.grading.graded import Notes
 from cs336_staff.hidden import release
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.grading.conftest import succeed

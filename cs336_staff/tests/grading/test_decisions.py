@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cs336_staff.cli import staff
-from cs336_staff.grading import rescore
+from cs336_staff.grading import gradebook as gradebooks
 from cs336_staff.grading.course import Course
+from cs336_staff.grading.final_grades import find_grade, grades
 from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.grades import find_grade, grades
-from cs336_staff.grading.grading import Notes
+from cs336_staff.grading.graded import Notes
 from cs336_staff.grading.identity import HandedIn, Student
 from cs336_staff.tests import ROOT
 from cs336_staff.tests.files import rows_of
@@ -213,7 +213,7 @@ def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(
         for number in range(30):
             gradebook.add(graded(f"student{number}_{number}_1_hw", 3.0))
     command("rescore", "--out", out)
-    monkeypatch.setattr(rescore, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
+    monkeypatch.setattr(gradebooks, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
     printed = command("rescore", "--out", out).output
     assert printed.count("other weights") == 1
     assert "For all of them: other weights" in printed

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cs336_staff.grading.batch import grade
+from cs336_staff.grading.batch import How, grade
 from cs336_staff.grading.gradebook import GradebookError
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox
@@ -99,12 +99,12 @@ def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path
     try:
         ended = "complete"
         try:
-            grade(suite, sandbox, paths, disk, jobs=2)
+            grade(suite, sandbox, paths, disk, How(jobs=2))
         except (OSError, GradebookError) as error:
             ended = type(error).__name__
         mount(disk, "remount", "size=64m")
         before = read_gradings(disk)
-        done = grade(suite, sandbox, paths, disk, jobs=2)
+        done = grade(suite, sandbox, paths, disk, How(jobs=2))
         assert (done.done, done.already, done.faults) == (len(paths), len(before), [])
         after = read_gradings(disk)
         assert before.items() <= after.items()

@@ -12,10 +12,8 @@ from cs336_kit.engine.case import Case
 from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.suite import Test, run
-from cs336_staff.grading.feedback import feedback
-from cs336_staff.grading.grading import Grading, Notes
-from cs336_staff.grading.hidden_results import for_student
-from cs336_staff.grading.results_json import results
+from cs336_staff.grading.graded import Grading, Notes, for_student
+from cs336_staff.grading.reports import feedback, for_gradescope
 from cs336_staff.sandbox.submission import Submission
 from cs336_staff.tests.grading.test_gradebook import GRADING
 from cs336_staff.tests.sandbox.conftest import ROOT
@@ -297,7 +295,7 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
     wrong = [replace(failed(f"test_softmax[{i}d]", WRONG.format(i)), maximum=third) for i in (2, 3)]
     gradient = failed("test_softmax_gradients[a]", WRONG.format(9))
     grading = graded(passed, *wrong, gradient, failed("test_hidden_softmax[a]", "the answer is wrong"))
-    report = results(grading, PROBLEMS)
+    report = for_gradescope(grading, PROBLEMS)
     first, hidden, *others = report["tests"]
     assert (first["name"], first["number"], first["score"], first["max_score"]) == (
         "Softmax: public tests",

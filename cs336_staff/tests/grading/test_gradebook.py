@@ -11,9 +11,8 @@ import pytest
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_kit.engine.toml_file import Signed
-from cs336_staff.grading.decisions import Adjustment, Overruling
-from cs336_staff.grading.gradebook import Gradebook, GradebookError
-from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.gradebook import Adjustment, Gradebook, GradebookError, Overruling
+from cs336_staff.grading.graded import Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
 
 ROWS = (
@@ -70,7 +69,7 @@ def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_pa
             gradebook.score_with(problems)
             gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))
             if problem == "attention":  # staff count what softmax did, and nobody pays it instead
-                gradebook.decide("overrule", Overruling(student="ada", problem="softmax", text="agreed"), "Ada")
+                gradebook.decide(Overruling(student="ada", problem="softmax", text="agreed"), "Ada")
             (grading,) = gradebook.latest()
         earned = worth * 2 / 3
         assert grading.points_of("softmax") == pytest.approx(earned - charged)
@@ -115,10 +114,10 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     work = GRADING.content[:12]
     with new_gradebook(tmp_path) as gradebook:
         gradebook.add(grading)
-        gradebook.decide("overrule", Overruling(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
+        gradebook.decide(Overruling(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
         points = Signed(-0.5)
         adjustment = Adjustment(student="ada", work=work, problem="softmax", points=points, text="late")
-        gradebook.decide("adjust", adjustment, "Ada")
+        gradebook.decide(adjustment, "Ada")
         gradebook.add(replace(grading, suite="e" * 64))  # graded again, by another suite
         alan = replace(grading, submission="alan", handed_in=HandedIn((Student("alan", "Alan"),)))
         gradebook.add(alan)

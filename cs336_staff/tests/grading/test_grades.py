@@ -16,12 +16,10 @@ from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.result import Outcome, Result
 from cs336_kit.engine.suite import Calls, Suite, Test
 from cs336_staff.grading import batch
-from cs336_staff.grading.course import Course, Late
-from cs336_staff.grading.exports import write_canvas, write_course, write_grades
-from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.graders import Record
-from cs336_staff.grading.grades import Grade, grades
-from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.course import Course, Late, read_groups, read_roster, read_times
+from cs336_staff.grading.final_grades import Grade, grades, write_canvas, write_grades
+from cs336_staff.grading.gradebook import Gradebook, Results
+from cs336_staff.grading.graded import Grading, Notes
 from cs336_staff.grading.identity import (
     METADATA,
     HandedIn,
@@ -33,7 +31,8 @@ from cs336_staff.grading.identity import (
     safe_name,
     together,
 )
-from cs336_staff.grading.lists import read_groups, read_roster, read_times
+from cs336_staff.grading.processes import Record
+from cs336_staff.grading.reports import write_course
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.hidden.release import Release
 from cs336_staff.sandbox.submission import MAX_PATH, Submission
@@ -102,7 +101,7 @@ def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebo
 def write_all(folder: Path, course: Course, *gradings: Grading, **points: float) -> list[Grade]:
     """Write all that staff and students get of these."""
     with gradebook_with(folder, *gradings, **points) as gradebook:
-        return write_course(Console(), gradebook, {"softmax": SOFTMAX}, folder, course)
+        return write_course(Console(), Results(folder, gradebook, course, {"softmax": SOFTMAX}))
 
 
 def rows(path: Path) -> dict[str, dict[str, str]]:
@@ -235,7 +234,7 @@ def grade_in_batch(
         return future
 
     suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
-    done = batch.grade_by(submit, suite, paths, folder / "results", **stated)
+    done = batch.grade_by(submit, suite, paths, folder / "results", batch.How(**stated))
     assert not done.faults
     return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)
 
@@ -525,7 +524,9 @@ def for_canvas(folder: Path, roster: str, column: str, **points: float) -> tuple
     (folder / "roster.csv").write_text(roster)
     with gradebook_with(folder, **points) as gradebook:
         found = grades(gradebook, Course())
-        without, strangers = write_canvas(folder / "canvas.csv", folder / "roster.csv", found, column)
+    listed = read_roster(folder / "roster.csv")
+    without = listed.find_ungraded({grade.student.key for grade in found})
+    strangers = write_canvas(folder / "canvas.csv", listed, found, column)
     return without, strangers, (folder / "canvas.csv").read_text().splitlines()
 
 

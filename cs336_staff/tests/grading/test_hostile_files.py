@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.graded import Grading
 from cs336_staff.grading.identity import RosterError
 from cs336_staff.sandbox.reader import SECONDS
 from cs336_staff.sandbox.submission import MAX_PATH, MIB

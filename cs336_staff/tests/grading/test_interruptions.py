@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.grading.batch import grade
+from cs336_staff.grading.batch import How, grade
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.tests.attacks.grade import only
@@ -32,7 +32,7 @@ def test_killed_batches_go_on_where_they_were(tmp_path: Path, graded_suite: Grad
     paths = write_submissions(tmp_path / "submissions", SUBMISSIONS)
     moments, kills = random.Random(0), 0  # noqa: S311 (no secret)
     with start("bubblewrap") as sandbox:
-        run = partial(_grade_for, target=partial(grade, suite, sandbox, paths, jobs=2))
+        run = partial(_grade_for, target=partial(grade, suite, sandbox, paths, how=How(jobs=2)))
         started = time.monotonic()
         assert run(None, tmp_path / "undisturbed")
         seconds = time.monotonic() - started

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cs336_staff.grading import batch, graders, one_submission
+from cs336_staff.grading import batch, one_submission, processes
 from cs336_staff.grading.course import Course
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.limits import Limits
@@ -60,7 +60,7 @@ def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path, grad
 def test_what_this_side_may_use_for_a_submission_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graded_suite: GradedSuite
 ) -> None:
-    monkeypatch.setattr(graders, "SECONDS", 1)
+    monkeypatch.setattr(processes, "SECONDS", 1)
     monkeypatch.setattr(one_submission, "judge", lambda *_: any(iter(int, 1)))
     suite = only(graded_suite, {"test_softmax[1d]"})
     with start("process") as sandbox:

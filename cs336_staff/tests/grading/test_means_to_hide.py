@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from cs336_staff.grading.feedback import feedback
-from cs336_staff.grading.grading import Notes, notes_from_json
-from cs336_staff.grading.means_to_hide import BESIDE, LOOKS, MAX_BYTES, MOST, PAST, TOO_DEEP, TOO_LONG, UNNAMED
-from cs336_staff.grading.means_to_hide import find_means_to_hide as find
+from cs336_staff.grading.findings import BESIDE, LOOKS, MAX_BYTES, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, UNNAMED
+from cs336_staff.grading.findings import find_means_to_hide as find
+from cs336_staff.grading.graded import Notes, notes_from_json
+from cs336_staff.grading.reports import feedback
 from cs336_staff.sandbox.submission import Submission, take_in
 from cs336_staff.tests.grading.shadow_class import CLASS, ROOT, write_tree
 from cs336_staff.tests.grading.test_gradebook import GRADING
@@ -69,7 +69,7 @@ def test_a_file_of_the_course_is_not_read_unless_it_was_changed():
 
 
 def test_a_list_is_cut_and_counts_the_rest():
-    assert found_in("gc\n" * (MOST + 3))[-2:] == (f"nn.py:{MOST} `gc` {LOOKS}", "and 3 more")
+    assert found_in("gc\n" * (MOST_LISTED + 3))[-2:] == (f"nn.py:{MOST_LISTED} `gc` {LOOKS}", "and 3 more")
 
 
 @pytest.mark.parametrize(("source", "means"), [("+".join("a" * 9_999), TOO_DEEP), ("a;" * MAX_BYTES, TOO_LONG)])

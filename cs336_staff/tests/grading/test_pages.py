@@ -11,12 +11,12 @@ from typing import Any
 from cs336_kit.engine.assignment import Problem
 from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.grading.class_page import Entry, count_losses, teach_next
 from cs336_staff.grading.course import Course, Late
-from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.grades import Grade
-from cs336_staff.grading.grading import Grading, Notes
+from cs336_staff.grading.final_grades import Grade
+from cs336_staff.grading.gradebook import Gradebook, Results
+from cs336_staff.grading.graded import Grading, Notes
 from cs336_staff.grading.identity import HandedIn, Student
+from cs336_staff.grading.losses import Entry, count_losses, teach_next
 from cs336_staff.grading.pages import write_site
 from cs336_staff.tests.grading.test_gradebook import GRADING
 
@@ -79,7 +79,7 @@ def site(folder: Path, *gradings: Grading, anonymous: bool = False, course: Cour
         gradebook.score_with(PROBLEMS)
         for grading in gradings:
             gradebook.add(grading)
-        write_site(folder, gradebook, PROBLEMS, course or Course(), anonymous)
+        write_site(Results(folder, gradebook, course or Course(), PROBLEMS), anonymous)
     pages = [folder / "index.html", *sorted((folder / "students").iterdir())]
     return {page.name: page.read_text(encoding="utf-8") for page in pages}
 

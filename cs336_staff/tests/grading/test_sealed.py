@@ -9,9 +9,9 @@ import pytest
 
 from cs336_staff.grading.batch import grade
 from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.graders import ANSWERS
 from cs336_staff.grading.one_submission import grade_one
-from cs336_staff.grading.sealed import read_sealed
+from cs336_staff.grading.processes import ANSWERS
+from cs336_staff.grading.questions import Sealed, read_sealed
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Process, Sandbox, start
 from cs336_staff.sandbox.submission import Submission, take_in
@@ -46,28 +46,32 @@ class Closed(Sandbox):
         raise AssertionError("a worker was asked for")
 
 
+def read(record: bytes, suite: GradedSuite) -> Sealed | None:
+    return read_sealed(record, suite.questions, suite.asked_sha256)
+
+
 def test_results_from_the_record_are_those_of_the_run(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
     files = dict(take_in(ROOT).files)
     submission = Submission("x", files | {"adapters.py": files["adapters.py"] + WRONG.encode()}, "adapters")
     results, notes, sealed = grade_one(graded_suite, sandbox, submission)
-    record = sealed.as_bytes(graded_suite)
+    record = sealed.as_bytes(graded_suite.asked_sha256)
     assert len(record) < 2 << 20
-    again, noted, resealed = grade_one(graded_suite, Closed(), submission, read_sealed(record, graded_suite))
+    again, noted, resealed = grade_one(graded_suite, Closed(), submission, read(record, graded_suite))
     assert [replace(result, seconds=0) for result in again] == [replace(result, seconds=0) for result in results]
     assert noted == notes
     assert "dim" in notes.stdout
-    assert resealed.as_bytes(graded_suite) == record
+    assert resealed.as_bytes(graded_suite.asked_sha256) == record
 
 
 def test_what_is_no_record_of_these_questions_is_as_good_as_none(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
     tests = only(graded_suite, {"test_softmax[1d]"})
     _, _, sealed = grade_one(tests, sandbox, take_in(ROOT))
-    record = sealed.as_bytes(graded_suite)
-    assert read_sealed(record, graded_suite)
+    record = sealed.as_bytes(graded_suite.asked_sha256)
+    assert read(record, graded_suite)
     for damaged in (b"", b"x", record[:-20], record[:50]):
-        assert read_sealed(damaged, graded_suite) is None
+        assert read(damaged, graded_suite) is None
     others = replace(graded_suite, questions={**graded_suite.questions, "one more": []})
-    assert read_sealed(record, others) is None
+    assert read(record, others) is None
 
 
 def test_where_a_test_has_changed_nothing_is_asked_again(

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from cs336_kit.engine.assignment import load_problems
-from cs336_staff.grading.batch import grade
+from cs336_staff.grading.batch import How, grade
 from cs336_staff.tests.files import rows_of
 from cs336_staff.tests.grading.shadow_class import CLASS, CORE, ROOT, write_tree
 from cs336_staff.tests.sandbox.conftest import start
@@ -25,7 +25,7 @@ def rows(tmp_path_factory, graded_suite):
     out, handed_in = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("handed_in")
     trees = [write_tree(name, handed_in) for name, tree in CLASS.items() if runs_here(tree)]
     with start("bubblewrap") as sandbox:
-        done = grade(graded_suite, sandbox, trees, out, jobs=len(os.sched_getaffinity(0)))
+        done = grade(graded_suite, sandbox, trees, out, How(jobs=len(os.sched_getaffinity(0))))
     assert not done.faults
     return {row["submission"]: row for row in rows_of(out / "grades.csv")}
 

@@ -63,7 +63,7 @@ def test_only_what_is_asked_for_is_rehearsed() -> None:
 
 # What else decides a verdict: the engine, the rules, what draws, answers, asks and carries forward.
 DECIDES = ("cs336_kit/engine", "cs336_kit/rules", "cs336_staff/hidden", "cs336_staff/authoring", "cs336_staff/sandbox")
-FILES = ("carried_forward.py", "one_submission.py", "questions.py", "sealed.py", "suite.py")
+FILES = ("carried_forward.py", "one_submission.py", "questions.py", "suite.py")
 
 
 def test_what_decides_a_verdict_has_a_version() -> None:

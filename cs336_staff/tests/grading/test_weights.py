@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from cs336_staff.grading.grading import Notes
+from cs336_staff.grading.graded import Notes
 from cs336_staff.problems.scaled_dot_product_attention.figure import (
     allowed_keys,
     compare_weights,

@@ -35,7 +35,7 @@ from cs336_kit.engine.python_errors import RULES, in_plain_words
 from cs336_kit.engine.type_errors import expected_and_got
 from cs336_kit.handing_in.archive import ArchiveError, check_names
 from cs336_kit.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
-from cs336_staff.grading.hidden_results import sentence
+from cs336_staff.grading.graded import sentence
 from cs336_staff.sandbox.answer import MAX_TEXT, check
 from cs336_staff.sandbox.connection import Connection, TooLongError
 from cs336_staff.sandbox.inside import frames

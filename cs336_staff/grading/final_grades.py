@@ -1,17 +1,25 @@
-"""The grade of each student: the attempt that counts, and what is left of its points after lateness."""
+"""The grade of each student: the attempt that counts, what lateness leaves of its points, and tables of grades."""
 
+import csv
+import io
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
+from pathlib import Path
 
 from cs336_kit.engine.errors import CourseworkError
-from cs336_staff.grading.course import Course
-from cs336_staff.grading.gradebook import Gradebook
-from cs336_staff.grading.grading import Grading
+from cs336_staff.grading.course import IDENTITY, TOTAL, Course, Roster
+from cs336_staff.grading.gradebook import Gradebook, write_atomically
+from cs336_staff.grading.graded import Grading
 from cs336_staff.grading.identity import HandedIn, Student, with_groups
+from cs336_staff.sandbox.printable import printable
 
 SHOWN = 5  # students who fit what was said
+# Where a cell begins, whichever of these separates cells for the spreadsheet, and what would be one to run.
+FORMULA = re.compile(r'(^|[;\t\n])(?=[\s"]*[=+\-@＝＋－＠])')
+EARLIER = "graded by an earlier suite"
+UNSURE = "which attempt was the last is not known, the one graded last counts"
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,50 @@ def grades_of(grading: Grading, course: Course) -> list[Grade]:
         late = course.say_late(days, handed)
         found.append(Grade(student, handed, grading, days, course.penalty(days) * grading.points, late))
     return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One submission of the class that counts, without texts, and the grades of its students, several in a group."""
+
+    grading: Grading
+    grades: tuple[Grade, ...]
+
+    @property
+    def id(self) -> str:
+        """Its name, and that of its page."""
+        return self.grading.submission
+
+    @property
+    def names(self) -> list[str]:
+        return [grade.student.name or grade.student.key for grade in self.grades]
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.grading.notes.refused)
+
+    @property
+    def final(self) -> list[float]:
+        """Grades after the penalty: a group has several where its members have deadlines of their own."""
+        return sorted({round(grade.points, 9) for grade in self.grades})
+
+    @property
+    def unsure(self) -> bool:
+        """Tell whether an attempt may have come later than this one."""
+        return any(grade.unsure for grade in self.grades)
+
+    @property
+    def accused(self) -> bool:
+        """Tell whether the rules are broken, also where staff have overruled that."""
+        return bool(self.grading.meddled or self.grading.violations)
+
+
+def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
+    """Put the students of one submission together, by its name."""
+    together: dict[str, list[Grade]] = {}
+    for grade in found:
+        together.setdefault(grade.grading.submission, []).append(grade)
+    return [Entry(grades[0].grading, tuple(grades)) for _, grades in sorted(together.items())]
 
 
 def find_grade(found: Iterable[Grade], said: str) -> Grade:
@@ -165,3 +217,87 @@ def _choose(attempts: Sequence[Grade], counts: str, decided: str | None) -> Grad
     later = [chosen.handed.is_later(each.handed) for each in attempts]
     number = 1 + sum(i < place if is_later is None else is_later for i, is_later in enumerate(later))
     return replace(chosen, attempt=number, attempts=len(attempts), unsure=unsure)
+
+
+def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) -> None:
+    """One row for each student: what was handed in and when, the points of each problem, their sum, and the grade.
+
+    `days_late` is empty when the time is not known; `late` is then what Canvas says. `grade` is what is left of the
+    points after the penalty. `violations` counts lines, `notes` are for staff.
+    """
+    suite = last_suite(found)
+    columns = ["student", "name", "email", "submission", "attempt", "attempts", "group", "late", "days_late", *problems]
+    rows: list[list[object]] = [[*columns, "points", "maximum", "penalty", "grade", "violations", "notes"]]
+    for grade in found:
+        handed, grading, days, student = grade.handed, grade.grading, grade.days_late, grade.student
+        group = ";".join(student.key for student in handed.students) if len(handed.students) > 1 else ""
+        row = [student.key, student.name, student.email, grading.submission, grade.attempt, grade.attempts]
+        late = handed.late if days is None else days > 0
+        row += [group, "yes" if late else "", "" if days is None else days]
+        row += [_number(grading.points_of(problem)) for problem in problems]
+        row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
+        row += [sum(map(len, grading.violations.values())) + grading.meddled, "; ".join(_notes(grade, suite))]
+        rows.append(row)
+    write_table(path, rows)
+
+
+def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True) -> None:
+    """Write a csv file that is there whole or not at all; if `inert`, with no cell that a spreadsheet would run."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([_inert(cell) if inert else cell for cell in row] for row in rows)
+    write_atomically(path, text.getvalue())
+
+
+def write_canvas(path: Path, roster: Roster, found: Iterable[Grade], column: str) -> list[str]:
+    """Write the points into a copy of a roster, of which Canvas imports the identity columns and this `column`.
+
+    Returns:
+        The students with a grade who are not in the roster.
+    """
+    kept = [name for name in roster.columns if name in IDENTITY]
+    waiting = {grade.student.key: grade for grade in found}
+    key = roster.known_by(waiting)
+    maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
+    lines = [[*kept, column]]
+    for row in roster.rows:
+        grade = waiting.pop(row.get(key, ""), None)
+        points = "" if grade is None else _number(grade.points)
+        if row["Student"].strip() == TOTAL:
+            points = _number(maximum)
+        lines.append([*(row[name] for name in kept), points])
+    write_table(path, lines, inert=False)  # Canvas knows its own names
+    return [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
+
+
+def last_suite(found: Sequence[Grade]) -> str:
+    """The suite that was graded with last."""
+    return max((grade.grading for grade in found), key=lambda grading: grading.started).suite if found else ""
+
+
+def _notes(grade: Grade, suite: str) -> Iterator[str]:
+    grading = grade.grading
+    if grading.notes.refused:
+        yield f"not run: {grading.notes.refused}"
+    yield from grading.decisions
+    yield from grading.notes.taken_in
+    if grading.notes.could_hide:
+        yield f"could hide what it calls: {', '.join(grading.notes.could_hide)}"
+    if grade.handed.late and grade.days_late is None:
+        yield "late, by how much is not known: no penalty"
+    if grade.unsure:
+        yield UNSURE
+    if grading.suite != suite:
+        yield EARLIER
+    if grading.not_run:
+        yield f"{grading.not_run} tests not run"
+
+
+def _number(points: float) -> str:
+    return f"{round(points, 4):g}"
+
+
+def _inert(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
+    if not isinstance(cell, str):
+        return cell
+    return FORMULA.sub(r"\1'", printable(cell))

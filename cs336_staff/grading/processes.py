@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cs336_kit.engine.errors import CourseworkError
 from cs336_kit.engine.result import Result, result_from_json
-from cs336_staff.grading.grading import Notes, notes_from_json
+from cs336_staff.grading.graded import Notes, notes_from_json
 from cs336_staff.sandbox.confinement import Layer, Sandbox, SandboxError, start_both
 from cs336_staff.sandbox.submission import Submission
 
@@ -81,7 +81,7 @@ class Record:
         layer: the sandbox that it ran in.
         started: when, with the offset from UTC.
         seconds: how long it took.
-        sealed: what it has answered, as `cs336_staff/grading/sealed.py` writes it.
+        sealed: what it has answered, as `Sealed.as_bytes` writes it.
     """
 
     results: Sequence[Result] = ()
@@ -218,17 +218,17 @@ def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     from cs336_staff.grading.one_submission import Faulty, grade_one
-    from cs336_staff.grading.sealed import read_sealed
+    from cs336_staff.grading.questions import read_sealed
 
     try:
         with open(file, "r+b", closefd=False) as given:
             given.seek(0)
             submission, record = pickle.load(given)  # noqa: S301 (the course's own)
-            known = read_sealed(record, suite) if record else None
+            known = read_sealed(record, suite.questions, suite.asked_sha256) if record else None
             results, notes, sealed = grade_one(suite, sandbox, submission, known)
             given.seek(0)
             given.truncate()
-            given.write(record if known else sealed.as_bytes(suite))
+            given.write(record if known else sealed.as_bytes(suite.asked_sha256))
         line = {"results": [result.as_json() for result in results], "notes": notes.as_json()}
     except Faulty as error:
         line = {"fault": str(error)}
