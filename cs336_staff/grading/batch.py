@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from pathlib import Path
 from cs336_staff.grading.final_grades import grades, grades_of, write_grades
 from cs336_staff.grading.gradebook import NAME, Gradebook, GradebookError, write_atomically
 from cs336_staff.grading.graded import Grading, Notes
-from cs336_staff.grading.identity import HandedIn, Platform, check_claims, handed_in, platforms_of, safe_name, together
+from cs336_staff.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
 from cs336_staff.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
 from cs336_staff.grading.reports import write_reports
 from cs336_staff.grading.suite import GradedSuite, results_of_refused
@@ -33,33 +33,25 @@ TICK = 1.0  # seconds after which `show` is called even if nothing has ended
 HASHED = re.compile(r".*-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A submission that could not be graded, and not by its own doing."""
-
-    submission: str
-    reason: str
-
-
 @dataclass
 class Progress:
     """The progress of a batch.
 
     Attributes:
-        names: the submissions of the batch, and where each lies.
+        names: the submissions of the batch.
         done: graded now or before.
         already: of these, graded before.
         running: being graded.
         below: graded, without full points.
-        faults: those that could not be graded.
+        faults: why a submission could not be graded, and not by its own doing.
     """
 
-    names: dict[str, Path]
+    names: Collection[str]
     done: int = 0
     already: int = 0
     running: int = 0
     below: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -71,7 +63,7 @@ class _Attempt:
     """To grade one submission, for the `number`th time."""
 
     name: str
-    path: Path
+    work: Work
     number: int = 1
     content: str = ""
 
@@ -100,12 +92,7 @@ def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path
 def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
-    Args:
-        submit: has one submission graded.
-        suite: the collected suite.
-        paths: what was handed in.
-        out: gets `gradebook.sqlite` and a folder with the reports of each submission.
-        how: as its fields say.
+    In `out` there are `gradebook.sqlite` and a folder with the reports of each submission.
 
     Raises:
         GradebookError: another batch writes to `out`.
@@ -115,13 +102,11 @@ def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Pat
     out.mkdir(parents=True, exist_ok=True)
     with _lock(out), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
         gradebook.check_decisions(suite.problems)
-        resolved = list(dict.fromkeys(path.resolve() for path in paths))
-        platforms = platforms_of(resolved, suite.course.platform)
-        files = together(resolved, platforms)
-        names = _name_submissions(list(files), gradebook.paths())
-        check_claims(names, platforms)
+        works = _name_submissions(find_work(paths, suite.course.platform), gradebook.paths())
+        check_claims(works)
         gradebook.score_with(suite.problems)
-        return _Batch(submit, how, suite, gradebook, out, reader, files, platforms, Progress(names)).run()
+        waiting = deque(_Attempt(name, work) for name, work in works.items())
+        return _Batch(submit, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
 
 
 @dataclass
@@ -132,13 +117,11 @@ class _Batch:
     gradebook: Gradebook
     out: Path
     reader: Reader
-    files: Mapping[Path, Mapping[str, Path]]  # of each submission that came file by file
-    platforms: Mapping[Path, Platform]
+    waiting: deque[_Attempt]
     progress: Progress
     running: dict[Future[Record], _Attempt] = field(default_factory=dict)
 
     def run(self) -> Progress:
-        self.waiting = deque(_Attempt(name, path) for name, path in self.progress.names.items())
         while self.waiting or self.running:
             if self.waiting and len(self.running) < self.how.jobs:
                 self._start(self.waiting.popleft())
@@ -152,7 +135,7 @@ class _Batch:
     def _start(self, attempt: _Attempt) -> None:
         """Submit, unless the gradebook has it or it is refused."""
         try:
-            submission: Submission | Refused = self.reader.take_in(attempt.path, self.files[attempt.path])
+            submission: Submission | Refused = self.reader.take_in(attempt.work.path, attempt.work.files)
             content = submission.sha256
         except Refused as refused:
             submission, content = refused, refused.content
@@ -162,7 +145,7 @@ class _Batch:
         attempt = replace(attempt, content=content)
         if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
             self.progress.already += 1
-            self.gradebook.hand_in_again(grading, _as_text(attempt.path.resolve()), self._handed_in(attempt))
+            self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
             self._report(grading)
         elif isinstance(submission, Refused):
             why = str(submission)
@@ -188,7 +171,7 @@ class _Batch:
 
     def _give_up(self, attempt: _Attempt, reason: str) -> None:
         self.progress.done += 1
-        self.progress.faults.append(Fault(attempt.name, reason))
+        self.progress.faults[attempt.name] = reason
 
     def _answers_of(self, content: str) -> Path:
         """The file for the answers of the submission with this content."""
@@ -200,10 +183,10 @@ class _Batch:
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, record.sealed)
         handed = self._handed_in(attempt)
-        taken_in = (*self._remarks(attempt.path, handed), *record.notes.taken_in)
+        taken_in = (*_describe(attempt.work, handed), *record.notes.taken_in)
         grading = Grading(
             submission=attempt.name,
-            path=_as_text(attempt.path.resolve()),
+            path=_as_text(attempt.work.path),
             content=attempt.content,
             suite=self.suite.sha256,
             seed=self.suite.release.seed("release"),
@@ -218,18 +201,10 @@ class _Batch:
         # As the gradebook has it: staff may have overruled a violation of the same content.
         self._report(self.gradebook.of(attempt.name) or grading)
 
-    def _remarks(self, path: Path, handed: HandedIn) -> Iterator[str]:
-        """Say which files a submission came from, and what its name does not say."""
-        if files := self.files[path].values():
-            yield f"taken together as one submission: {', '.join(ascii(file.name) for file in files)}"
-        if handed.guessed and (platform := self.platforms[path.parent]) != "none":
-            strange = f"{path.name!a} is not a name that {platform.title()} gives"
-            yield f"{strange}: it is a submission of its own, under the name of its file"
-
     def _handed_in(self, attempt: _Attempt) -> HandedIn:
         """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
-        platform = self.platforms[attempt.path.parent]
-        handed, before = handed_in(attempt.path, attempt.name, platform), self.gradebook.of(attempt.name)
+        handed = handed_in(attempt.work.path, attempt.name, attempt.work.platform)
+        before = self.gradebook.of(attempt.name)
         if not handed.guessed or before is None or before.handed_in.guessed:
             return handed
         same = before.content == attempt.content
@@ -246,26 +221,31 @@ class _Batch:
             write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
 
 
-def _name_submissions(paths: Sequence[Path], known: Mapping[str, str]) -> dict[str, Path]:
-    """A name for each path: the one under which it was graded before, or the file's own, made safe.
+def _describe(work: Work, handed: HandedIn) -> Iterator[str]:
+    """Say which files a submission came from, and what its name does not say."""
+    if work.files:
+        yield f"taken together as one submission: {', '.join(ascii(file.name) for file in work.files.values())}"
+    if handed.guessed and work.platform != "none":
+        strange = f"{work.path.name!a} is not a name that {work.platform.title()} gives"
+        yield f"{strange}: it is a submission of its own, under the name of its file"
+
+
+def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[str, Work]:
+    """A name for each: the one under which its path was graded before, as is `known`, or the file's own, made safe.
 
     Several that are the same get a part of the hash of their path, and so does a name that looks as if it had one. A
     file of the same name from elsewhere is another attempt.
-
-    Args:
-        paths: what is graded.
-        known: where each submission lay when it was graded before, by name.
     """
     before = {path: name for name, path in known.items()}
-    safe = {path: safe_name(path.name) for path in dict.fromkeys(path.resolve() for path in paths)}
-    count = Counter(name for path, name in safe.items() if _as_text(path) not in before)
-    names: dict[str, Path] = {}
-    for path, name in safe.items():
-        if was := before.get(_as_text(path)):
+    safe = [(work, safe_name(work.path.name)) for work in works]
+    count = Counter(name for work, name in safe if _as_text(work.path) not in before)
+    names: dict[str, Work] = {}
+    for work, name in safe:
+        if was := before.get(_as_text(work.path)):
             name = was
         elif count[name] > 1 or HASHED.fullmatch(name):
-            name += f"-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
-        names[name] = path
+            name += f"-{hashlib.sha256(os.fsencode(work.path)).hexdigest()[:12]}"
+        names[name] = work
     return names
 
 

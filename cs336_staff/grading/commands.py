@@ -22,7 +22,7 @@ from cs336_staff.grading.course import RESULTS, RESULTS_FOLDER, find_checked_roo
 from cs336_staff.grading.final_grades import find_grade, grades, group_by_submission, write_table
 from cs336_staff.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from cs336_staff.grading.graded import Grading
-from cs336_staff.grading.identity import Platform, platforms_of, safe_name, together
+from cs336_staff.grading.identity import Platform, find_work, safe_name
 from cs336_staff.grading.losses import ClassLoss, count_losses
 from cs336_staff.grading.processes import ANSWERS, load_and_start
 from cs336_staff.grading.reports import MOST, cut_list, write_course
@@ -38,27 +38,17 @@ FAULTS = 3  # the exit status when something of ours went wrong
 INTERRUPTED = 130  # by Ctrl-C, as shells have it
 COSTLIEST = 10  # findings that are printed; the file has all
 LINES = 20  # of progress, where there is no terminal
+FOLDER = click.Path(file_okay=False, path_type=Path)  # that may be made
 SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 
 
 @click.command()
 @click.argument("submission", nargs=-1, required=True, type=click.Path(exists=True, readable=False, path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=results_folder,
-    show_default=RESULTS_FOLDER,
-)
+@click.option("--out", type=FOLDER, default=results_folder, show_default=RESULTS_FOLDER)
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
-def grade(
-    submission: tuple[Path, ...],
-    out: Path,
-    layer: Layer,
-    jobs: int | None,
-    rerun: bool,
-) -> None:
+def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | None, rerun: bool) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
     Run the same command again after an interruption: nothing is graded twice. Two submissions of one student
@@ -92,9 +82,9 @@ def grade(
             remarks = list(list_remarks(graded))
             for line in cut_list(remarks, MOST, "`cs336 staff report` lists them"):
                 console.print(Text(line, "yellow"))
-            for fault in done.faults:
+            for name, reason in done.faults.items():
                 blame = "NOT GRADED, by no fault of the submission"
-                console.print(Text(f"{blame}: {fault.submission}: {fault.reason}", "red"))
+                console.print(Text(f"{blame}: {name}: {reason}", "red"))
             students = write_course(console, Results(out, gradebook, course, suite.problems))
             found = count_losses(group_by_submission(students), suite.problems)
             write_findings(out, found)
@@ -137,10 +127,9 @@ def reproduce(submission: str, test: str, layer: Layer, out: Path) -> None:
     _need_linux()
     root = find_checked_root()
     path = _find_handed_in(submission, out)
-    beside = [*path.parent.iterdir()]
-    files = together(beside, platforms_of(beside, load_course(root).platform)).get(path)
+    beside = find_work(path.parent.iterdir(), load_course(root).platform)
     with Reader() as reader:
-        taken_in = reader.take_in(path, files or {})
+        taken_in = reader.take_in(path, next((work.files for work in beside if work.path == path), {}))
     if (record := out / ANSWERS / taken_in.sha256).exists():
         from cs336_staff.grading.one_submission import find_tests, reproduce_tests
         from cs336_staff.grading.questions import read_sealed
@@ -180,8 +169,7 @@ def _print_layer(console: Console, sandbox: Sandbox) -> None:
 
 def _refuse_several(paths: Iterable[Path], platform: Platform) -> None:
     """Refuse more than one submission where a later one can read marks of an earlier one."""
-    resolved = list(dict.fromkeys(path.resolve() for path in paths))
-    if (count := len(together(resolved, platforms_of(resolved, platform)))) > 1:
+    if (count := len(find_work(paths, platform))) > 1:
         raise click.ClickException(
             f"{count} submissions would see marks of each other: allow user namespaces, or grade each in a container "
             "of its own; with --sandbox process they are graded all the same"

@@ -172,10 +172,10 @@ class Course(CourseFolder):
         """The roster; without one, nobody is listed."""
         return read_roster(Path(self.roster)) if self.roster else Roster()
 
-    def names_of(self, students: Collection[str]) -> dict[str, dict[str, str]]:
-        """The name of each of these students in the roster, under `name`."""
+    def names_of(self, students: Collection[str]) -> dict[str, str]:
+        """The name of each of these students in the roster."""
         key = self.listed.known_by(students)
-        return {row[key]: {"name": row["Student"]} for row in self.listed.rows if row.get(key) in students}
+        return {row[key]: row["Student"] for row in self.listed.rows if row.get(key) in students}
 
     def days_late(self, student: str, handed_in: HandedIn) -> int | None:
         """Days after the student's deadline, each begun one counted; None when the time of either is not known."""

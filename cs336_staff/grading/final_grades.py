@@ -75,10 +75,12 @@ def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
     for grading in gradings:
         for grade in grades_of(grading, course):
             attempts.setdefault(grade.student.key, []).append(grade)
-    names = course.names_of(attempts)
-    decided = gradebook.decisions.counts
-    chosen = {key: _choose(theirs, course.attempt, decided.get(key)) for key, theirs in sorted(attempts.items())}
-    return [replace(each, student=replace(each.student, **names.get(key, {}))) for key, each in chosen.items()]
+    names, found = course.names_of(attempts), []
+    for key, theirs in sorted(attempts.items()):
+        chosen = _choose(theirs, course.attempt, gradebook.decisions.counts.get(key))
+        name = names.get(key, chosen.student.name)
+        found.append(replace(chosen, student=replace(chosen.student, name=name)))
+    return found
 
 
 def grades_of(grading: Grading, course: Course) -> list[Grade]:
@@ -112,23 +114,9 @@ class Entry:
         return [grade.student.name or grade.student.key for grade in self.grades]
 
     @property
-    def refused(self) -> bool:
-        return bool(self.grading.notes.refused)
-
-    @property
     def final(self) -> list[float]:
         """Grades after the penalty: a group has several where its members have deadlines of their own."""
         return sorted({round(grade.points, 9) for grade in self.grades})
-
-    @property
-    def unsure(self) -> bool:
-        """Tell whether an attempt may have come later than this one."""
-        return any(grade.unsure for grade in self.grades)
-
-    @property
-    def accused(self) -> bool:
-        """Tell whether the rules are broken, also where staff have overruled that."""
-        return bool(self.grading.meddled or self.grading.violations)
 
 
 def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
@@ -249,11 +237,7 @@ def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True
 
 
 def write_canvas(path: Path, roster: Roster, found: Iterable[Grade], column: str) -> list[str]:
-    """Write the points into a copy of a roster, of which Canvas imports the identity columns and this `column`.
-
-    Returns:
-        The students with a grade who are not in the roster.
-    """
+    """Write the points into a `column` of a copy of a roster, for Canvas; return who has a grade and is not in it."""
     kept = [name for name in roster.columns if name in IDENTITY]
     waiting = {grade.student.key: grade for grade in found}
     key = roster.known_by(waiting)

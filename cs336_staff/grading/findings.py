@@ -37,13 +37,9 @@ MOST, MOST_LINES, LONGEST = 30, 24, 500  # findings, lines of one, characters in
 def ask_for_advice(
     sandbox: Sandbox, submission: Submission, results: Sequence[Result], drawn: Sequence[tuple[Result, Case]] = ()
 ) -> tuple[Finding, ...]:
-    """Findings about the problems of which a test failed; none if the submission gives no answer.
+    """Findings about the problems of which a public test failed, or one on a case that was drawn.
 
-    Args:
-        sandbox: where it is asked, with an advisor.
-        submission: who is asked.
-        results: of the public tests.
-        drawn: further cases, and what became of the tests on them.
+    A submission that gives no answer gets no advice.
     """
     if sandbox.advisor is None:
         return ()

@@ -145,11 +145,7 @@ class Gradebook:
     """`gradebook.sqlite`, where every method is one transaction, with the decisions of staff beside it."""
 
     def __init__(self, path: Path, muted: Collection[str] = ()) -> None:
-        """Open the file, or make it.
-
-        Args:
-            path: the file.
-            muted: the ids of findings that no grading shows when it is read; they stay recorded.
+        """Open the file, or make it; findings with `muted` ids stay recorded, and no grading that is read shows them.
 
         Raises:
             GradebookError: another version of this program wrote it, or it is not a gradebook, or it has been lost.
@@ -193,12 +189,9 @@ class Gradebook:
             raise self._explain(error) from None
 
     def score_with(self, problems: Mapping[str, Problem]) -> bool:
-        """Score all results, recorded and to come, with the weights of `problems`; whether that changes any.
+        """Score all results, recorded and to come, with the weights of these problems; tell whether that changes any.
 
         Results of other tests count no more.
-
-        Args:
-            problems: by id, with public and hidden tests.
         """
         now = [(each.id, each.bonus, each.points, json.dumps(each.tests)) for each in problems.values()]
         before = [tuple(row) for row in self._connection.execute("SELECT * FROM problem ORDER BY rowid")]

@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -152,41 +152,58 @@ def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
     return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
 
 
-def together(paths: Iterable[Path], platforms: Mapping[Path, Platform]) -> dict[Path, dict[str, Path]]:
-    """List what to grade: the path that stands for each submission, and its files by own name if there are several.
+@dataclass(frozen=True)
+class Work:
+    """One submission as it was handed in.
+
+    Args:
+        path: where it lies.
+        platform: that named it.
+        files: by own name, if it came as several; `path` is one of them.
+    """
+
+    path: Path
+    platform: Platform
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
+    """List the submissions in these paths, of the platform that is `stated` or fits.
 
     Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
     their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
     out.
+
+    Raises:
+        RosterError: it is not clear which platform named them.
     """
+    paths = list(dict.fromkeys(path.resolve() for path in paths))
+    platforms = platforms_of(paths, stated)
     of_prefix: dict[object, list[tuple[Path, dict[str, str]]]] = {}
     for path in paths:
         if path.name != METADATA:
             parts = _parts(path, platforms[path.parent])
             of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
-    found: dict[Path, dict[str, Path]] = {}
+    found = []
     for each in of_prefix.values():
         files = [(path, parts) for path, parts in each if not parts.get("text")] or each
         own = {f"{parts.get('file', '')}{parts.get('suffix', '')}": path for path, parts in files}
         if len(own) < len(files) or not all(name.endswith(".py") for name in own):
             own = {path.name: path for path, _ in files}
-        found[own.get("adapters.py", files[0][0])] = own if len(files) > 1 else {}
+        path = own.get("adapters.py", files[0][0])
+        found.append(Work(path, platforms[path.parent], own if len(files) > 1 else {}))
     return found
 
 
-def check_claims(submissions: Mapping[str, Path], platforms: Mapping[Path, Platform]) -> None:
-    """Raise RosterError if two of these are by one student: students choose names of files, and so could choose whose.
-
-    Args:
-        submissions: what is graded at a time, by name.
-        platforms: that named what is in each folder.
-    """
+def check_claims(works: Mapping[str, Work]) -> None:
+    """Raise RosterError if two submissions, by name, are by one student: whoever chooses a name could choose whose."""
     claimed: dict[str, Path] = {}
-    for name, path in submissions.items():
-        for student in handed_in(path, name, platforms[path.parent]).students:
-            if (other := claimed.setdefault(student.key, path)) != path:
+    for name, work in works.items():
+        for student in handed_in(work.path, name, work.platform).students:
+            if (other := claimed.setdefault(student.key, work.path)) != work.path:
+                both = f"{_line(str(other))} and {_line(str(work.path))}"
                 raise RosterError(
-                    f"two submissions by student {_line(student.key)}: {_line(str(other))} and {_line(str(path))}; "
+                    f"two submissions by student {_line(student.key)}: {both}; "
                     "keep the right one, put files of one submission into a folder, grade attempts one after another"
                 )
 

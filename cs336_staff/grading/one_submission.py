@@ -38,11 +38,7 @@ def grade_one(
 ) -> tuple[list[Result], Notes, Sealed]:
     """Return the result of every test, what else the report says, and what was asked.
 
-    Args:
-        suite: what is asked, and the tests.
-        sandbox: where it is asked.
-        submission: who is asked.
-        sealed: what it has answered before: none of its code runs then.
+    Of a submission of which it is `sealed` what it has answered before, no code runs.
 
     Raises:
         Faulty: a test could not be run, and not by the submission's doing.

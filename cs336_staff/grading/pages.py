@@ -52,19 +52,7 @@ def report(results: Path, anonymous: bool) -> None:
 
 
 def write_site(results: Results, anonymous: bool = False) -> int:
-    """Write `index.html`, and `students/ID.html` for each submission; older ones are removed.
-
-    Args:
-        results: the folder.
-        anonymous: whether the pages name nobody.
-
-    Returns:
-        How many submissions there are.
-
-    Raises:
-        OSError: a page cannot be written.
-        RosterError: the roster cannot be used.
-    """
+    """Write `index.html`, and `students/ID.html` for each submission, and return how many; older ones are removed."""
     found = grades(results.gradebook, results.course)
     known = group_by_submission(found)
     ungraded = results.course.listed.find_ungraded({grade.student.key for grade in found})
@@ -125,7 +113,7 @@ def fill_class_page(
     pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem], ungraded: Sequence[str]
 ) -> str:
     """The page for staff; `ungraded` are the students of the roster who have no grade."""
-    ran = [entry for entry in entries if not entry.refused]
+    ran = [entry for entry in entries if not entry.grading.notes.refused]
     losses = count_losses(ran, problems)
     points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(

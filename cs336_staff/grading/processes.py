@@ -41,12 +41,7 @@ ANSWERS = "answers"  # the folder of what submissions have answered, beside the 
 def load_and_start(
     root: Path, layer: Layer | Literal["auto"] = "auto", only: str | None = None
 ) -> Iterator[tuple["GradedSuite", Sandbox]]:
-    """The suite, loaded while the sandbox starts: each takes seconds.
-
-    Args:
-        root: the folder of the assignment.
-        layer: of the sandbox.
-        only: as in `load_graded_suite`.
+    """The suite, or `only` a part of it, loaded while the sandbox starts: each takes seconds.
 
     Raises:
         SuiteError, SandboxError: one of them cannot be had.
@@ -67,7 +62,7 @@ def load_and_start(
 
 
 class HostError(CourseworkError):
-    """The process that grades has ended, or gives no more workers, or is not what was asked for."""
+    """The process that grades has ended, or gives no more workers."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +156,7 @@ def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Su
     The process that forks is a fork of this one, which must not have threads yet; it may have them from then on.
     """
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    layer = "+".join((sandbox.achieved.layer, *sandbox.achieved.parts))
 
     def serve_apart() -> None:
         control.close()  # else it would not see that this side has ended
@@ -170,7 +166,7 @@ def grade_here(suite: "GradedSuite", sandbox: Sandbox, jobs: int) -> Iterator[Su
     process.start()
     theirs.close()
     # It ends before the threads are waited for.
-    with ThreadPoolExecutor(jobs) as executor, closing(Host(control, process.join, layer_of(sandbox))) as host:
+    with ThreadPoolExecutor(jobs) as executor, closing(Host(control, process.join, layer)) as host:
         yield partial(executor.submit, host.grade)
 
 
@@ -256,8 +252,3 @@ def _restart_if_needed(sandbox: Sandbox) -> str:
     except SandboxError as error:
         return str(error)
     return ""
-
-
-def layer_of(sandbox: Sandbox) -> str:
-    """All that stands between a submission and this machine."""
-    return "+".join((sandbox.achieved.layer, *sandbox.achieved.parts))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import fsum
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -189,38 +188,36 @@ def diff(old: Path, new: Path) -> None:
         _print_changes(_read_published(one), _read_published(other), new)
 
 
-class Published(NamedTuple):
-    """A folder of results, by student: the row of grades.csv, and the grading that it was made from."""
-
-    rows: Mapping[str, Mapping[str, str]]
-    gradings: Mapping[str, Grading]
+# Of each student in a folder of results: the row of grades.csv, and the grading that it was made from, if it is there.
+Published = Mapping[str, tuple[Mapping[str, str], Grading | None]]
 
 
 def _read_published(results: Results) -> Published:
     path = results.folder / "grades.csv"
     if not path.exists():
         raise GradebookError(f"no grades.csv in {results.folder}; run cs336 staff grade to its end first")
+    gradings = {grade.student.key: grade.grading for grade in grades(results.gradebook, results.course)}
     with path.open(newline="", encoding="utf-8") as file:
-        rows = {row["student"]: row for row in csv.DictReader(file)}
-    return Published(rows, {grade.student.key: grade.grading for grade in grades(results.gradebook, results.course)})
+        return {row["student"]: (row, gradings.get(row["student"])) for row in csv.DictReader(file)}
 
 
 def _print_changes(old: Published, new: Published, out: Path) -> None:
     """Print what changed for everybody in a line, and a row for each student; all rows are in changes.csv."""
     rows: list[tuple[str, str, str, list[str]]] = []
-    for student in sorted(old.rows.keys() | new.rows.keys()):
-        before, now = (each.rows.get(student, {}) for each in (old, new))
+    for student in sorted(old.keys() | new.keys()):
+        (before, was), (now, became) = (each.get(student, ({}, None)) for each in (old, new))
         grade, other = before.get("grade", "none"), now.get("grade", "none")
         if grade != other:
             who = " ".join(dict.fromkeys(filter(None, ((now or before).get("name"), student))))
-            rows.append((who, grade, other, list(_explain_change(old, new, student))))
+            why = [*(_compare(was, became) if was and became else ()), *_compare_rows(before, now)]
+            rows.append((who, grade, other, why))
     if not rows:
         Console().print("No grade changed")
         return
     everybody = [why for why in rows[0][3] if len(rows) > 1 and all(why in row[3] for row in rows)]
     lines = [(*row, "; ".join(why for why in reasons if why not in everybody)) for *row, reasons in rows]
     write_table(out / "changes.csv", [("student", "before", "now", "why"), *lines])
-    table = Table("Student", "Before", "Now", "Why", title=f"Whose grade changed: {len(rows)} of {len(new.rows)}")
+    table = Table("Student", "Before", "Now", "Why", title=f"Whose grade changed: {len(rows)} of {len(new)}")
     for line in lines[:MOST]:
         table.add_row(*(Text(printable(cell)) for cell in line))
     for why in everybody:
@@ -229,17 +226,14 @@ def _print_changes(old: Published, new: Published, out: Path) -> None:
     Console().print(Text(f"All {len(rows)} are in {out / 'changes.csv'}"))
 
 
-def _explain_change(old: Published, new: Published, student: str) -> Iterator[str]:
-    """Give each reason why the grade of a student has changed, in a line."""
-    one, other = old.rows.get(student), new.rows.get(student)
-    if one is None or other is None:
-        yield "graded for the first time" if one is None else "graded no more"
+def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Say what differs between two rows of grades.csv."""
+    if not (before and now):
+        yield "graded no more" if before else "graded for the first time"
         return
-    if student in old.gradings and student in new.gradings:
-        yield from _compare(old.gradings[student], new.gradings[student])
-    for name in other:
-        if name not in SAID and one.get(name) != other[name]:
-            yield f"{name} {one.get(name) or 'none'} → {other[name] or 'none'}"
+    for name in now:
+        if name not in SAID and before.get(name) != now[name]:
+            yield f"{name} {before.get(name) or 'none'} → {now[name] or 'none'}"
 
 
 def _compare(old: Grading, new: Grading) -> Iterator[str]:

@@ -55,16 +55,10 @@ PLAIN = r"[^\w ,.:%-]"  # of names, what may mean something in Markdown
 
 
 def write_course(console: Console, results: Results, only: str = "") -> list[Grade]:
-    """Write all that a folder of results has of a class, and print what staff should look into.
+    """Write all that a folder of results has of a class, print what staff should look into, and return the grades.
 
     That is grades.csv, canvas.csv if there is a roster, feedback.zip if Canvas or Moodle named the submissions, and the
     reports of each submission, or of one only.
-
-    Returns:
-        The grade of each student.
-
-    Raises:
-        RosterError: a list of the course cannot be used.
     """
     out, course, roster = results.folder, results.course, results.course.listed
     found = grades(results.gradebook, course)
@@ -135,14 +129,7 @@ def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
 def write_reports(
     folder: Path, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()
 ) -> None:
-    """Write `results.json` and `feedback.md` of one submission; a file is there whole or not at all.
-
-    Args:
-        folder: for them.
-        grading: the submission.
-        problems: by id, with public and hidden tests.
-        grades: those of its students.
-    """
+    """Write `results.json` and `feedback.md` of one submission, with the grades of its students."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "results.json", json.dumps(for_gradescope(grading, problems, grades), indent=1))
     write_atomically(folder / "feedback.md", feedback(grading, problems, grades))

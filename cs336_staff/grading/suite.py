@@ -20,7 +20,6 @@ from cs336_staff.authoring.room import Figure, hidden_tests, load_rooms
 from cs336_staff.grading.course import Course, load_course
 from cs336_staff.grading.questions import Questions, Recorded, write_questions
 from cs336_staff.hidden.release import Release, left_out_tests, load_graded_problems, load_release
-from cs336_staff.sandbox.limits import Limits
 from cs336_staff.sandbox.proxy import Adapters
 from cs336_staff.sandbox.question import Question
 
@@ -62,8 +61,19 @@ class GradedSuite:
 
     @cached_property
     def sha256(self) -> str:
-        """Of everything that a verdict depends on besides the submission."""
-        return hash_suite(self.suite.root, self.release.cases, self.course.limits)
+        """Of the tests, their cases and limits, what draws and answers these, and what they run on.
+
+        What else decides a verdict has a `VERSION`. Points and weights decide none: recorded results are scored with
+        the present ones.
+        """
+        settings = f"{self.course.limits} {HOMES} {sorted(IN_KERNELS)}"
+        digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {settings}".encode())
+        root, cases = self.suite.root, (self.suite.root / "fixtures", self.release.cases)
+        paths = [path for folder in cases for path in sorted(folder.rglob("*.safetensors"))]
+        paths += [path for folder in (root / "tests", ROOMS) for path in sorted(folder.rglob("*.py"))]
+        for path in (*paths, *sorted((root / "cs336_kit").glob("problems/*/judge.py"))):
+            digest.update(path.name.encode() + path.read_bytes())
+        return digest.hexdigest()
 
     def choose(self, names: Collection[str]) -> Questions:
         """The questions of these names, in the order in which they are asked."""
@@ -148,17 +158,3 @@ def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
 def results_of_refused(suite: Suite, why: str) -> list[Result]:
     """The results of a submission that was not run."""
     return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]
-
-
-def hash_suite(root: Path, hidden_cases: Path, limits: Limits) -> str:
-    """Hash the tests, their cases and limits, what draws and answers these, and what they run on.
-
-    What else decides a verdict has a `VERSION`. Points and weights decide none: recorded results are scored with the
-    present ones.
-    """
-    digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {limits} {HOMES} {sorted(IN_KERNELS)}".encode())
-    cases = [path for folder in (root / "fixtures", hidden_cases) for path in sorted(folder.rglob("*.safetensors"))]
-    tests = [path for folder in (root / "tests", ROOMS) for path in sorted(folder.rglob("*.py"))]
-    for path in (*cases, *tests, *sorted((root / "cs336_kit").glob("problems/*/judge.py"))):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()

@@ -137,7 +137,7 @@ def main(autograder: Path) -> int:
         done = grade(suite, sandbox, [autograder / "submission"], Path(folder))
         if not done.faults:
             shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
-    print("\n".join(fault.reason for fault in done.faults), file=sys.stderr)
+    print("\n".join(done.faults.values()), file=sys.stderr)
     return len(done.faults)
 
 

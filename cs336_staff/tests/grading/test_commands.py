@@ -11,7 +11,7 @@ from rich.console import Console
 from cs336_kit.engine.finding import Finding
 from cs336_kit.engine.result import Check, Outcome
 from cs336_staff.cli import staff
-from cs336_staff.grading.batch import Fault, Progress
+from cs336_staff.grading.batch import Progress
 from cs336_staff.grading.commands import draw_board, list_remarks, show_progress
 from cs336_staff.grading.graded import Notes
 from cs336_staff.grading.identity import HandedIn, Student
@@ -27,7 +27,7 @@ def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
         now.running = 2
         show(now)
         now.done, now.below, now.running = 3, 1, 1
-        now.faults.append(Fault("s0", "the disk is gone"))
+        now.faults["s0"] = "the disk is gone"
         show(now)
     drawn = screen.getvalue()
     assert "0 of 4 done, 2 running, 0 below full points" in drawn

@@ -105,7 +105,7 @@ def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path
         mount(disk, "remount", "size=64m")
         before = read_gradings(disk)
         done = grade(suite, sandbox, paths, disk, How(jobs=2))
-        assert (done.done, done.already, done.faults) == (len(paths), len(before), [])
+        assert (done.done, done.already, done.faults) == (len(paths), len(before), {})
         after = read_gradings(disk)
         assert before.items() <= after.items()
         assert len(after) == len(paths)

@@ -25,11 +25,12 @@ from cs336_staff.grading.identity import (
     HandedIn,
     RosterError,
     Student,
+    Work,
+    find_work,
     handed_in,
     name_for_return,
     platforms_of,
     safe_name,
-    together,
 )
 from cs336_staff.grading.processes import Record
 from cs336_staff.grading.reports import write_course
@@ -481,20 +482,19 @@ def test_files_that_one_student_handed_in_one_by_one_are_one_submission(platform
     adapters, functional = (Path("/in", name) for name in LOOSE[platform])
     other = Path("/in/adapters.py")
     paths = [functional, other, adapters]
-    assert (platforms := platforms_of(paths)) == {Path("/in"): platform}
-    assert together(paths, platforms) == {
-        adapters: {"adapters.py": adapters, "functional.py": functional},
-        other: {},
-    }
+    assert find_work(paths) == [
+        Work(adapters, platform, {"adapters.py": adapters, "functional.py": functional}),
+        Work(other, platform),
+    ]
 
 
 def test_what_a_platform_writes_beside_submissions_is_none_but_nobody_is_lost():
     attempt = "HW_ada_attempt_2026-10-01-23-58-01"
     names = [METADATA, f"{attempt}.txt", f"{attempt}_hw.zip", "HW_alan_attempt_2026-10-01-23-58-01.txt", "notes.txt"]
     paths = [Path("/in", name) for name in names]
-    assert together(paths, {Path("/in"): "blackboard"}) == {path: {} for path in paths[2:]}
+    assert [work.path for work in find_work(paths, "blackboard")] == paths[2:]
     typed, files = Path("/in/A L_5_assignsubmission_onlinetext"), Path("/in/A L_5_assignsubmission_file")
-    assert together([typed, files], {Path("/in"): "moodle"}) == {files: {}}
+    assert find_work([typed, files], "moodle") == [Work(files, "moodle")]
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def class_of(size: int, failing: int, problem: str, **notes: Any) -> list[Entry]
 
 
 def teach(*entries: Entry) -> str:
-    ran = [each for each in entries if not each.refused]
+    ran = [each for each in entries if not each.grading.notes.refused]
     return teach_next(count_losses(ran, PROBLEMS), ran)
 
 

@@ -88,7 +88,7 @@ def test_where_a_test_has_changed_nothing_is_asked_again(
         closed = Closed()
         closed.achieved = sandbox.achieved
         done = grade(changed, closed, [tmp_path / "wrong.py"], out)
-        assert (done.already, done.faults) == (0, [])
+        assert (done.already, done.faults) == (0, {})
         gradebook = stack.enter_context(Gradebook(out / "gradebook.sqlite"))
         grading = gradebook.of("wrong.py")
     assert grading
