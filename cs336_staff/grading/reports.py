@@ -191,7 +191,7 @@ def feedback(grading: Grading, problems: Mapping[str, Problem], grades: Sequence
     shown = [*found[:MOST_SHOWN], *unexplained[:1]]
     for loss in large:
         if loss.kind is Kind.NOT_OWN:
-            lines += ["", *fence_lines(cut_block("\n".join(loss.finding.said)))]
+            lines += ["", *fence(loss.finding.said)]
         else:
             lines += [*[""] * (not lines[-1].startswith("- ")), _tell_in_a_line(loss, loss in shown)]
             lines += _show(loss) * (loss in shown)
@@ -242,8 +242,8 @@ def _show(loss: Loss) -> list[str]:
     """Show what was found, or else what one of the tests says besides."""
     if loss.kind is Kind.FOUND:
         innermost = replace(loss.finding, code=loss.finding.code[-MOST_CODE:])
-        return ["", *fence_lines(cut_block("\n".join(innermost.lines)))]
-    return ["", *fence_lines(cut_block("\n".join(loss.example), MAX_DUMP))] if loss.example else []
+        return ["", *fence(innermost.lines)]
+    return ["", *fence(loss.example, MAX_DUMP)] if loss.example else []
 
 
 def _sum_up(losses: Sequence[Loss]) -> list[str]:
@@ -256,7 +256,7 @@ def _sum_up(losses: Sequence[Loss]) -> list[str]:
 def _tell_text(text: str, most: int) -> list[str]:
     """A text in a line if it is short, and else as many lines of it as there are room for."""
     if "\n" in text or len(text) > MAX_LINE:
-        return ["", *fence_lines(cut_block(text, most))]
+        return ["", *fence([text], most)]
     return ["", f"- {quote_code(text)}"]
 
 
@@ -269,17 +269,13 @@ def make_printable(message: str) -> str:
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "\n(cut off)"
 
 
-def fence_lines(lines: Sequence[str]) -> list[str]:
-    """A code block that nothing in its lines can end."""
-    fence = "`" * max(3, 1 + _longest_fence("\n".join(lines)))
-    return [f"{fence}text", *lines, fence]
-
-
-def cut_block(text: str, most: int = MAX_BLOCK) -> list[str]:
-    """The lines of a text, as many as students take in."""
-    lines = make_printable(text).splitlines()
-    more = [f"({len(lines) - most} more lines)"] if len(lines) > most else []
-    return lines[:most] + more
+def fence(text: Iterable[str], most: int = MAX_BLOCK) -> list[str]:
+    """A code block of as many lines as students take in, which nothing in them can end."""
+    lines = make_printable("\n".join(text)).splitlines()
+    if len(lines) > most:
+        lines = [*lines[:most], f"({len(lines) - most} more lines)"]
+    end = "`" * max(3, 1 + _longest_fence("\n".join(lines)))
+    return [f"{end}text", *lines, end]
 
 
 def quote_code(text: str) -> str:

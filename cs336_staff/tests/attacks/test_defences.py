@@ -23,7 +23,7 @@ from cs336_kit.engine.assignment import load_problems
 from cs336_staff.grading import reports
 from cs336_staff.grading.gradebook import Gradebook
 from cs336_staff.grading.identity import safe_name
-from cs336_staff.grading.reports import feedback, fence_lines, write_reports
+from cs336_staff.grading.reports import feedback, fence, write_reports
 from cs336_staff.sandbox import answer as answers
 from cs336_staff.sandbox import confinement as sandbox
 from cs336_staff.sandbox import connection, submission
@@ -144,8 +144,8 @@ def test_strange_text(softmax: Softmax) -> None:
         text.encode()
     naive = ["```text", text, "```"]
     assert "<script>" in re.sub(r"```.*?```", "", "\n".join(naive), flags=re.DOTALL)
-    fence, *_, end = fence_lines([text])
-    assert end == fence.removesuffix("text") == "````"
+    begin, *_, end = fence([text])
+    assert end == begin.removesuffix("text") == "````"
 
 
 def test_fake_report(softmax: Softmax, capsys: pytest.CaptureFixture[str]) -> None:
