@@ -76,20 +76,7 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
                 how = How(jobs or os.cpu_count() or 1, rerun, show)
                 done = grade_all(suite, sandbox, submission, out, how)
         with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
-            graded = [each for each in gradebook.latest(texts=False) if each.submission in done.names]
-            if graded:
-                console.print(draw_board(graded, suite.problems))
-            remarks = list(list_remarks(graded))
-            for line in cut_list(remarks, MOST, "`cs336 staff report` lists them"):
-                console.print(Text(line, "yellow"))
-            for name, reason in done.faults.items():
-                blame = "NOT GRADED, by no fault of the submission"
-                console.print(Text(f"{blame}: {name}: {reason}", "red"))
-            students = write_course(console, Results(out, gradebook, course, suite.problems))
-            found = count_losses(group_by_submission(students), suite.problems)
-            write_findings(out, found)
-            if found and len(students) > 1:
-                console.print(draw_findings(found))
+            _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:
         raise click.ClickException(f"{error}; what is in {out} is whole, run the same command to go on") from None
@@ -99,6 +86,22 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
         console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
         sys.exit(INTERRUPTED)
     sys.exit(FAULTS if done.faults else 0)
+
+
+def _write_and_tell(console: Console, results: Results, done: "Progress") -> None:
+    """Write all that there is of a class, and print what became of a batch."""
+    graded = [each for each in results.gradebook.latest(texts=False) if each.submission in done.names]
+    if graded:
+        console.print(draw_board(graded, results.problems))
+    for line in cut_list(list(list_remarks(graded)), MOST, "`cs336 staff report` lists them"):
+        console.print(Text(line, "yellow"))
+    for name, reason in done.faults.items():
+        console.print(Text(f"NOT GRADED, by no fault of the submission: {name}: {reason}", "red"))
+    students = write_course(console, results)
+    found = count_losses(group_by_submission(students), results.problems)
+    write_findings(results.folder, found)
+    if found and len(students) > 1:
+        console.print(draw_findings(found))
 
 
 @click.command()
