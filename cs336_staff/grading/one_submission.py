@@ -153,7 +153,8 @@ class _Grader:
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
         for test in self.suite.suite.tests:
             if test.hidden is hidden:
-                uses = (use for answer in self.sealed.answers[test.name] for use in answer.forbidden)
+                answers = (*self.sealed.answers[test.name], *self.sealed.answers.get(CARRIED + test.name, ()))
+                uses = (use for answer in answers for use in answer.forbidden)
                 found[test.problem] |= {
                     replace(use, source=find_source(self.interview.submission, use)) for use in uses
                 }
