@@ -40,6 +40,7 @@ SCALE = (
     "    return weighted_values(weights, V)",
     "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
 )
+UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
 NO_MASK = (
     FUNCTIONAL,
     "weights = attention_weights(at_least_float32(Q), at_least_float32(K), mask)",
@@ -98,6 +99,7 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
     [
         ([BASE_2], {"softmax"}),
         ([SCALE], {"scaled_dot_product_attention"}),
+        ([UNSCALED], {"scaled_dot_product_attention"}),
         ([NO_MASK], {"scaled_dot_product_attention"}),
         ([RAISES], {"scaled_dot_product_attention"}),
         ([BIAS], {"linear"}),
@@ -106,7 +108,18 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
         ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
         ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
     ],
-    ids=["softmax", "attention", "mask ignored", "exception", "linear", "rope", "module", "three", "and its own"],
+    ids=[
+        "softmax",
+        "attention",
+        "scores",
+        "mask ignored",
+        "exception",
+        "linear",
+        "rope",
+        "module",
+        "three",
+        "and its own",
+    ],
 )
 def test_a_mistake_is_paid_for_in_its_own_problem(
     suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], problems: set[str]
@@ -213,8 +226,8 @@ def lender() -> Lender:
     lesson = Question("run_softmax", (torch.rand(2, 3), 1))
     lender = Lender([(lesson, ("in_features", "dim"))])
     Q, K, V = torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6)
-    question = Question("run_scaled_dot_product_attention", (Q, K, V, None))
-    lender.begin(question, question.arguments, "token")
+    asked = (Q, K, V, None)
+    lender.begin(Question("run_scaled_dot_product_attention", asked, rehearsed=asked), "token")
     return lender
 
 
@@ -260,7 +273,7 @@ def test_what_the_right_program_does_not_ask_is_not_lent(
 
 
 def test_a_lesson_lends_nothing(lender: Lender) -> None:
-    lender.begin(Question("run_softmax", (SCORES, 1)), (SCORES, 1), "of another question")
+    lender.begin(Question("run_softmax", (SCORES, 1), rehearsed=(SCORES, 1)), "of another question")
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
 
 
