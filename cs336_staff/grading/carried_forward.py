@@ -204,11 +204,10 @@ def _tell(question: Question) -> tuple[int, int]:
 def choose_questions(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> tuple[Questions, Lessons]:
     """The questions of the tests that failed and for which the right program calls what there is a lesson of."""
     lent = {lesson.call for lesson, _ in lessons}
-    memory = {test.name for test in graded.suite.tests if test.memory}
     calls = {
         result.test: lent & _list_names(graded.questions[result.test])
         for result in results
-        if not (result.passed or result.outcome is Outcome.VIOLATION or result.test in memory)
+        if not (result.passed or result.outcome is Outcome.VIOLATION)
     }
     needed = set[str]().union(*calls.values())
     return graded.choose([test for test in calls if calls[test]]), [each for each in lessons if each[0].call in needed]
