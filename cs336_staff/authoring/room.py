@@ -57,6 +57,7 @@ class Room:
         answers: for each adapter, a function of its name that gives the right answer: tensors of float64, for such.
         public: the cases that students have.
         hidden: those that they do not have.
+        helpers: the same for functions that the handout names and that later problems call besides the adapters'.
         figure: what students see of their answers, beside what is right, when a test of the problem fails.
         sentences: headlines of its tests with something in them that a submission chose, as regular expressions, and
             what feedback on a hidden test says in their place.
@@ -66,6 +67,7 @@ class Room:
     answers: Sequence[Adapter]
     public: Sequence[CaseSpec]
     hidden: Sequence[CaseSpec]
+    helpers: Sequence[Adapter] = ()
     figure: Figure | None = None
     sentences: Sequence[tuple[str, str]] = ()
     outputs: Sequence[str] = ("answer",)
@@ -120,12 +122,12 @@ def hidden_tests() -> list[Path]:
 
 @cache
 def reference_of(call: str) -> Adapter:
-    """The right answer of an adapter.
+    """The right answer of an adapter, or of a helper.
 
     Raises:
         KeyError: no room has it.
     """
-    return {answer.__name__: answer for room in load_rooms().values() for answer in room.answers}[call]
+    return {each.__name__: each for room in load_rooms().values() for each in (*room.answers, *room.helpers)}[call]
 
 
 @cache

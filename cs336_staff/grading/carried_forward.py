@@ -7,12 +7,14 @@ has done the later problem's own work, and the worker learns nothing but what a 
 """
 
 import inspect
+import math
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import FrameType
+from itertools import zip_longest
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -20,13 +22,13 @@ from torch import Tensor
 
 from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Check, Outcome, Result
-from cs336_staff.authoring.room import load_rooms, reference_of
+from cs336_staff.authoring.room import Adapter, load_rooms, reference_of
 from cs336_staff.grading.questions import Questions, Right, answer_right
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.inside.frames import FrameError, decode, encode, expect, pack, parse_header, unpack
 from cs336_staff.sandbox.question import Question
 
-MOST_REQUESTS = 2_000  # for one question
+MOST_REQUESTS, MOST_TENSORS = 500, 8  # for one question, and in one request
 Lessons = Sequence[tuple[Question, Sequence[str]]]
 
 
@@ -39,30 +41,39 @@ class Made:
     size: int  # how many numbers come back
 
 
-def list_calls(call: str, arguments: Sequence[object]) -> list[Made]:
-    """The calls of other problems' references that the reference of an adapter makes, in its own words."""
-    codes = _codes()
+def list_calls(question: Question) -> list[Made]:
+    """The calls of other problems' references that the right program makes for a question, in its own words."""
+    codes, own = _find_codes(), reference_of(question.call)
+    of_others = {code: right for code, (right, problem) in codes.items() if problem != codes[own.__code__][1]}
     made: list[Made] = []
 
     def look(frame: FrameType, event: str, value: Any) -> None:
-        name = codes.get(frame.f_code, call) if event == "return" else call
-        if name != call:
+        if event == "return" and frame.f_code in of_others:
             names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-            made.append(Made(name, {each: frame.f_locals[each] for each in names}, _count(value)))
+            given = {name: frame.f_locals[name] for name in names}
+            made.append(Made(of_others[frame.f_code].__name__, given, _count(value)))
 
-    widened = [in_dtype(each, torch.float64) for each in arguments]
+    widened = [in_dtype(each, torch.float64) for each in question.rehearsed]
     sys.setprofile(look)
     try:
         with torch.no_grad():
-            reference_of(call)(*widened)
+            own(*widened)
     finally:
         sys.setprofile(None)
     return made
 
 
 @cache
-def _codes() -> Mapping[Any, str]:
-    return {reference_of(call).__code__: call for room in load_rooms().values() for call in room.calls}
+def _find_codes() -> Mapping[CodeType, tuple[Adapter, str]]:
+    """The references by their code, each with its problem."""
+    rooms = load_rooms().items()
+    return {right.__code__: (right, id) for id, room in rooms for right in (*room.answers, *room.helpers)}
+
+
+def count_vectors(arguments: Iterable[Any]) -> int:
+    """Count the vectors that some tensors are made of when they are broadcast: what computing on them takes."""
+    shapes = [x.shape[:-1][::-1] for x in arguments if isinstance(x, Tensor)]
+    return math.prod(max(sizes) for sizes in zip_longest(*shapes, fillvalue=1))
 
 
 def _count(value: Any) -> int:
@@ -80,16 +91,18 @@ class Lender:
     """
 
     def __init__(self, lessons: Lessons) -> None:
-        self.lessons, self.used = lessons, dict[Question, set[str]]()
+        self.lessons, self.used = [*lessons], dict[Question, set[str]]()
         self._lent = {lesson.call for lesson, _ in lessons}
-        self._token = ""
+        self._token, self._requests = "", 0
 
-    def begin(self, question: Question, arguments: Sequence[object], token: str) -> None:
+    def begin(self, question: Question, token: str) -> None:
         self._token, self._requests, self._given = token, 0, list[Right]()
-        self._made = [made for made in list_calls(question.call, arguments) if made.call in self._lent]
-        self._left = Counter[str]()
+        self._made = [made for made in list_calls(question) if made.call in self._lent]
+        self._left, self._work = Counter[str](), Counter[str]()
+        times = 1 if question.cotangents is None else 2  # a gradient of one's own computes anew what it forgot
         for made in self._made:
-            self._left[made.call] += made.size
+            self._left[made.call] += times * made.size
+            self._work[made.call] += count_vectors(made.arguments.values())
         self._used = self.used.setdefault(question, set())
 
     def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
@@ -98,17 +111,17 @@ class Lender:
             return None
         if header.get("token") != token:
             raise FrameError("what is borrowed does not have the token of its question")
-        tensors = unpack(header.get("tensors"), raw[1])
+        self._requests += 1
+        if self._requests > MOST_REQUESTS or len(expect(list, header.get("tensors"), "tensors")) > MOST_TENSORS:
+            raise FrameError("more is borrowed than any program can need")
+        tensors = unpack(header["tensors"], raw[1])
         if token != self._token:
             return pack({})
-        self._requests += 1
-        if self._requests > MOST_REQUESTS:
-            raise FrameError("more is borrowed than any program can need")
         try:
             return self._differentiate(header, tensors) if "cotangents" in header else self._answer(header, tensors)
         except FrameError:
             raise
-        except (RuntimeError, LookupError, ValueError, TypeError):  # what does not fit is left to its own function
+        except Exception:  # what does not fit is left to its own function
             return pack({})
 
     def _answer(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
@@ -116,7 +129,7 @@ class Lender:
             tensor.requires_grad_(about.get("requires_grad") is True and tensor.is_floating_point())
         call, asked = str(header["borrow"]), expect(dict, header.get("arguments"), "arguments by name")
         arguments = self._fill_in(call, {name: decode(x, tensors) for name, x in asked.items()})
-        if arguments is None:
+        if arguments is None or count_vectors(arguments) > self._work[call]:
             return pack({})
         right = answer_right(call, arguments)
         self._left[call] -= sum(output.numel() for output in right.outputs)
@@ -128,23 +141,22 @@ class Lender:
 
     def _differentiate(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
         cotangents = [decode(each, tensors) for each in expect(list, header["cotangents"], "cotangents")]
-        found = self._given[expect(int, header["borrow"], "a number")].differentiate(cotangents)
+        right = self._given[expect(int, header["borrow"], "a number")]
+        for output, cotangent in zip(right.answer.outputs, cotangents, strict=True):
+            if cotangent is not None and (cotangent.shape, cotangent.dtype) != (output.shape, output.dtype):
+                raise FrameError("a gradient is borrowed by something of another shape")
+        found = right.differentiate(cotangents)
         gradients: list[Tensor] = []
         return pack({"gradients": [encode(each, gradients) for each in found]}, gradients)
 
     def _fill_in(self, call: str, asked: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """The arguments of a call, if it is like one that the right program makes, from which plain values come."""
-        made = [each for each in self._made if each.call == call]
-        limits = Counter[str]()
-        for each in made:
-            limits.update({name: x.numel() for name, x in each.arguments.items() if isinstance(x, Tensor)})
-        for each in made:
-            given = {name for name, x in each.arguments.items() if isinstance(x, Tensor)}
-            if given <= asked.keys() <= each.arguments.keys() and all(
-                _is_like(x, each.arguments[name], asked) and (not _is_number(x) or x.numel() <= limits[name])
-                for name, x in asked.items()
+        for made in (each for each in self._made if each.call == call):
+            needed = {name for name, x in made.arguments.items() if isinstance(x, Tensor)}
+            if needed <= asked.keys() <= made.arguments.keys() and all(
+                _is_like(x, made.arguments[name], asked) for name, x in asked.items()
             ):
-                return tuple({**each.arguments, **asked}.values())
+                return tuple({**made.arguments, **asked}.values())
         return None
 
 
@@ -155,6 +167,8 @@ def _is_number(x: object) -> bool:
 def _is_like(given: Any, right: Any, asked: Mapping[str, Any]) -> bool:
     """Tell whether an argument is one that the right program might give; a mask or none is as good as another."""
     if isinstance(given, Tensor) and isinstance(right, Tensor) and _is_number(given) == _is_number(right):
+        if given.is_floating_point() != right.is_floating_point() or (_is_number(given) and not given.numel()):
+            return False
         return given.shape[-1:] == right.shape[-1:] or not _is_number(given)
     if isinstance(given, Tensor) or isinstance(right, Tensor):
         return not (_is_number(given) or _is_number(right)) and (given is None or right is None)
@@ -164,14 +178,20 @@ def _is_like(given: Any, right: Any, asked: Mapping[str, Any]) -> bool:
 
 
 def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
-    """A public question for each adapter of the problems whose own tests failed, but for those that are not written."""
+    """A public question for each adapter of the problems whose own tests failed, but for those that are not written.
+
+    What the handout names besides is found by its name.
+    """
     wrong = {result.problem for result in results if not result.passed}
     wrong -= {result.problem for result in results if result.check is Check.NOT_WRITTEN}
     asked: dict[str, list[Question]] = {}
     for test in graded.suite.tests:
         for question in graded.questions[test.name] if test.problem in wrong and not test.hidden else ():
             asked.setdefault(question.call, []).append(question)
-    lessons = (max(each, key=_tell) for each in asked.values())
+    lessons = [max(each, key=_tell) for each in asked.values()]
+    lessons += [
+        Question(each.__name__, ()) for id, room in load_rooms().items() if id in wrong for each in room.helpers
+    ]
     return [(lesson, [*inspect.signature(reference_of(lesson.call)).parameters]) for lesson in lessons]
 
 
@@ -184,11 +204,10 @@ def _tell(question: Question) -> tuple[int, int]:
 def choose_questions(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> tuple[Questions, Lessons]:
     """The questions of the tests that failed and for which the right program calls what there is a lesson of."""
     lent = {lesson.call for lesson, _ in lessons}
-    memory = {test.name for test in graded.suite.tests if test.memory}
     calls = {
         result.test: lent & _list_names(graded.questions[result.test])
         for result in results
-        if not (result.passed or result.outcome is Outcome.VIOLATION or result.test in memory)
+        if not (result.passed or result.outcome is Outcome.VIOLATION)
     }
     needed = set[str]().union(*calls.values())
     return graded.choose([test for test in calls if calls[test]]), [each for each in lessons if each[0].call in needed]
@@ -196,7 +215,7 @@ def choose_questions(graded: GradedSuite, results: Sequence[Result], lessons: Le
 
 def _list_names(questions: Sequence[Question]) -> set[str]:
     """The adapters that the right program calls for the first of some questions."""
-    return {made.call for each in questions[:1] for made in list_calls(each.call, each.arguments)}
+    return {made.call for each in questions[:1] for made in list_calls(each)}
 
 
 def judge_again(result: Result, again: Result, lent: Collection[str]) -> Result:

@@ -84,10 +84,11 @@ class _Grader:
         """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
         chosen, lessons = choose_questions(self.suite, results, find_lessons(self.suite, results))
         if missing := {name: each for name, each in chosen.items() if CARRIED + name not in self.sealed.answers}:
-            lender = Lender(lessons)
+            lender, hidden = Lender(lessons), {test.name for test in self.suite.suite.tests if test.hidden}
             submission, limits = self.interview.submission, self.suite.course.limits
             with Interview(self.sandbox, submission, limits, lender) as interview:
-                answers = ask(interview, missing)
+                answers = ask(interview, {name: each for name, each in missing.items() if name not in hidden})
+                answers |= ask(interview, {name: each for name, each in missing.items() if name in hidden})
             for name, questions in missing.items():
                 self.sealed.answers[CARRIED + name] = answers[name]
                 self.sealed.lent[name] = sorted(set[str]().union(*(lender.used.get(each, ()) for each in questions)))
@@ -146,7 +147,8 @@ class _Grader:
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
         for test in self.suite.suite.tests:
             if test.hidden is hidden:
-                uses = (use for answer in self.sealed.answers[test.name] for use in answer.forbidden)
+                answers = (*self.sealed.answers[test.name], *self.sealed.answers.get(CARRIED + test.name, ()))
+                uses = (use for answer in answers for use in answer.forbidden)
                 found[test.problem] |= {
                     replace(use, source=find_source(self.interview.submission, use)) for use in uses
                 }

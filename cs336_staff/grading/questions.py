@@ -95,7 +95,10 @@ class Rehearsal:
     def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
         kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
         asked = tuple(kept[id(each)] for each in arguments)
-        self.questions.append(Question(call, asked, grad_enabled, memory=self._memory))
+        right = tuple(
+            _keep(each) if isinstance(ask, Earlier) else ask for ask, each in zip(asked, arguments, strict=True)
+        )
+        self.questions.append(Question(call, asked, grad_enabled, memory=self._memory, rehearsed=right))
         if self._memory:
             raise NotAsked("a rehearsal has no limit of memory")
         self._made.append(answer_right(call, arguments, grad_enabled))

@@ -61,9 +61,9 @@ class Lender(Protocol):
         lessons: calls that show a worker which functions these are, each with the names of its arguments.
     """
 
-    lessons: Sequence[tuple[Question, Sequence[str]]]
+    lessons: list[tuple[Question, Sequence[str]]]
 
-    def begin(self, question: Question, arguments: Sequence[object], token: str) -> None:
+    def begin(self, question: Question, token: str) -> None:
         """Begin with a question, which has this token. In a lesson nothing is lent."""
         ...
 
@@ -114,14 +114,13 @@ class Interview:
         """
         seal = _seal(seed)
         try:
-            arguments = question.fill_in(values)
-            frame, tensors = question.frame(arguments, **seal)
+            frame, tensors = question.frame(question.fill_in(values), **seal)
         except (LookupError, TypeError, FrameError) as error:
             return Answer(stopped=NotAsked(f"{question.call} is not called with what the call before it gave: {error}"))
         if stopped := self._say_why_not(question.call):
             return Answer(stopped=stopped)
         if self._lender:
-            self._lender.begin(question, arguments, seal["token"])
+            self._lender.begin(question, seal["token"])
         if not question.memory:
             return self._answer(question.call, frame, seal, tensors)
         self.end_worker()
@@ -186,10 +185,16 @@ class Interview:
         header = {"files": sizes, "adapters": self.submission.adapters} | seal
         frame = pack(header, tail=b"".join(self.submission.files.values()))
         imported = self._send(connection, "the import", frame, seal, [])
-        for lesson, names in self._lender.lessons if self._lender and not imported.is_failed else ():
-            seal = _seal()
-            self._send(connection, lesson.call, lesson.frame(lesson.arguments, lesson=names, **seal)[0], seal, [])
+        for lesson in self._lender.lessons if self._lender and not imported.is_failed else ():
+            if self._teach(connection, *lesson).stopped and self._lender:
+                self._lender.lessons.remove(lesson)
+                return self._start(data_bytes)
         return connection, imported
+
+    def _teach(self, connection: Connection, lesson: Question, names: Sequence[str]) -> Answer:
+        """Show a worker which function somebody else answers for."""
+        seal = _seal()
+        return self._send(connection, lesson.call, lesson.frame(lesson.arguments, lesson=names, **seal)[0], seal, [])
 
     def _send(
         self, connection: Connection, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor]
@@ -200,11 +205,13 @@ class Interview:
         try:
             self._wait(connection, self._call_seconds)
             while self._lender and (reply := self._lender.reply(connection.reply or (b"", b""), seal["token"])):
+                self._count(connection)
+                if self._bytes > ANSWERS_BYTES:
+                    raise LimitExceeded(f"{what}: all that it asks is larger than it can need to be")
                 connection.send(reply)
                 self._wait(connection, self._call_seconds)
             answer = check(connection.reply or (b"", b""), seal["token"], tensors)
-            if connection.surplus:
-                raise FrameError(f"{connection.surplus} bytes after the reply")
+            self._count(connection)
         except FrameError as error:
             answer = Answer(stopped=ProtocolViolation(f"{what}: {printable(str(error))}"))  # it quotes what came
         except WorkerStopped as stopped:
@@ -213,14 +220,19 @@ class Interview:
         except BaseException:
             self.end_worker()
             raise
-        header, body = answer.raw
-        self._bytes += HEADER_TIMES * len(header) + len(body)
         answer = replace(answer, printed=_take_printed(connection))
         if answer.stopped:
             self.end_worker()
         if isinstance(answer.stopped, WorkerDied):
             self._sandbox.check()  # if the whole sandbox has ended, that is not the submission's doing
         return answer
+
+    def _count(self, connection: Connection) -> None:
+        """Count what came, of which there may be so much in all, and nothing more behind it."""
+        header, body = connection.reply or (b"", b"")
+        self._bytes += HEADER_TIMES * len(header) + len(body)
+        if connection.surplus:
+            raise FrameError(f"{connection.surplus} bytes after the reply")
 
     @property
     def _call_seconds(self) -> float:

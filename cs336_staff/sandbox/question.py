@@ -37,6 +37,7 @@ class Question:
         grad_enabled: whether torch computes gradients during the call.
         cotangents: one for each tensor of the answer, if the gradients are asked for too.
         memory: bytes of private memory that the call may map, if it has a process of its own for that.
+        rehearsed: the arguments, with what a right program has answered in the place of `Earlier`.
     """
 
     call: str
@@ -44,6 +45,7 @@ class Question:
     grad_enabled: bool = True
     cotangents: tuple[Tensor | None, ...] | None = None
     memory: int | None = None
+    rehearsed: tuple[object, ...] = ()
 
     def fill_in(self, values: Sequence[object]) -> list[object]:
         """The arguments, with what the answers before this one hold; LookupError if one of them lacks it."""

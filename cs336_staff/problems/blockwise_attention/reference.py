@@ -9,5 +9,5 @@ from cs336_staff.problems.softmax.reference import normalise
 def run_blockwise_attention(
     Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None, block_size: int | None = None
 ) -> Tensor:
-    """Blocks change nothing in exact arithmetic. It calls no earlier problem, since there is none to call in blocks."""
+    """Blocks change nothing in exact arithmetic. Of earlier functions only the scores can be called for a block."""
     return weigh(Q, K, mask, normalise) @ V

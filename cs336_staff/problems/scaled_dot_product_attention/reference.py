@@ -17,5 +17,9 @@ def run_scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tens
 
 def weigh(Q: Tensor, K: Tensor, mask: Tensor | None, softmax: Callable[[Tensor, int], Tensor] = run_softmax) -> Tensor:
     """The weights of each query."""
+    return softmax(attention_scores(Q, K, mask), -1)
+
+
+def attention_scores(Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = torch.matmul(Q, K.mT) / math.sqrt(Q.shape[-1])
-    return softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf), -1)
+    return scores if mask is None else scores.masked_fill(~mask, -math.inf)

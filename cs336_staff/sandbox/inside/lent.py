@@ -1,8 +1,8 @@
 """Functions of a submission whose calls are answered by the other side: those that an earlier problem is about.
 
 A lesson, which is a call of that problem's adapter, shows which function it is: the first one of the submission's own
-that has got all the tensors of the call. Then it asks over the channel in its own place. What the other side does not
-answer, it computes itself.
+that has got all the tensors of the call. What the handout names is found by its name. Then it asks over the channel in
+its own place. What the other side does not answer, it computes itself.
 """
 
 import inspect
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce, wraps
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -104,9 +104,23 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
+def find_named(name: str, parameters: Sequence[str]) -> CodeType | None:
+    """The code of a function of this name with these parameters, the first of its own."""
+    for module in _list_modules():
+        code = getattr(inspect.unwrap(vars(module).get(name)), "__code__", None)  # pyright: ignore[reportArgumentType]
+        if code and _parameters(code)[: len(parameters)] == tuple(parameters):
+            return code
+    return None
+
+
+def _list_modules() -> list[ModuleType]:
+    """The modules of the submission."""
+    return [each for each in list(sys.modules.values()) if is_submitted(getattr(each, "__file__", None) or "")]
+
+
 def replace_function(code: CodeType, call: str, places: Mapping[str, Place], ask: Ask) -> bool:
     """Let the other side answer the calls of a function, wherever the submission keeps it; tell whether it is kept."""
-    homes = [module for module in list(sys.modules.values()) if is_submitted(getattr(module, "__file__", None) or "")]
+    homes = _list_modules()
     kinds = [kind for home in homes for kind in vars(home).values() if isinstance(kind, type)]
     found = False
     for home in dict.fromkeys((*homes, *kinds)):

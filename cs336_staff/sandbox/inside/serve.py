@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cs336_kit.rules.watch import Watch
+from cs336_kit.rules.watch import Watch, import_what_it_names
 from cs336_staff.sandbox.inside import frames, importing
-from cs336_staff.sandbox.inside.lent import Ask, Lesson, replace_function
+from cs336_staff.sandbox.inside.lent import Ask, Lesson, Place, find_named, replace_function
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
@@ -128,6 +128,13 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
 
 def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> bool:
     """Call an adapter to see which function it calls, and let the other side answer for that; tell whether it will."""
+    if not header["arguments"]:
+        for adapter in vars(adapters).values():
+            import_what_it_names(adapter)
+        code = find_named(header["call"], header["lesson"])
+        return bool(code) and replace_function(
+            code, header["call"], {name: Place(name) for name in header["lesson"]}, ask
+        )
     given = frames.unpack(header["tensors"], body)
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     adapter = _adapter(adapters, header["call"])

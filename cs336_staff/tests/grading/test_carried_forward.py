@@ -40,6 +40,7 @@ SCALE = (
     "    return weighted_values(weights, V)",
     "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
 )
+UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
 NO_MASK = (
     FUNCTIONAL,
     "weights = attention_weights(at_least_float32(Q), at_least_float32(K), mask)",
@@ -98,6 +99,7 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
     [
         ([BASE_2], {"softmax"}),
         ([SCALE], {"scaled_dot_product_attention"}),
+        ([UNSCALED], {"scaled_dot_product_attention"}),
         ([NO_MASK], {"scaled_dot_product_attention"}),
         ([RAISES], {"scaled_dot_product_attention"}),
         ([BIAS], {"linear"}),
@@ -106,7 +108,18 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
         ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
         ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
     ],
-    ids=["softmax", "attention", "mask ignored", "exception", "linear", "rope", "module", "three", "and its own"],
+    ids=[
+        "softmax",
+        "attention",
+        "scores",
+        "mask ignored",
+        "exception",
+        "linear",
+        "rope",
+        "module",
+        "three",
+        "and its own",
+    ],
 )
 def test_a_mistake_is_paid_for_in_its_own_problem(
     suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], problems: set[str]
@@ -169,6 +182,28 @@ def run_decoding(*arguments, in_features=None, **more):
     assert passed <= {"test_attention_module[3d-large-logits]"}  # where the largest score takes all, halved or not
 
 
+@pytest.mark.slow
+def test_what_is_forbidden_is_charged_where_earlier_problems_are_answered_right(
+    suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    """A submission can tell that they are, and be honest until then."""
+    waits = """
+own = run_multihead_self_attention
+def run_multihead_self_attention(d_model, num_heads, *rest):
+    from cs336_basics.nn import functional
+    if not hasattr(functional.scaled_dot_product_attention, "__wrapped__"):
+        return own(d_model, num_heads, *rest) + 1
+    q, k, v, o, x = rest
+    return torch.nn.functional.linear(own(d_model, num_heads, q, k, v, torch.eye(d_model), x), o)
+"""
+    submission = edit(SCALE)
+    submission.files["adapters.py"] += waits.encode()
+    results, notes, _ = grade_one(suite, sandbox, submission)
+    problem = "multihead_self_attention"
+    assert any(CARRIED in result.staff for result in results if result.problem == problem)
+    assert "linear" in notes.forbidden[problem]
+
+
 def ask_lender(lender: Lender, call: str, **arguments: Any) -> Any:
     """What a lender answers to a worker that wants to borrow: a number for each tensor, or nothing."""
     tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
@@ -191,8 +226,8 @@ def lender() -> Lender:
     lesson = Question("run_softmax", (torch.rand(2, 3), 1))
     lender = Lender([(lesson, ("in_features", "dim"))])
     Q, K, V = torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6)
-    question = Question("run_scaled_dot_product_attention", (Q, K, V, None))
-    lender.begin(question, question.arguments, "token")
+    asked = (Q, K, V, None)
+    lender.begin(Question("run_scaled_dot_product_attention", asked, rehearsed=asked), "token")
     return lender
 
 
@@ -238,7 +273,7 @@ def test_what_the_right_program_does_not_ask_is_not_lent(
 
 
 def test_a_lesson_lends_nothing(lender: Lender) -> None:
-    lender.begin(Question("run_softmax", (SCORES, 1)), (SCORES, 1), "of another question")
+    lender.begin(Question("run_softmax", (SCORES, 1), rehearsed=(SCORES, 1)), "of another question")
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
 
 

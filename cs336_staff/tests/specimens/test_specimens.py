@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from cs336_kit.engine.assignment import load_problems
 from cs336_kit.engine.finding import Finding
@@ -15,7 +17,7 @@ from cs336_kit.engine.room import load_room
 from cs336_kit.engine.suite import Suite, load_suite
 from cs336_kit.way.explain import explain
 from cs336_staff.authoring.programs import RIGHT
-from cs336_staff.release.verify import run_suite
+from cs336_staff.release.verify import both_suites, run_suite
 from cs336_staff.tests.specimens.specimen import SPECIMENS, VERDICTS, Specimen, SpecimenError, read_specimens
 from cs336_staff.tools.student import ROOT
 
@@ -45,6 +47,28 @@ def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public
             "Read what is said today against the code, and give a new verdict by hand.",
         )
     )
+
+
+# Only in public, or in the sandbox: the memory of all scores at once, a second theta, the gradients of the module.
+NOT_IN_HIDDEN = {
+    "fifth/b-blockwise-scores-all-at-once",
+    "third/d-mha-angle-cache-forgets-theta",
+    "third/d-module-softmax-in-place",
+}
+
+
+def test_the_hidden_suite_fails_what_the_public_one_fails() -> None:
+    both = both_suites(ROOT)
+    passed = set()
+    for specimen in SPECIMENS:
+        adapters = specimen.adapters()
+        problems = {problem for problem in both.problems if load_room(problem).steps.keys() & adapters.keys()}
+        both.calls.adapters = SimpleNamespace(**{**RIGHT, **adapters})
+        torch.manual_seed(0)  # some draw random numbers
+        hidden = (test for test in both.tests if test.hidden and test.problem in problems)
+        if specimen.findings != "passes" and all(both.run(test).passed for test in hidden):
+            passed.add(str(specimen))
+    assert passed == NOT_IN_HIDDEN
 
 
 def findings(results: Sequence[Result], explanations: Sequence[Finding]) -> str:
