@@ -8,7 +8,8 @@ from cs336_staff.grading.findings import LONGEST, ask_for_advice
 from cs336_staff.grading.one_submission import grade_one
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.confinement import Sandbox, start_both
-from cs336_staff.sandbox.submission import Submission
+from cs336_staff.sandbox.submission import Submission, take_in
+from cs336_staff.tests import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +65,17 @@ def test_the_line_of_a_wrong_number_is_told(graded_suite: GradedSuite, sandbox: 
     finding = next(each for each in notes.explanations if each.problem == "softmax")
     assert (finding.file, finding.line) == ("adapters.py", 6)
     assert "    return e / e.sum(-1, keepdim=True)" in finding.code
+
+
+def test_a_line_of_what_an_adapter_imports_when_it_is_called_is_told(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    files, path = dict(take_in(ROOT).files), "cs336_basics/nn/linear.py"
+    files[path] = files[path].replace(b'd_out d_in -> ... d_out")', b'd_out d_in -> ... d_out") + 0.1')
+    _, notes, _ = grade_one(graded_suite, sandbox, Submission("test", files, "adapters"))
+    (finding,) = notes.explanations
+    assert (finding.problem, finding.file) == ("linear", path)
+    assert finding.said == ("Expected the answer; found that value plus 0.1.",)
 
 
 def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(
