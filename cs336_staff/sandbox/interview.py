@@ -186,7 +186,10 @@ class Interview:
         frame = pack(header, tail=b"".join(self.submission.files.values()))
         imported = self._send(connection, "the import", frame, seal, [])
         for lesson in self._lender.lessons if self._lender and not imported.is_failed else ():
-            if self._teach(connection, *lesson).stopped and self._lender:
+            taught = self._teach(connection, *lesson)
+            if taught.stopped and data_bytes < self.limits.memory_bytes:  # with more it may be learned
+                return connection, taught
+            if taught.stopped and self._lender:
                 self._lender.lessons.remove(lesson)
                 return self._start(data_bytes)
         return connection, imported
