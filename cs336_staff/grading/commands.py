@@ -247,6 +247,8 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
                 yield f"VIOLATION: {name}, {problem}: {'; '.join(lines)}"
         if notes.could_hide:
             yield f"could hide what it calls: {name}: {'; '.join(notes.could_hide)}"
+        if notes.alone:
+            yield f"may pay twice for a mistake, since nothing earlier is called: {name}: {', '.join(notes.alone)}"
         yield from (f"decided: {name}: {each}" for each in grading.decisions)
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 

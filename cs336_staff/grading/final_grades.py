@@ -266,6 +266,8 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
     yield from grading.notes.taken_in
     if grading.notes.could_hide:
         yield f"could hide what it calls: {', '.join(grading.notes.could_hide)}"
+    if grading.notes.alone:
+        yield f"may pay twice for a mistake, since nothing earlier is called: {', '.join(grading.notes.alone)}"
     if grade.handed.late and grade.days_late is None:
         yield "late, by how much is not known: no penalty"
     if grade.unsure:

@@ -34,6 +34,7 @@ class Notes:
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
         could_hide: lines of its source that could hide what they call, for staff alone.
+        alone: problems that fail, as an earlier one does, and that call nothing of it: a mistake in both costs twice.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
         explanations: what was found.
@@ -47,6 +48,7 @@ class Notes:
     missing: tuple[str, ...] = ()
     taken_in: tuple[str, ...] = ()
     could_hide: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
@@ -63,7 +65,7 @@ def notes_from_json(text: str) -> Notes:
     forbidden = fields["forbidden"].items()
     return Notes(
         **fields
-        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "could_hide")}
+        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "could_hide", "alone")}
         | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
         | {"explanations": tuple(Finding.of(each) for each in fields["explanations"])}
         | {"weights": tuple(tuple(row) for row in fields["weights"])}

@@ -133,6 +133,7 @@ class _Grader:
         return Notes(
             taken_in=self.interview.submission.remarks,
             could_hide=find_means_to_hide(self.interview.submission),
+            alone=self._list_alone(failed),
             stdout="".join(each.printed[0] for each in shown),
             stderr="".join(each.printed[1] for each in shown),
             missing=tuple(sorted({name for each in shown for name in each.missing})),
@@ -141,6 +142,13 @@ class _Grader:
             forbidden=judge(self._collect_uses(hidden=False), self._collect_uses(hidden=True)),
             peak_memory=self.sealed.peak_memory,
         )
+
+    def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
+        """List the problems that fail and call nothing of the earlier ones that were answered right for them."""
+        lent = {test.name: (test.problem, self.sealed.lent.get(test.name)) for test in self.suite.suite.tests}
+        calls = {problem for problem, used in lent.values() if used}
+        alone = (problem for test, (problem, used) in lent.items() if test in failed and used == [])
+        return tuple(dict.fromkeys(problem for problem in alone if problem not in calls))
 
     def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
         """Collect the forbidden functions that ran in the tests of each problem."""

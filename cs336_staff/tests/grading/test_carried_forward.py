@@ -1,6 +1,7 @@
 """Errors carried forward: who pays once, and who may not pass for that."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_a_mistake_is_paid_for_in_its_own_problem(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("edits", "loses"),
+    ("edits", "loses", "told"),
     [
         (
             [
@@ -140,6 +141,7 @@ def test_a_mistake_is_paid_for_in_its_own_problem(
                 )
             ],
             4.0,
+            (),
         ),  # not written
         (
             [
@@ -151,14 +153,18 @@ def test_a_mistake_is_paid_for_in_its_own_problem(
                 ),
             ],
             4.0,
+            ("multihead_self_attention",),
         ),  # attention written a second time, where nobody can say which of the two is meant
     ],
     ids=["not written", "inline"],
 )
 def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
-    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], loses: float
+    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], loses: float, told: tuple[str, ...]
 ) -> None:
-    assert find_lost(suite, sandbox, edit(*edits))["multihead_self_attention"] > loses
+    problem = "multihead_self_attention"
+    results, notes, _ = grade_one(suite, sandbox, edit(*edits))
+    assert math.fsum(each.maximum - each.points for each in results if each.problem == problem) > loses
+    assert notes.alone == told  # to staff
 
 
 @pytest.mark.slow
