@@ -244,12 +244,14 @@ def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, res
     lent = sealed.lent.get(test.name)
     if lent:
         again = graded.run(test, recorded, CARRIED + test.name)
-        ends = "it passes, so it counts as passed" if again.passed else f"it fails, too: {again.headline}"
-        click.echo(f"With the right {' and '.join(lent)} in the place of the submission's own {ends}.")
+        ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"
+        click.echo(f"With the right {' and '.join(lent)} in the place of the submission's own, it {ends}.")
+        if again.passed:
+            return
     elif lent is not None:
         click.echo(
-            "It was asked again with the right program for earlier problems that fail, and called none of them. If it "
-            "repeats a mistake of theirs, that costs points twice: `cs336 staff adjust` gives them back."
+            "It was asked again with earlier problems that fail answered right, and called none of them.\n"
+            "If it repeats a mistake of theirs, that costs points twice: `cs336 staff adjust` gives them back."
         )
     for told in (each for each in sealed.explanations if test.name in each.tests):
         click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))

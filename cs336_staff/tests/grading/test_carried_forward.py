@@ -13,7 +13,7 @@ from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import RIGHT
 from cs336_staff.authoring.room import Adapter
 from cs336_staff.grading.carried_forward import MOST_REQUESTS, Lender
-from cs336_staff.grading.one_submission import grade_one
+from cs336_staff.grading.one_submission import find_tests, grade_one, reproduce_tests
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.release.verify import both_suites, run_suite
 from cs336_staff.sandbox.confinement import Sandbox, start
@@ -165,6 +165,18 @@ def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
     results, notes, _ = grade_one(suite, sandbox, edit(*edits))
     assert math.fsum(each.maximum - each.points for each in results if each.problem == problem) > loses
     assert notes.alone == told  # to staff
+
+
+@pytest.mark.slow
+def test_a_disputed_test_is_explained(suite: GradedSuite, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    submission = edit(SCALE)
+    _, _, sealed = grade_one(suite, sandbox, submission)
+    for name, said in (
+        ("test_hidden_multihead_self_attention", "of the submission's own, it passes, so it counts as passed.\n"),
+        ("test_hidden_attention", "Of the test, the student reads: the answer is wrong\nIt is worth "),
+    ):
+        reproduce_tests(suite, submission, find_tests(suite, name), sealed)
+        assert said in capsys.readouterr().out
 
 
 @pytest.mark.slow
