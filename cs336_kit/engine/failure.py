@@ -129,13 +129,6 @@ def _describe(error: BaseException, root: Path) -> Failure:
     return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, functions)
 
 
-def with_type(error: BaseException) -> str:
-    """Tell an exception with its type, also one raised in another process; one of jaxtyping's in a single line."""
-    if isinstance(error, StudentRaised):
-        return str(error)
-    return next(iter(expected_and_got(error)), f"{type(error).__name__}: {error}".removesuffix(": "))
-
-
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
     """The case: one line for each input and for the answer, with its shape and dtype, or its value.
 

@@ -55,9 +55,9 @@ class Room:
 
     Args:
         answers: for each adapter, a function of its name that gives the right answer: tensors of float64, for such.
+        helpers: right answers of other functions that the handout names and later problems call.
         public: the cases that students have.
         hidden: those that they do not have.
-        helpers: the same for functions that the handout names and that later problems call besides the adapters'.
         figure: what students see of their answers, beside what is right, when a test of the problem fails.
         sentences: headlines of its tests with something in them that a submission chose, as regular expressions, and
             what feedback on a hidden test says in their place.

@@ -17,7 +17,7 @@ from cs336_kit.engine.assignment import SuiteError
 from cs336_kit.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
 from cs336_kit.engine.compare import dtype_name, in_dtype, same
 from cs336_staff.authoring.cases import CaseSpec
-from cs336_staff.authoring.room import Adapter, outputs_of, reference_of
+from cs336_staff.authoring.room import outputs_of, reference_of
 
 GENERATOR_VERSION = 1
 
@@ -173,7 +173,6 @@ def answers(
     inputs: dict[str, Any],
     gradients: Sequence[str] = (),
     cotangent: Tensor | None = None,
-    adapter: Adapter | None = None,
 ) -> dict[str, Tensor]:
     """Compute what an adapter gives in float64: its outputs by their names, and the gradients of some inputs.
 
@@ -182,12 +181,11 @@ def answers(
         inputs: what it is called with.
         gradients: the inputs whose gradients are asked for.
         cotangent: the gradient of the loss with respect to the answer; without it the loss is the sum of the answer.
-        adapter: another one in the place of the reference.
     """
     inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in _wide(inputs).items()}
     for name in gradients:
         inputs[name].requires_grad_()
-    given = (adapter or reference_of(call))(**inputs)
+    given = reference_of(call)(**inputs)
     outputs = given if isinstance(given, tuple) else (given,)
     found = {what: output.detach() for what, output in zip(outputs_of(call), outputs, strict=True)}
     if gradients:

@@ -23,12 +23,13 @@ from torch import Tensor
 from cs336_kit.engine.compare import in_dtype
 from cs336_kit.engine.result import Check, Outcome, Result
 from cs336_staff.authoring.room import Adapter, load_rooms, reference_of
-from cs336_staff.grading.questions import Questions, Right, answer_right
+from cs336_staff.grading.questions import Right, answer_right
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.sandbox.inside.frames import FrameError, decode, encode, expect, pack, parse_header, unpack
 from cs336_staff.sandbox.question import Question
 
-MOST_REQUESTS, MOST_TENSORS = 500, 8  # for one question, and in one request
+MOST_REQUESTS, MOST_REFUSED = 500, 5_000  # for one question: then nothing more is lent, and then it is no program
+MOST_TENSORS = 8  # in one request
 Lessons = Sequence[tuple[Question, Sequence[str]]]
 
 
@@ -91,7 +92,7 @@ class Lender:
     """
 
     def __init__(self, lessons: Lessons) -> None:
-        self.lessons, self.used = [*lessons], dict[Question, set[str]]()
+        self.lessons, self.used = lessons, dict[Question, set[str]]()
         self._lent = {lesson.call for lesson, _ in lessons}
         self._token, self._requests = "", 0
 
@@ -105,6 +106,14 @@ class Lender:
             self._work[made.call] += count_vectors(made.arguments.values())
         self._used = self.used.setdefault(question, set())
 
+    def list_used(self, question: Question) -> set[str]:
+        """The functions that were asked for while this question was."""
+        return self.used.get(question, set())
+
+    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
+        """Lend nothing that is learned from a lesson, as from one that ends the worker."""
+        self.lessons = [each for each in self.lessons if each is not lesson]
+
     def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
         header = parse_header(raw[0])
         if "borrow" not in header:
@@ -112,10 +121,10 @@ class Lender:
         if header.get("token") != token:
             raise FrameError("what is borrowed does not have the token of its question")
         self._requests += 1
-        if self._requests > MOST_REQUESTS or len(expect(list, header.get("tensors"), "tensors")) > MOST_TENSORS:
+        if self._requests > MOST_REFUSED or len(expect(list, header.get("tensors"), "tensors")) > MOST_TENSORS:
             raise FrameError("more is borrowed than any program can need")
         tensors = unpack(header["tensors"], raw[1])
-        if token != self._token:
+        if token != self._token or self._requests > MOST_REQUESTS:
             return pack({})
         try:
             return self._differentiate(header, tensors) if "cotangents" in header else self._answer(header, tensors)
@@ -165,7 +174,7 @@ def _is_number(x: object) -> bool:
 
 
 def _is_like(given: Any, right: Any, asked: Mapping[str, Any]) -> bool:
-    """Tell whether an argument is one that the right program might give; a mask or none is as good as another."""
+    """Tell whether an argument is one that the right program might give; any mask, or none, will do."""
     if isinstance(given, Tensor) and isinstance(right, Tensor) and _is_number(given) == _is_number(right):
         if given.is_floating_point() != right.is_floating_point() or (_is_number(given) and not given.numel()):
             return False
@@ -178,12 +187,11 @@ def _is_like(given: Any, right: Any, asked: Mapping[str, Any]) -> bool:
 
 
 def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
-    """A public question for each adapter of the problems whose own tests failed, but for those that are not written.
+    """A public question for each adapter of the problems whose own tests failed, if something of them is written.
 
     What the handout names besides is found by its name.
     """
-    wrong = {result.problem for result in results if not result.passed}
-    wrong -= {result.problem for result in results if result.check is Check.NOT_WRITTEN}
+    wrong = {result.problem for result in results if not result.passed and result.check is not Check.NOT_WRITTEN}
     asked: dict[str, list[Question]] = {}
     for test in graded.suite.tests:
         for question in graded.questions[test.name] if test.problem in wrong and not test.hidden else ():
@@ -196,21 +204,20 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
 
 
 def _tell(question: Question) -> tuple[int, int]:
-    """Count what tells arguments from each other: tensors, and sizes that differ."""
+    """Count what distinguishes the arguments: tensors, and sizes that differ."""
     tensors = [each for each in question.arguments if isinstance(each, Tensor)]
     return len(tensors) if not question.memory else 0, len({size for each in tensors for size in each.shape})
 
 
-def choose_questions(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> tuple[Questions, Lessons]:
-    """The questions of the tests that failed and for which the right program calls what there is a lesson of."""
+def choose_tests(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> dict[str, set[str]]:
+    """The tests that failed and for which the right program calls what there is a lesson of, each with what that is."""
     lent = {lesson.call for lesson, _ in lessons}
     calls = {
         result.test: lent & _list_names(graded.questions[result.test])
         for result in results
         if not (result.passed or result.outcome is Outcome.VIOLATION)
     }
-    needed = set[str]().union(*calls.values())
-    return graded.choose([test for test in calls if calls[test]]), [each for each in lessons if each[0].call in needed]
+    return {test: each for test, each in calls.items() if each}
 
 
 def _list_names(questions: Sequence[Question]) -> set[str]:
@@ -222,7 +229,5 @@ def judge_again(result: Result, again: Result, lent: Collection[str]) -> Result:
     """The result of a test, or a pass if it passes with what was lent; an error of ours stays one."""
     if result.passed or not (again.passed or again.outcome is Outcome.ERROR):
         return result
-    if again.outcome is Outcome.ERROR:
-        return again
     why = f"passes when the right program answers {' and '.join(lent)}, which is charged in its own problem"
-    return replace(result, outcome=Outcome.PASSED, check=None, headline="", details=(), inputs=(), staff=why)
+    return replace(again, staff=why) if again.passed else again

@@ -245,10 +245,7 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         for problem, lines in grading.violations.items():
             if problem not in grading.overruled:
                 yield f"VIOLATION: {name}, {problem}: {'; '.join(lines)}"
-        if notes.could_hide:
-            yield f"could hide what it calls: {name}: {'; '.join(notes.could_hide)}"
-        if notes.alone:
-            yield f"may pay twice for a mistake, since nothing earlier is called: {name}: {', '.join(notes.alone)}"
+        yield from (f"to look at: {name}: {each}" for each in notes.doubts)
         yield from (f"decided: {name}: {each}" for each in grading.decisions)
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
 

@@ -264,10 +264,7 @@ def _notes(grade: Grade, suite: str) -> Iterator[str]:
         yield f"not run: {grading.notes.refused}"
     yield from grading.decisions
     yield from grading.notes.taken_in
-    if grading.notes.could_hide:
-        yield f"could hide what it calls: {', '.join(grading.notes.could_hide)}"
-    if grading.notes.alone:
-        yield f"may pay twice for a mistake, since nothing earlier is called: {', '.join(grading.notes.alone)}"
+    yield from grading.notes.doubts
     if grade.handed.late and grade.days_late is None:
         yield "late, by how much is not known: no penalty"
     if grade.unsure:

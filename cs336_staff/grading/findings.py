@@ -72,13 +72,28 @@ def draw_anew(
     with Interview(sandbox, submission, graded.course.limits) as interview:
         for test in tests:
             for case in _draw(test) if len(found) < MOST_DRAWN else ():
-                new = graded.suite.make_test(test.name, test.problem, case)
-                questions = write_questions(graded.proxy, new.name, partial(graded.suite.run, new))
-                result = graded.run(new, Recorded(questions, ask(interview, questions), submission))
-                if result.is_wrong:
+                # The hidden test, and the one that is followed: its own must fail, too, and for what is stored.
+                own = replace(test, drawn=None, stored=partial(_give, case))
+                followed = graded.suite.make_test(test.name, test.problem, case)
+                failed_own, result = (_try(graded, interview, each) for each in (own, followed))
+                if failed_own and result:
                     found.append((result, case))
                     break
     return found
+
+
+def _give(case: Case) -> Case:
+    return case
+
+
+def _try(graded: GradedSuite, interview: Interview, test: Test) -> Result | None:
+    """The result of a test that a submission fails and the stored answer passes, as that of dropout does not."""
+    rehearsed: list[Result] = []
+    questions = write_questions(graded.proxy, test.name, lambda: rehearsed.append(graded.suite.run(test)))
+    if not rehearsed[0].passed:
+        return None
+    result = graded.run(test, Recorded(questions, ask(interview, questions), interview.submission))
+    return result if result.is_wrong else None
 
 
 def _draw(test: Test) -> list[Case]:

@@ -34,7 +34,7 @@ class Notes:
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
         could_hide: lines of its source that could hide what they call, for staff alone.
-        alone: problems that fail, as an earlier one does, and that call nothing of it: a mistake in both costs twice.
+        alone: problems that fail, and were lent nothing of an earlier one that fails, too.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
         explanations: what was found.
@@ -53,6 +53,13 @@ class Notes:
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
     peak_memory: int = 0
+
+    @property
+    def doubts(self) -> list[str]:
+        """Say what staff should look at, each in a sentence."""
+        hide = [f"could hide what it calls: {'; '.join(self.could_hide)}"] if self.could_hide else []
+        twice = f"may pay twice for a mistake, since nothing was lent to it: {', '.join(self.alone)}"
+        return [*hide, *([twice] if self.alone else [])]
 
     def as_json(self) -> str:
         """One line, which `notes_from_json` reads."""

@@ -1,8 +1,8 @@
 """Divide the points that a submission loses among what costs them, for its student; and count that for the class.
 
 Every point of a test that fails is counted once. A public test that fails is explained by what was found, by what is
-not written yet, or by nothing. The search for what is wrong has seen no hidden test, so a hidden test is counted with
-the public ones that fail like it.
+not written yet, or by nothing. The search for what is wrong has seen no hidden input, so a hidden test is counted with
+the public ones that fail like it, if any do.
 """
 
 import math

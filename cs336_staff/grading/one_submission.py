@@ -15,10 +15,10 @@ from cs336_kit.engine.suite import Test
 from cs336_kit.rules.forbidden import FORBIDDEN, work_of
 from cs336_kit.rules.watch import Use
 from cs336_staff.authoring.room import find_figure, reference_of
-from cs336_staff.grading.carried_forward import Lender, choose_questions, find_lessons, judge_again
+from cs336_staff.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
 from cs336_staff.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
 from cs336_staff.grading.graded import Notes, for_student
-from cs336_staff.grading.questions import CARRIED, Recorded, Sealed, ask, find_source, values_of
+from cs336_staff.grading.questions import LENT_TO, Recorded, Sealed, ask, find_source, name_lent, values_of
 from cs336_staff.grading.suite import GradedSuite, name_figure
 from cs336_staff.sandbox.answer import Answer
 from cs336_staff.sandbox.confinement import Sandbox
@@ -38,7 +38,8 @@ def grade_one(
 ) -> tuple[list[Result], Notes, Sealed]:
     """Return the result of every test, what else the report says, and what was asked.
 
-    Of a submission of which it is `sealed` what it has answered before, no code runs.
+    Of a submission of which it is `sealed` what it has answered before, no code runs but for tests that are asked again
+    with earlier problems answered right for the first time.
 
     Raises:
         Faulty: a test could not be run, and not by the submission's doing.
@@ -70,6 +71,7 @@ class _Grader:
         self.results: list[Result] = []
         self.sealed = sealed or Sealed()
         self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
+        self._lent: dict[str, str] = {}  # by test the name of its answers with something lent
 
     def ask(self, names: Collection[str]) -> None:
         """Take answers to the questions of these names that are not recorded."""
@@ -82,24 +84,30 @@ class _Grader:
 
     def carry_forward(self, results: Sequence[Result]) -> list[Result]:
         """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
-        chosen, lessons = choose_questions(self.suite, results, find_lessons(self.suite, results))
-        if missing := {name: each for name, each in chosen.items() if CARRIED + name not in self.sealed.answers}:
-            lender, hidden = Lender(lessons), {test.name for test in self.suite.suite.tests if test.hidden}
-            submission, limits = self.interview.submission, self.suite.course.limits
+        lessons = find_lessons(self.suite, results)
+        chosen = choose_tests(self.suite, results, lessons)
+        self._lent = {test: name_lent(functions, test) for test, functions in chosen.items()}
+        needed = set[str]().union(*chosen.values())
+        lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
+        missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}
+        hidden = {test.name for test in self.suite.suite.tests if test.hidden}
+        submission, limits = self.interview.submission, self.suite.course.limits
+        for tests in (missing - hidden, missing & hidden) if missing else ():
+            questions = self.suite.choose(tests)
             with Interview(self.sandbox, submission, limits, lender) as interview:
-                answers = ask(interview, {name: each for name, each in missing.items() if name not in hidden})
-                answers |= ask(interview, {name: each for name, each in missing.items() if name in hidden})
-            for name, questions in missing.items():
-                self.sealed.answers[CARRIED + name] = answers[name]
-                self.sealed.lent[name] = sorted(set[str]().union(*(lender.used.get(each, ()) for each in questions)))
-        tests = {test.name: test for test in self.suite.suite.tests}
-        judged = []
-        for result in results:
-            if result.test in chosen and (lent := self.sealed.lent[result.test]):
-                again = self.suite.run(tests[result.test], self._recorded, CARRIED + result.test)
-                result = judge_again(result, again, lent)
-            judged.append(result)
-        return judged
+                answers = ask(interview, questions)
+            for test, each in questions.items():
+                self.sealed.answers[self._lent[test]] = answers[test]
+                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*map(lender.list_used, each)))
+        return [self._judge_again(result) for result in results]
+
+    def _judge_again(self, result: Result) -> Result:
+        """The result of a test, after that of what was lent to it."""
+        name = self._lent.get(result.test, "")
+        if not self.sealed.lent.get(name):
+            return result
+        test = next(test for test in self.suite.suite.tests if test.name == result.test)
+        return judge_again(result, self.suite.run(test, self._recorded, name), self.sealed.lent[name])
 
     def keep(self, results: Sequence[Result]) -> None:
         """Keep the results, those of hidden tests in words for students."""
@@ -145,17 +153,18 @@ class _Grader:
 
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
         """List the problems that fail and call nothing of the earlier ones that were answered right for them."""
-        lent = {test.name: (test.problem, self.sealed.lent.get(test.name)) for test in self.suite.suite.tests}
-        calls = {problem for problem, used in lent.values() if used}
-        alone = (problem for test, (problem, used) in lent.items() if test in failed and used == [])
-        return tuple(dict.fromkeys(problem for problem in alone if problem not in calls))
+        asked = {each.name: each.problem for each in self.suite.suite.tests if each.name in self._lent}
+        used = {test: self.sealed.lent[self._lent[test]] for test in asked}
+        calls = {asked[test] for test in asked if used[test]}
+        return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
 
     def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
         """Collect the forbidden functions that ran in the tests of each problem."""
         found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
         for test in self.suite.suite.tests:
             if test.hidden is hidden:
-                answers = (*self.sealed.answers[test.name], *self.sealed.answers.get(CARRIED + test.name, ()))
+                lent = self.sealed.answers.get(self._lent.get(test.name, ""), ())
+                answers = (*self.sealed.answers[test.name], *lent)
                 uses = (use for answer in answers for use in answer.forbidden)
                 found[test.problem] |= {
                     replace(use, source=find_source(self.interview.submission, use)) for use in uses
@@ -241,16 +250,16 @@ def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence
 
 def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, result: Result, sealed: Sealed) -> None:
     """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
-    lent = sealed.lent.get(test.name)
-    if lent:
-        again = graded.run(test, recorded, CARRIED + test.name)
+    name = next((each for each in reversed(sealed.lent) if each.rpartition(LENT_TO)[2] == test.name), "")
+    if lent := sealed.lent.get(name):
+        again = graded.run(test, recorded, name)
         ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"
         click.echo(f"With the right {' and '.join(lent)} in the place of the submission's own, it {ends}.")
         if again.passed:
             return
-    elif lent is not None:
+    elif name:
         click.echo(
-            "It was asked again with earlier problems that fail answered right, and called none of them.\n"
+            "It was asked again with earlier problems that fail answered right, and asked for none of them.\n"
             "If it repeats a mistake of theirs, that costs points twice: `cs336 staff adjust` gives them back."
         )
     for told in (each for each in sealed.explanations if test.name in each.tests):

@@ -7,7 +7,7 @@ can be run again without running any of its code.
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from traceback import FrameSummary
 from typing import Any
@@ -31,7 +31,7 @@ from cs336_staff.sandbox.submission import Submission
 Questions = Mapping[str, Sequence[Question]]
 Answers = Mapping[str, Sequence[Answer]]
 
-CARRIED = "carried into "  # before the name of a test
+LENT_TO = " lent to "  # between functions and a test
 LEVEL = 1  # of compression: numbers hardly get smaller
 
 
@@ -211,8 +211,8 @@ class Sealed:
 
     Args:
         answers: to each test's questions, by its name; those to the import under "import"; those that were taken while
-            earlier problems were answered for it under names with a prefix.
-        lent: the adapters that were answered for it, by test.
+            earlier problems were answered for it under a name that says which, of `name_lent`.
+        lent: the functions that were answered for it then, by these names.
         explanations: what was found by a process that earns nothing.
         weights: of its attention on one public case.
         peak_memory: the most bytes that a process of its held at once.
@@ -239,6 +239,11 @@ class Sealed:
         return zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
 
 
+def name_lent(functions: Collection[str], test: str) -> str:
+    """Name the answers to a test while some functions are answered for a submission."""
+    return f"{', '.join(sorted(functions))}{LENT_TO}{test}"
+
+
 def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Sealed | None:
     """The record, if it is of these questions, by their digest; each answer is checked as it was when it came."""
     try:
@@ -252,7 +257,7 @@ def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Seale
             for number, entry in enumerate(entries):
                 header, body = entry["bytes"]
                 raw, rest = (rest[:header], rest[header : header + body]), rest[header + body :]
-                asked = questions.get(name.removeprefix(CARRIED))
+                asked = questions.get(name.rpartition(LENT_TO)[2])
                 found.append(_read(entry, raw, asked[number] if asked else None, found))
             answers[name] = found
         explanations = tuple(Finding.from_json(each) for each in fields["explanations"])

@@ -61,7 +61,11 @@ class Lender(Protocol):
         lessons: calls that show a worker which functions these are, each with the names of its arguments.
     """
 
-    lessons: list[tuple[Question, Sequence[str]]]
+    lessons: Sequence[tuple[Question, Sequence[str]]]
+
+    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
+        """Lend nothing that is learned from a lesson."""
+        ...
 
     def begin(self, question: Question, token: str) -> None:
         """Begin with a question, which has this token. In a lesson nothing is lent."""
@@ -190,14 +194,17 @@ class Interview:
             if taught.stopped and data_bytes < self.limits.memory_bytes:  # with more it may be learned
                 return connection, taught
             if taught.stopped and self._lender:
-                self._lender.lessons.remove(lesson)
+                self._lender.drop(lesson)
                 return self._start(data_bytes)
         return connection, imported
 
     def _teach(self, connection: Connection, lesson: Question, names: Sequence[str]) -> Answer:
         """Show a worker which function somebody else answers for."""
         seal = _seal()
-        return self._send(connection, lesson.call, lesson.frame(lesson.arguments, lesson=names, **seal)[0], seal, [])
+        frame, _ = lesson.frame(lesson.arguments, lesson=names, **seal)
+        answer = self._send(connection, lesson.call, frame, seal, [])
+        self._timed_out[lesson.call] -= isinstance(answer.stopped, TimedOut)  # no call is refused for it
+        return answer
 
     def _send(
         self, connection: Connection, what: str, frame: bytes, seal: dict[str, Any], tensors: list[Tensor]

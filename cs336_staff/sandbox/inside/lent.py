@@ -1,13 +1,14 @@
 """Functions of a submission whose calls are answered by the other side: those that an earlier problem is about.
 
-A lesson, which is a call of that problem's adapter, shows which function it is: the first one of the submission's own
-that has got all the tensors of the call. What the handout names is found by its name. Then it asks over the channel in
-its own place. What the other side does not answer, it computes itself.
+A lesson, which is a call of that problem's adapter, shows which function it is: the first of the submission's own
+functions that receives all tensors of the call, or the adapter itself. What the handout names is found by its name.
+Then it asks over the channel in its own place. What the other side does not answer, it computes itself.
 """
 
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce, wraps
 from types import CodeType, FrameType, ModuleType
@@ -125,8 +126,11 @@ def replace_function(code: CodeType, call: str, places: Mapping[str, Place], ask
     found = False
     for home in dict.fromkeys((*homes, *kinds)):
         for name, value in list(vars(home).items()):
-            if callable(value) and getattr(inspect.unwrap(value), "__code__", None) is code:
-                setattr(home, name, _stand_in(value, call, places, ask))
+            method = type(value) if isinstance(value, staticmethod | classmethod) else None
+            function = value.__func__ if method else value
+            if callable(function) and getattr(inspect.unwrap(function), "__code__", None) is code:
+                stand_in = _stand_in(function, call, places, ask)
+                setattr(home, name, method(stand_in) if method else stand_in)
                 found = True
     return found
 
@@ -136,11 +140,13 @@ def _stand_in(function: Callable[..., Any], call: str, places: Mapping[str, Plac
 
     @wraps(function)
     def asking(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        tensors: list[Tensor] = []
-        arguments = {name: encode(place.read(bound.arguments), tensors) for name, place in places.items()}
-        header, outputs = ask({"borrow": call, "arguments": arguments}, tensors)
+        header: dict[str, Any] = {}
+        outputs = tensors = list[Tensor]()
+        with suppress(TypeError, ValueError, LookupError, AttributeError):  # what cannot be sent is not asked
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            arguments = {name: encode(place.read(bound.arguments), tensors) for name, place in places.items()}
+            header, outputs = ask({"borrow": call, "arguments": arguments}, tensors)
         if "value" not in header:
             return function(*args, **kwargs)
         answers = _Lent.apply(ask, header["number"], outputs, *tensors)

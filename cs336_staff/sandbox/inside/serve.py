@@ -139,9 +139,11 @@ def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> 
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     adapter = _adapter(adapters, header["call"])
     named = dict(zip(header["lesson"], arguments, strict=False))
-    with Lesson(getattr(unwrap(adapter), "__code__", None), named) as lesson, suppress(Exception):
+    own = getattr(unwrap(adapter), "__code__", None)
+    with Lesson(own, named) as lesson, suppress(Exception):
         adapter(*arguments)
-    return lesson.code is not None and replace_function(lesson.code, header["call"], lesson.places, ask)
+    code, places = lesson.code or own, lesson.places or {name: Place(name) for name in named}
+    return code is not None and replace_function(code, header["call"], places, ask)
 
 
 def _borrow(

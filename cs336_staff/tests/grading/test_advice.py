@@ -121,3 +121,24 @@ def test_what_fails_hidden_tests_alone_is_followed_on_a_case_that_is_no_secret(
     (finding,) = (each for each in notes.explanations if each.problem == "softmax")
     assert (finding.file, finding.tests) == ("adapters.py", (*failed,))
     assert finding.line in (6, 7)
+
+
+LESS_DROPOUT = """
+from cs336_basics.nn.attention_module import ScaledDotProductAttention
+
+class Little(ScaledDotProductAttention):
+    def _drop(self, weights):
+        return weights if self.dropout in (0.15, 0.6) else super()._drop(weights)
+
+def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
+    torch.manual_seed(seed)
+    return Little(dropout).train(training)(Q, K, V, mask, return_weights=True)
+"""
+
+
+def test_what_a_judge_decides_is_not_held_against_a_stored_answer(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    files = dict(take_in(ROOT).files)
+    files["adapters.py"] += LESS_DROPOUT.encode()
+    results, notes, _ = grade_one(graded_suite, sandbox, Submission("test", files, "adapters"))
+    assert {each.function for each in results if not each.passed} == {"test_hidden_attention_module_dropout"}
+    assert not notes.explanations

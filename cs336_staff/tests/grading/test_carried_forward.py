@@ -12,7 +12,7 @@ from torch import Tensor
 from cs336_kit.engine.suite import Suite
 from cs336_staff.authoring.programs import RIGHT
 from cs336_staff.authoring.room import Adapter
-from cs336_staff.grading.carried_forward import MOST_REQUESTS, Lender
+from cs336_staff.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, Lender
 from cs336_staff.grading.one_submission import find_tests, grade_one, reproduce_tests
 from cs336_staff.grading.suite import GradedSuite
 from cs336_staff.release.verify import both_suites, run_suite
@@ -167,6 +167,43 @@ def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
     assert notes.alone == told  # to staff
 
 
+IN_ADAPTERS = """
+def run_softmax(in_features, dim):
+    e = torch.exp2(in_features - in_features.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    scores = Q @ K.mT / Q.shape[-1] ** 0.5
+    return run_softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
+"""
+IN_A_CLASS = """
+class Tools:
+    @staticmethod
+    def softmax(x, dim):
+        e = torch.exp2(x - x.amax(dim, keepdim=True))
+        return e / e.sum(dim, keepdim=True)
+
+    @classmethod
+    def attend(cls, Q, K, V, mask):
+        scores = Q @ K.mT / Q.shape[-1] ** 0.5
+        return cls.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
+
+def run_softmax(in_features, dim):
+    return Tools.softmax(in_features, dim)
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return Tools.attend(Q, K, V, mask)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [IN_ADAPTERS, IN_A_CLASS], ids=["in adapters.py", "in a class"])
+def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, sandbox: Sandbox, source: str) -> None:
+    submission = edit()
+    submission.files["adapters.py"] += source.encode()
+    assert find_lost(suite, sandbox, submission).keys() == {"softmax"}
+
+
 @pytest.mark.slow
 def test_a_disputed_test_is_explained(suite: GradedSuite, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     submission = edit(SCALE)
@@ -313,6 +350,9 @@ def test_a_malformed_request_is_a_violation(lender: Lender, asked: dict[str, Any
 
 def test_who_never_stops_borrowing_is_stopped(lender: Lender) -> None:
     for _ in range(MOST_REQUESTS):
+        ask_lender(lender, "run_softmax", in_features=SCORES, dim=0)
+    assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+    for _ in range(MOST_REFUSED - MOST_REQUESTS - 1):
         ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
     with pytest.raises(FrameError, match="more is borrowed than any program can need"):
         ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)

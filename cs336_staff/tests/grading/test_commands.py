@@ -59,7 +59,7 @@ def test_without_a_terminal_progress_is_a_few_lines():
         ({"notes": Notes(taken_in=("left out: 'old.py'",))}, "remark: ada: left out: 'old.py'"),
         (
             {"notes": Notes(could_hide=("a.py:1 `x` …", "and 3 more"))},
-            "could hide what it calls: ada: a.py:1 `x` …; and 3 more",
+            "to look at: ada: could hide what it calls: a.py:1 `x` …; and 3 more",
         ),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     copy_tree(checkout)
     commit_all(checkout)
     staff("new-course", folder)
-    for name in ("roster.csv", "groups.csv", "cs336_staff/roster.csv", "scheduler.json", "submissions/ada.zip"):
+    for name in ("roster.csv", "groups.csv", "cs336_staff/roster.csv", "submissions/ada.zip"):
         (checkout / name).parent.mkdir(exist_ok=True)
         (checkout / name).touch()
     staff("gradescope")
