@@ -9,7 +9,7 @@ has done the later problem's own work, and the worker learns nothing but what a 
 import inspect
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -92,7 +92,7 @@ class Lender:
     """
 
     def __init__(self, lessons: Lessons) -> None:
-        self.lessons, self.used = lessons, dict[Question, set[str]]()
+        self.lessons, self.used = lessons, defaultdict[Question, set[str]](set)
         self._lent = {lesson.call for lesson, _ in lessons}
         self._token, self._requests = "", 0
 
@@ -104,11 +104,7 @@ class Lender:
         for made in self._made:
             self._left[made.call] += times * made.size
             self._work[made.call] += count_vectors(made.arguments.values())
-        self._used = self.used.setdefault(question, set())
-
-    def list_used(self, question: Question) -> set[str]:
-        """The functions that were asked for while this question was."""
-        return self.used.get(question, set())
+        self._used = self.used[question]
 
     def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
         """Lend nothing that is learned from a lesson, as from one that ends the worker."""

@@ -98,15 +98,14 @@ class _Grader:
                 answers = ask(interview, questions)
             for test, each in questions.items():
                 self.sealed.answers[self._lent[test]] = answers[test]
-                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*map(lender.list_used, each)))
-        return [self._judge_again(result) for result in results]
+                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*(lender.used[one] for one in each)))
+        return [self._judge_again(*pair) for pair in zip(self.suite.suite.tests, results, strict=True)]
 
-    def _judge_again(self, result: Result) -> Result:
+    def _judge_again(self, test: Test, result: Result) -> Result:
         """The result of a test, after that of what was lent to it."""
-        name = self._lent.get(result.test, "")
+        name = self._lent.get(test.name, "")
         if not self.sealed.lent.get(name):
             return result
-        test = next(test for test in self.suite.suite.tests if test.name == result.test)
         return judge_again(result, self.suite.run(test, self._recorded, name), self.sealed.lent[name])
 
     def keep(self, results: Sequence[Result]) -> None:

@@ -33,10 +33,8 @@ def prepare(folder: str) -> Advise:
         suite.calls.adapters = adapters
         ran = [result_from_json(result) for result in results]
         cases = [Case(**each) for each in drawn]
-        new = [
-            suite.make_test(each.test, each.problem, case)
-            for each, case in zip(ran[-len(cases) :], cases, strict=False)
-        ]
+        last = ran[len(ran) - len(cases) :]
+        new = [suite.make_test(each.test, each.problem, case) for each, case in zip(last, cases, strict=True)]
         own = replace(suite, root=Path(ROOT), tests=[*suite.tests, *new])
         failed = {each.problem: each.test for each in ran if not each.passed}
         for test in own.tests:
