@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import adapters
-from cs336_kit.problems.attention_module.judge import check_dropout
+from problems.attention_module.judge import check_dropout
 
 
 @pytest.mark.cases("attention_module/*")

@@ -3,7 +3,7 @@
 import pytest
 
 import adapters
-from cs336_kit.problems.decoding.judge import decode_in_pieces
+from problems.decoding.judge import decode_in_pieces
 
 
 @pytest.mark.cases("decoding/*")

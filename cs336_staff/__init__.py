@@ -1,1 +1,0 @@
-"""What only staff have: references, the hidden suite, grading and the handout."""

@@ -1,0 +1,1 @@
+"""Each problem has a folder beside this file, which is named by its id in assignment.toml."""

@@ -1,0 +1,36 @@
+"""The cases of `conv2d`."""
+
+import torch
+
+from whichline_grader.authoring.cases import CaseSpec, specs
+from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.hidden.kinds import Spread, draw_size
+
+
+def draw(image: tuple, kernel: tuple, stride: int = 1, padding: int = 0, bias: bool = True):
+    return lambda generator: {
+        "x": torch.randn(image, generator=generator),
+        "weight": torch.randn(kernel, generator=generator),
+        "bias": torch.randn(kernel[0], generator=generator) if bias else None,
+        **{"stride": stride, "padding": padding},
+    }
+
+
+def draw_any(random: Spread) -> CaseSpec:
+    c_in, kh, kw = draw_size(random), draw_size(random), draw_size(random)
+    image = (draw_size(random), c_in, kh + draw_size(random), kw + draw_size(random))
+    return CaseSpec("conv2d", "run_conv2d", draw(image, (draw_size(random), c_in, kh, kw), stride=2, padding=1))
+
+
+PUBLIC = {
+    "plain": draw((2, 3, 7, 10), (5, 3, 4, 2), bias=False),
+    "bias": draw((2, 3, 7, 10), (5, 3, 4, 2)),
+    "padding": draw((2, 3, 6, 9), (5, 3, 2, 4), padding=2),
+}
+STRIDE = {"stride": draw((2, 4, 9, 12), (5, 4, 2, 3), stride=2, padding=1)}
+HIDDEN = {"stride": draw((3, 2, 11, 8), (4, 2, 5, 3), stride=3, padding=2)}
+NAMES = ("x", "weight", "bias")
+ROOM = StaffRoom(
+    public=specs("run_conv2d", {"conv2d": PUBLIC | STRIDE, "conv2d-gradients": STRIDE}, gradients=NAMES),
+    hidden=specs("run_conv2d", {"conv2d": HIDDEN, "conv2d-gradients": HIDDEN}, gradients=NAMES),
+)

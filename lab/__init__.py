@@ -1,0 +1,1 @@
+"""The lab: looking at attention as the student's code computes it."""

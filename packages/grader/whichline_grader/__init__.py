@@ -1,0 +1,1 @@
+"""The grader: cases and hidden tests, the sandbox, grading, and the handout. Students never have it."""

@@ -1,0 +1,53 @@
+"""Right submissions: whole programs, each in a style of its own."""
+
+import runpy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.assignment import this_root
+from whichline.engine.compare import in_dtype
+from whichline_grader.authoring.room import Adapter, load_rooms
+from whichline_grader.places import STAFF
+
+PROGRAMS = "right_programs"  # in the folder `staff`
+PLAIN = "plain_torch"  # the program in the most ordinary way, on which the others fall back
+
+
+def _load_programs() -> dict[str, dict[str, Adapter]]:
+    """The `run_*` functions of each program by the name of its file."""
+    paths = sorted((this_root() / STAFF / PROGRAMS).glob("*.py"))
+    loaded = {path.stem: runpy.run_path(str(path)) for path in paths}
+    programs = {
+        name: {call: given for call, given in program.items() if call.startswith("run_")}
+        for name, program in loaded.items()
+    }
+    answers = {
+        each.__name__: _in_the_dtype_of_its_inputs(each) for room in load_rooms().values() for each in room.answers
+    }
+    programs.setdefault(PLAIN, {})
+    programs[PLAIN] = {**answers, **programs[PLAIN]}
+    return programs
+
+
+def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:
+    """A right answer as a program that students might write: computed in float64, and rounded once."""
+
+    def rounded(*args: Any, **kwargs: Any) -> Any:
+        dtypes = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point()]
+        wide = {name: in_dtype(x, torch.float64) for name, x in kwargs.items()}
+        given = answer(*(in_dtype(x, torch.float64) for x in args), **wide)
+        return given.to(dtypes[0]) if dtypes and isinstance(given, Tensor) else given
+
+    return rounded
+
+
+_PROGRAMS = _load_programs()
+
+# every `run_*` function, written in the most ordinary way
+RIGHT: Mapping[str, Adapter] = _PROGRAMS[PLAIN]
+
+# name of a style -> the adapters of a submission that is written in it, and in the ordinary way where it has no other
+RIGHT_STYLES: Mapping[str, Mapping[str, Adapter]] = {name: {**RIGHT, **program} for name, program in _PROGRAMS.items()}

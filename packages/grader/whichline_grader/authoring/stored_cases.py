@@ -1,0 +1,216 @@
+"""Writing the stored cases, and checking that they are what the references give."""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from whichline.engine.assignment import SuiteError
+from whichline.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
+from whichline.engine.compare import dtype_name, in_dtype, same
+from whichline_grader.authoring.cases import CaseSpec
+from whichline_grader.authoring.room import outputs_of, reference_of
+
+GENERATOR_VERSION = 1
+
+# Inputs are drawn in float32: those of another processor are the same up to this, in terms of the largest.
+DRAWN = 1e-5
+
+
+def make_case(spec: CaseSpec, seed: int) -> Case:
+    """Draw the inputs of a case and compute its answers."""
+    with _naming(spec):
+        inputs = spec.draw(torch.Generator().manual_seed(seed))
+        cotangent = _cotangent(spec, inputs, seed)
+    return Case(spec.name, spec.call, inputs, cotangent, _expected(spec, inputs, cotangent))
+
+
+def _expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) -> dict[str, Tensor]:
+    with _naming(spec):
+        expected = answers(spec.call, inputs, spec.gradients, cotangent)
+    for what, x in expected.items():
+        if x.dtype != torch.float64:
+            got = dtype_name(x.dtype)
+            raise SuiteError(f"{spec.name}: {spec.call} gives the {what} in {got}, expected float64 of a reference")
+    return expected
+
+
+@contextmanager
+def _naming(spec: CaseSpec) -> Iterator[None]:
+    """Say of which case it was that something in a room raised an error."""
+    try:
+        yield
+    except Exception as error:
+        raise SuiteError(f"{spec.name}: drawing it or {spec.call} raises {type(error).__name__}: {error}") from error
+
+
+def public_seed(name: str) -> int:
+    """The seed of a public case, which need not be secret."""
+    return crc32(name.encode())
+
+
+def write_fixtures(
+    folder: Path,
+    specs: Sequence[CaseSpec],
+    seed_of: Callable[[str], int] = public_seed,
+    show: Callable[[str], None] = lambda name: None,
+    only: Collection[str] = (),
+) -> int:
+    """Draw the inputs of each case that `check_fixtures` complains of, compute the answers and store both.
+
+    What it does not complain of stays as it is, to the last bit: another processor rounds otherwise.
+
+    Args:
+        folder: where the files go.
+        specs: the cases.
+        seed_of: the seed of the case with a name.
+        show: called with the name of each case before it is looked at.
+        only: the names of the cases to look at; without any it is all of them, and files of no case are removed.
+
+    Returns:
+        the number of cases that were written.
+    """
+    strays, specs = _chosen(folder, specs, only)
+    for stray in strays:
+        (folder / f"{stray}.safetensors").unlink()
+    written = 0
+    for spec in specs:
+        show(spec.name)
+        seed = seed_of(spec.name)
+        if not any(_complaints(folder, spec, seed)):
+            continue
+        written += 1
+        case = make_case(spec, seed)
+        # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
+        tensors = {key: x.contiguous() for key, x in case.inputs.items() if isinstance(x, Tensor)}
+        metadata = {
+            "call": spec.call,
+            "order": list(case.inputs),
+            "arguments": {key: x for key, x in case.inputs.items() if not isinstance(x, Tensor)},
+            "seed": seed,
+            "generator": GENERATOR_VERSION,
+            "torch": torch.__version__,
+            "sha256": _sha256(tensors),
+        }
+        stored = {f"input/{key}": x for key, x in tensors.items()}
+        stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
+        if case.cotangent is not None:
+            stored["cotangent"] = case.cotangent
+        path = folder / f"{spec.name}.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # One key: safetensors writes several in an order that differs from run to run.
+        path.write_bytes(save(stored, {METADATA: json.dumps(metadata, sort_keys=True)}))
+    return written
+
+
+def check_fixtures(
+    folder: Path,
+    specs: Sequence[CaseSpec],
+    seed_of: Callable[[str], int] = public_seed,
+    only: Collection[str] = (),
+) -> Iterator[str]:
+    """List what is wrong with the stored cases; nothing when they are what the references give."""
+    strays, specs = _chosen(folder, specs, only)
+    yield from (f"{stray}: no case of this name is known" for stray in strays)
+    for spec in specs:
+        yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
+
+
+def _chosen(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> tuple[list[str], Sequence[CaseSpec]]:
+    """Give the files of no case, and the cases to look at."""
+    if only:
+        return [], [spec for spec in specs if spec.name in only]
+    return sorted(set(case_names(folder, "**/*")) - {spec.name for spec in specs}), specs
+
+
+def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
+    try:
+        case, metadata = load_case(folder, spec.name), load_metadata(folder, spec.name)
+    except CaseError as error:
+        yield str(error)
+        return
+    if metadata["seed"] != seed:
+        yield "drawn from another seed; write it again"
+    if metadata["call"] != spec.call or metadata["generator"] != GENERATOR_VERSION:
+        yield "made by another generator; write it again"
+        return
+    with _naming(spec):
+        drawn = spec.draw(torch.Generator().manual_seed(metadata["seed"]))
+    alike = [*case.inputs] == [*drawn] and all(map(_alike, case.inputs.values(), drawn.values()))
+    if not alike or _sha256({k: x for k, x in case.inputs.items() if isinstance(x, Tensor)}) != metadata["sha256"]:
+        yield "the inputs are not those that were drawn; write it again"
+    if spec.gradients and case.cotangent is None:
+        yield "stores no gradients; write it again"
+        return
+    expected = _expected(spec, case.inputs, case.cotangent)
+    if expected.keys() != case.expected.keys():
+        yield f"stores {', '.join(case.expected)}, expected {', '.join(expected)}"
+        return
+    in_float64 = replace(case, inputs=_wide(case.inputs), expected=expected)  # as the reference computes it
+    for what, rounding in in_float64.rounding.items():
+        if not same(case.expected[what], expected[what], rounding, of=1.0).all():
+            yield f"the stored {what} is not what the reference gives; write it again"
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Tell whether an input is the one that was drawn, here or on another processor."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return type(one) is type(other) and one == other
+    rounding = DRAWN + torch.finfo(one.dtype).eps if one.is_floating_point() else 0.0
+    return (one.shape, one.dtype) == (other.shape, other.dtype) and bool(same(one, other, rounding).all())
+
+
+def answers(
+    call: str,
+    inputs: dict[str, Any],
+    gradients: Sequence[str] = (),
+    cotangent: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Compute what an adapter gives in float64: its outputs by their names, and the gradients of some inputs.
+
+    Args:
+        call: the name of the adapter.
+        inputs: what it is called with.
+        gradients: the inputs whose gradients are asked for.
+        cotangent: the gradient of the loss with respect to the answer; without it the loss is the sum of the answer.
+    """
+    inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in _wide(inputs).items()}
+    for name in gradients:
+        inputs[name].requires_grad_()
+    given = reference_of(call)(**inputs)
+    outputs = given if isinstance(given, tuple) else (given,)
+    found = {what: output.detach() for what, output in zip(outputs_of(call), outputs, strict=True)}
+    if gradients:
+        leaves = [inputs[name] for name in gradients]
+        # Given a cotangent, autograd imports sympy, which takes half a second.
+        loss = outputs[0] if cotangent is None else (outputs[0] * cotangent.to(outputs[0].dtype)).sum()
+        cotangents = torch.autograd.grad(loss, leaves)
+        found |= {f"gradient of {name}": x for name, x in zip(gradients, cotangents, strict=True)}
+    return found
+
+
+def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | None:
+    if not spec.gradients:
+        return None
+    answer = answers(spec.call, inputs)["answer"]
+    return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(dtype_of(inputs))
+
+
+def _wide(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {key: in_dtype(x, torch.float64) for key, x in inputs.items()}
+
+
+def _sha256(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for key, x in sorted(tensors.items()):
+        digest.update(f"{key} {x.dtype} {tuple(x.shape)} ".encode())
+        digest.update(x.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,37 @@
+"""The commands under `staff`. Each is imported when it runs."""
+
+import click
+
+from whichline.cli import Commands
+
+
+@click.group(
+    cls=Commands,
+    lazy={
+        "adjust": ("whichline_grader.grading.regrade:adjust", "Add points, or take some, after a regrade request."),
+        "comment": ("whichline_grader.grading.regrade:comment", "Tell one student something; no points change."),
+        "diff": ("whichline_grader.grading.regrade:diff", "Say whose grade changed, and why."),
+        "feedback": ("whichline_grader.grading.regrade:feedback", "Write one student's feedback again, and print it."),
+        "findings": ("whichline_grader.grading.commands:findings", "Count what was found in a class."),
+        "fixtures": ("whichline_grader.release.commands:fixtures", "Write the stored cases, or check them."),
+        "grade": ("whichline_grader.grading.commands:grade", "Grade submissions in a sandbox."),
+        "gradescope": ("whichline_grader.release.commands:gradescope", "Write the autograder that Gradescope runs."),
+        "handout": ("whichline_grader.release.commands:handout", "Write what students receive, and try it."),
+        "new-assignment": (
+            "whichline_grader.release.new_assignment:new_assignment",
+            "Write an assignment of one problem that runs.",
+        ),
+        "new-course": (
+            "whichline_grader.release.new_course:new_course",
+            "Make the folder of what a course keeps to itself.",
+        ),
+        "overrule": ("whichline_grader.grading.regrade:overrule", "Clear a false positive of the rules."),
+        "report": ("whichline_grader.grading.pages:report", "Write pages: one of the class, one for each student."),
+        "reproduce": ("whichline_grader.grading.commands:reproduce", "Run one test of one submission again."),
+        "rescore": ("whichline_grader.grading.regrade:rescore", "Score recorded results with other weights."),
+        "verify": ("whichline_grader.release.commands:verify", "Test the suites before a release."),
+        "who": ("whichline_grader.grading.regrade:who", "Say who lost points on a test, and why."),
+    },
+)
+def staff() -> None:
+    """Fixtures, grading and the handout: for staff."""

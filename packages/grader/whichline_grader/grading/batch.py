@@ -1,0 +1,265 @@
+"""Grade many submissions, several at a time.
+
+Only this process writes to the gradebook, one submission in one transaction. It may be killed at any moment: what is in
+the gradebook is whole, and what is not is graded when the batch is run again. A submission is read when its turn comes,
+and what was found is dropped once it is recorded.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from whichline_grader.grading.final_grades import grades, grades_of, write_grades
+from whichline_grader.grading.gradebook import NAME, Gradebook, GradebookError, write_atomically
+from whichline_grader.grading.graded import Grading, Notes
+from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
+from whichline_grader.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
+from whichline_grader.grading.reports import write_reports
+from whichline_grader.grading.suite import GradedSuite, results_of_refused
+from whichline_grader.sandbox.confinement import Sandbox
+from whichline_grader.sandbox.reader import Reader
+from whichline_grader.sandbox.submission import Refused, Submission
+
+ATTEMPTS = 3
+PARTS = 10  # of a batch, after each of which grades.csv is written: it may be killed before its end
+TICK = 1.0  # seconds after which `show` is called even if nothing has ended
+HASHED = re.compile(r".*-[0-9a-f]{12}")
+
+
+@dataclass
+class Progress:
+    """The progress of a batch.
+
+    Attributes:
+        names: the submissions of the batch.
+        done: graded now or before.
+        already: of these, graded before.
+        running: being graded.
+        below: graded, without full points.
+        faults: why a submission could not be graded, and not by its own doing.
+    """
+
+    names: Collection[str]
+    done: int = 0
+    already: int = 0
+    running: int = 0
+    below: int = 0
+    faults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """To grade one submission, for the `number`th time."""
+
+    name: str
+    work: Work
+    number: int = 1
+    content: str = ""
+
+
+@dataclass(frozen=True)
+class How:
+    """The way in which a batch is graded.
+
+    Args:
+        jobs: how many at a time.
+        rerun: whether to grade again what is graded already.
+        show: called whenever something has changed, and once a second.
+    """
+
+    jobs: int = 1
+    rerun: bool = False
+    show: Callable[[Progress], None] = lambda progress: None
+
+
+def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
+    """Grade in `sandbox`; the rest, and what it raises, is as for `grade_by`."""
+    with grade_here(suite, sandbox, how.jobs) as submit:
+        return grade_by(submit, suite, paths, out, how)
+
+
+def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
+    """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
+
+    In `out` there are `gradebook.sqlite` and a folder with the reports of each submission.
+
+    Raises:
+        GradebookError: another batch writes to `out`.
+        HostError: nothing can be graded any more.
+        RosterError: two submissions are by one student, or it is not clear which platform named them.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with _lock(out), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
+        gradebook.check_decisions(suite.problems)
+        works = _name_submissions(find_work(paths, suite.course.platform), gradebook.paths())
+        check_claims(works)
+        gradebook.score_with(suite.problems)
+        waiting = deque(_Attempt(name, work) for name, work in works.items())
+        return _Batch(submit, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
+
+
+@dataclass
+class _Batch:
+    submit: Submit
+    how: How
+    suite: GradedSuite
+    gradebook: Gradebook
+    out: Path
+    reader: Reader
+    waiting: deque[_Attempt]
+    progress: Progress
+    running: dict[Future[Record], _Attempt] = field(default_factory=dict)
+
+    def run(self) -> Progress:
+        while self.waiting or self.running:
+            if self.waiting and len(self.running) < self.how.jobs:
+                self._start(self.waiting.popleft())
+            else:
+                for future in wait(self.running, TICK, FIRST_COMPLETED).done:
+                    self._finish(self.running.pop(future), future)
+            self.progress.running = len(self.running)
+            self.how.show(self.progress)
+        return self.progress
+
+    def _start(self, attempt: _Attempt) -> None:
+        """Submit, unless the gradebook has it or it is refused."""
+        try:
+            submission: Submission | Refused = self.reader.take_in(attempt.work.path, attempt.work.files)
+            content = submission.sha256
+        except Refused as refused:
+            submission, content = refused, refused.content
+        except OSError as error:
+            self._give_up(attempt, f"cannot be read: {error}")
+            return
+        attempt = replace(attempt, content=content)
+        if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
+            self.progress.already += 1
+            self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
+            self._report(grading)
+        elif isinstance(submission, Refused):
+            why = str(submission)
+            self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
+        else:
+            path = self._answers_of(content)
+            sealed = path.read_bytes() if path.exists() and not self.how.rerun else b""
+            self.running[self.submit(submission, sealed)] = attempt
+
+    def _finish(self, attempt: _Attempt, future: Future[Record]) -> None:
+        try:
+            record = future.result()
+        except HostError:
+            raise
+        except Exception as error:  # as when a record cannot be read
+            record = Record(fault=f"{type(error).__name__}: {error}")
+        if not record.fault:
+            self._record(attempt, record)
+        elif attempt.number < ATTEMPTS:
+            self.waiting.append(replace(attempt, number=attempt.number + 1))
+        else:
+            self._give_up(attempt, record.fault)
+
+    def _give_up(self, attempt: _Attempt, reason: str) -> None:
+        self.progress.done += 1
+        self.progress.faults[attempt.name] = reason
+
+    def _answers_of(self, content: str) -> Path:
+        """The file for the answers of the submission with this content."""
+        return self.out / ANSWERS / content
+
+    def _record(self, attempt: _Attempt, record: Record) -> None:
+        if record.sealed:
+            path = self._answers_of(attempt.content)
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, record.sealed)
+        handed = self._handed_in(attempt)
+        taken_in = (*_describe(attempt.work, handed), *record.notes.taken_in)
+        grading = Grading(
+            submission=attempt.name,
+            path=_as_text(attempt.work.path),
+            content=attempt.content,
+            suite=self.suite.sha256,
+            seed=self.suite.release.seed("release"),
+            layer=record.layer,
+            started=record.started,
+            seconds=record.seconds,
+            notes=replace(record.notes, taken_in=taken_in),
+            handed_in=handed,
+            results=record.results,
+        )
+        self.gradebook.add(grading)
+        # As the gradebook has it: staff may have overruled a violation of the same content.
+        self._report(self.gradebook.of(attempt.name) or grading)
+
+    def _handed_in(self, attempt: _Attempt) -> HandedIn:
+        """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
+        handed = handed_in(attempt.work.path, attempt.name, attempt.work.platform)
+        before = self.gradebook.of(attempt.name)
+        if not handed.guessed or before is None or before.handed_in.guessed:
+            return handed
+        same = before.content == attempt.content
+        return before.handed_in if same else replace(before.handed_in, at=None, late=False)
+
+    def _report(self, grading: Grading) -> None:
+        """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
+        found = grades_of(grading, self.suite.course)
+        write_reports(self.out / grading.submission, grading, self.suite.problems, found)
+        progress, course = self.progress, self.suite.course
+        progress.below += any(not result.passed for result in grading.results if not result.bonus)
+        progress.done += 1
+        if progress.done * PARTS // progress.total > (progress.done - 1) * PARTS // progress.total:
+            write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
+
+
+def _describe(work: Work, handed: HandedIn) -> Iterator[str]:
+    """Say which files a submission came from, and what its name does not say."""
+    if work.files:
+        yield f"taken together as one submission: {', '.join(ascii(file.name) for file in work.files.values())}"
+    if handed.guessed and work.platform != "none":
+        strange = f"{work.path.name!a} is not a name that {work.platform.title()} gives"
+        yield f"{strange}: it is a submission of its own, under the name of its file"
+
+
+def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[str, Work]:
+    """A name for each: the one under which its path was graded before, as is `known`, or the file's own, made safe.
+
+    Several that are the same get a part of the hash of their path, and so does a name that looks as if it had one. A
+    file of the same name from elsewhere is another attempt.
+    """
+    before = {path: name for name, path in known.items()}
+    safe = [(work, safe_name(work.path.name)) for work in works]
+    count = Counter(name for work, name in safe if _as_text(work.path) not in before)
+    names: dict[str, Work] = {}
+    for work, name in safe:
+        if was := before.get(_as_text(work.path)):
+            name = was
+        elif count[name] > 1 or HASHED.fullmatch(name):
+            name += f"-{hashlib.sha256(os.fsencode(work.path)).hexdigest()[:12]}"
+        names[name] = work
+    return names
+
+
+def _as_text(path: Path) -> str:
+    """A name in it may be no text."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+@contextmanager
+def _lock(out: Path) -> Iterator[None]:
+    """Hold the lock of `out`; the kernel lets go of it however this process ends, and no fork inherits it."""
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise GradebookError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
+        yield

@@ -1,0 +1,229 @@
+"""Errors carried forward: whoever builds a right function on a wrong one pays for the wrong one alone.
+
+A test that failed is asked once more, while the right program answers in the place of the submission's own functions
+for those earlier problems whose own tests failed. It answers on this side, and only what the right program asks of it
+for the same question: the same function on vectors of the same length, and no more numbers in all. So whatever passes
+has done the later problem's own work, and the worker learns nothing but what a right earlier function would have said.
+"""
+
+import inspect
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import zip_longest
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import in_dtype
+from whichline.engine.result import Check, Outcome, Result
+from whichline_grader.authoring.room import Adapter, load_rooms, reference_of
+from whichline_grader.grading.questions import Right, answer_right
+from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.sandbox.inside.frames import FrameError, decode, encode, expect, pack, parse_header, unpack
+from whichline_grader.sandbox.question import Question
+
+MOST_REQUESTS, MOST_REFUSED = 500, 5_000  # for one question: then nothing more is lent, and then it is no program
+MOST_TENSORS = 8  # in one request
+Lessons = Sequence[tuple[Question, Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call that the right program makes of an earlier one."""
+
+    call: str
+    arguments: Mapping[str, Any]
+    size: int  # how many numbers come back
+
+
+def list_calls(question: Question) -> list[Made]:
+    """The calls of other problems' references that the right program makes for a question, in its own words."""
+    codes, own = _find_codes(), reference_of(question.call)
+    of_others = {code: right for code, (right, problem) in codes.items() if problem != codes[own.__code__][1]}
+    made: list[Made] = []
+
+    def look(frame: FrameType, event: str, value: Any) -> None:
+        if event == "return" and frame.f_code in of_others:
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+            given = {name: frame.f_locals[name] for name in names}
+            made.append(Made(of_others[frame.f_code].__name__, given, _count(value)))
+
+    widened = [in_dtype(each, torch.float64) for each in question.rehearsed]
+    sys.setprofile(look)
+    try:
+        with torch.no_grad():
+            own(*widened)
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+@cache
+def _find_codes() -> Mapping[CodeType, tuple[Adapter, str]]:
+    """The references by their code, each with its problem."""
+    rooms = load_rooms().items()
+    return {right.__code__: (right, id) for id, room in rooms for right in (*room.answers, *room.helpers)}
+
+
+def count_vectors(arguments: Iterable[Any]) -> int:
+    """Count the vectors that some tensors are made of when they are broadcast: what computing on them takes."""
+    shapes = [x.shape[:-1][::-1] for x in arguments if isinstance(x, Tensor)]
+    return math.prod(max(sizes) for sizes in zip_longest(*shapes, fillvalue=1))
+
+
+def _count(value: Any) -> int:
+    return sum(map(_count, value)) if isinstance(value, tuple | list) else value.numel()
+
+
+class Lender:
+    """Answers what a submission asks of earlier problems, as `Interview` wants it.
+
+    Args:
+        lessons: a question for each adapter that is lent, and the names of its arguments.
+
+    Attributes:
+        used: the adapters that were asked, by question.
+    """
+
+    def __init__(self, lessons: Lessons) -> None:
+        self.lessons, self.used = lessons, defaultdict[Question, set[str]](set)
+        self._lent = {lesson.call for lesson, _ in lessons}
+        self._token, self._requests = "", 0
+
+    def begin(self, question: Question, token: str) -> None:
+        self._token, self._requests, self._given = token, 0, list[Right]()
+        self._made = [made for made in list_calls(question) if made.call in self._lent]
+        self._left, self._work = Counter[str](), Counter[str]()
+        times = 1 if question.cotangents is None else 2  # a gradient of one's own computes anew what it forgot
+        for made in self._made:
+            self._left[made.call] += times * made.size
+            self._work[made.call] += count_vectors(made.arguments.values())
+        self._used = self.used[question]
+
+    def drop(self, lesson: tuple[Question, Sequence[str]]) -> None:
+        """Lend nothing that is learned from a lesson, as from one that ends the worker."""
+        self.lessons = [each for each in self.lessons if each is not lesson]
+
+    def reply(self, raw: tuple[bytes, bytes], token: str) -> bytes | None:
+        header = parse_header(raw[0])
+        if "borrow" not in header:
+            return None
+        if header.get("token") != token:
+            raise FrameError("what is borrowed does not have the token of its question")
+        self._requests += 1
+        if self._requests > MOST_REFUSED or len(expect(list, header.get("tensors"), "tensors")) > MOST_TENSORS:
+            raise FrameError("more is borrowed than any program can need")
+        tensors = unpack(header["tensors"], raw[1])
+        if token != self._token or self._requests > MOST_REQUESTS:
+            return pack({})
+        try:
+            return self._differentiate(header, tensors) if "cotangents" in header else self._answer(header, tensors)
+        except FrameError:
+            raise
+        except Exception:  # what does not fit is left to its own function
+            return pack({})
+
+    def _answer(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
+        for tensor, about in zip(tensors, header["tensors"], strict=True):
+            tensor.requires_grad_(about.get("requires_grad") is True and tensor.is_floating_point())
+        call, asked = str(header["borrow"]), expect(dict, header.get("arguments"), "arguments by name")
+        arguments = self._fill_in(call, {name: decode(x, tensors) for name, x in asked.items()})
+        if arguments is None or count_vectors(arguments) > self._work[call]:
+            return pack({})
+        right = answer_right(call, arguments)
+        self._left[call] -= sum(output.numel() for output in right.outputs)
+        if self._left[call] < 0:
+            return pack({})
+        self._given.append(right)
+        self._used.add(call)
+        return pack({"value": right.answer.value, "number": len(self._given) - 1}, right.answer.outputs)
+
+    def _differentiate(self, header: dict[str, Any], tensors: list[Tensor]) -> bytes:
+        cotangents = [decode(each, tensors) for each in expect(list, header["cotangents"], "cotangents")]
+        right = self._given[expect(int, header["borrow"], "a number")]
+        for output, cotangent in zip(right.answer.outputs, cotangents, strict=True):
+            if cotangent is not None and (cotangent.shape, cotangent.dtype) != (output.shape, output.dtype):
+                raise FrameError("a gradient is borrowed by something of another shape")
+        found = right.differentiate(cotangents)
+        gradients: list[Tensor] = []
+        return pack({"gradients": [encode(each, gradients) for each in found]}, gradients)
+
+    def _fill_in(self, call: str, asked: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """The arguments of a call, if it is like one that the right program makes, from which plain values come."""
+        for made in (each for each in self._made if each.call == call):
+            needed = {name for name, x in made.arguments.items() if isinstance(x, Tensor)}
+            if needed <= asked.keys() <= made.arguments.keys() and all(
+                _is_like(x, made.arguments[name], asked) for name, x in asked.items()
+            ):
+                return tuple({**made.arguments, **asked}.values())
+        return None
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, Tensor) and x.dtype != torch.bool
+
+
+def _is_like(given: Any, right: Any, asked: Mapping[str, Any]) -> bool:
+    """Tell whether an argument is one that the right program might give; any mask, or none, will do."""
+    if isinstance(given, Tensor) and isinstance(right, Tensor) and _is_number(given) == _is_number(right):
+        if given.is_floating_point() != right.is_floating_point() or (_is_number(given) and not given.numel()):
+            return False
+        return given.shape[-1:] == right.shape[-1:] or not _is_number(given)
+    if isinstance(given, Tensor) or isinstance(right, Tensor):
+        return not (_is_number(given) or _is_number(right)) and (given is None or right is None)
+    if type(given) is type(right) is int and right < 0:  # an axis, counted from the other end
+        return given == right or any(given - x.ndim == right for x in asked.values() if isinstance(x, Tensor))
+    return type(given) is type(right) and given == right
+
+
+def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
+    """A public question for each adapter of the problems whose own tests failed, if something of them is written.
+
+    What the handout names besides is found by its name.
+    """
+    wrong = {result.problem for result in results if not result.passed and result.check is not Check.NOT_WRITTEN}
+    asked: dict[str, list[Question]] = {}
+    for test in graded.suite.tests:
+        for question in graded.questions[test.name] if test.problem in wrong and not test.hidden else ():
+            asked.setdefault(question.call, []).append(question)
+    lessons = [max(each, key=_tell) for each in asked.values()]
+    lessons += [
+        Question(each.__name__, ()) for id, room in load_rooms().items() if id in wrong for each in room.helpers
+    ]
+    return [(lesson, [*inspect.signature(reference_of(lesson.call)).parameters]) for lesson in lessons]
+
+
+def _tell(question: Question) -> tuple[int, int]:
+    """Count what distinguishes the arguments: tensors, and sizes that differ."""
+    tensors = [each for each in question.arguments if isinstance(each, Tensor)]
+    return len(tensors) if not question.memory else 0, len({size for each in tensors for size in each.shape})
+
+
+def choose_tests(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> dict[str, set[str]]:
+    """The tests that failed and for which the right program calls what there is a lesson of, each with what that is."""
+    lent = {lesson.call for lesson, _ in lessons}
+    calls = {
+        result.test: lent & _list_names(graded.questions[result.test])
+        for result in results
+        if not (result.passed or result.outcome is Outcome.VIOLATION)
+    }
+    return {test: each for test, each in calls.items() if each}
+
+
+def _list_names(questions: Sequence[Question]) -> set[str]:
+    """The adapters that the right program calls for the first of some questions."""
+    return {made.call for each in questions[:1] for made in list_calls(each)}
+
+
+def judge_again(result: Result, again: Result, lent: Collection[str]) -> Result:
+    """The result of a test, or a pass if it passes with what was lent; an error of ours stays one."""
+    if result.passed or not (again.passed or again.outcome is Outcome.ERROR):
+        return result
+    why = f"passes when the right program answers {' and '.join(lent)}, which is charged in its own problem"
+    return replace(again, staff=why) if again.passed else again

@@ -1,0 +1,286 @@
+"""The grade of each student: the attempt that counts, what lateness leaves of its points, and tables of grades."""
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isclose
+from pathlib import Path
+
+from whichline.engine.errors import CourseworkError
+from whichline_grader.grading.course import IDENTITY, TOTAL, Course, Roster
+from whichline_grader.grading.gradebook import Gradebook, write_atomically
+from whichline_grader.grading.graded import Grading
+from whichline_grader.grading.identity import HandedIn, Student, with_groups
+from whichline_grader.sandbox.printable import printable
+
+SHOWN = 5  # students who fit what was said
+# Where a cell begins, whichever of these separates cells for the spreadsheet, and what would be one to run.
+FORMULA = re.compile(r'(^|[;\t\n])(?=[\s"]*[=+\-@＝＋－＠])')
+EARLIER = "graded by an earlier suite"
+UNSURE = "which attempt was the last is not known, the one graded last counts"
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The points of one student, and the attempt that they are for.
+
+    Args:
+        student: who.
+        handed: the attempt.
+        grading: its results.
+        days_late: of this attempt, if that is known.
+        penalty: what lateness costs, in points.
+        lateness: the same in words; empty if the attempt is not late.
+        attempt: which one it is, counted from 1.
+        attempts: how many there were.
+        instead: the submission of the student's that counts, if this one does not.
+        unsure: attempts that may have come later: it counts as the last one because it was graded last.
+    """
+
+    student: Student
+    handed: HandedIn
+    grading: Grading
+    days_late: int | None
+    penalty: float
+    lateness: str = ""
+    attempt: int = 1
+    attempts: int = 1
+    instead: str = ""
+    unsure: "Sequence[Grade]" = ()
+
+    @property
+    def id(self) -> str:
+        """The name of the submission."""
+        return self.grading.submission
+
+    @property
+    def who(self) -> str:
+        """The student, for people: name and number."""
+        return " ".join(dict.fromkeys(filter(None, (self.student.name, self.student.key))))
+
+    @property
+    def points(self) -> float:
+        """The grade that counts in the end."""
+        return self.grading.points - self.penalty
+
+
+def grades(gradebook: Gradebook, course: Course) -> list[Grade]:
+    """One grade for each student, for the last or the best of all attempts that were ever graded; by key."""
+    gradings = list(gradebook.attempts())
+    keys = {student.key for grading in gradings for student in grading.handed_in.students}
+    course = match_extensions(course, keys | {member.key for key in keys for member in course.members.get(key, ())})
+    attempts: dict[str, list[Grade]] = {}
+    for grading in gradings:
+        for grade in grades_of(grading, course):
+            attempts.setdefault(grade.student.key, []).append(grade)
+    names, found = course.names_of(attempts), []
+    for key, theirs in sorted(attempts.items()):
+        chosen = _choose(theirs, course.attempt, gradebook.decisions.counts.get(key))
+        name = names.get(key, chosen.student.name)
+        found.append(replace(chosen, student=replace(chosen.student, name=name)))
+    return found
+
+
+def grades_of(grading: Grading, course: Course) -> list[Grade]:
+    """One grade for each student who handed this in, as if it were the only attempt."""
+    handed = grading.handed_in
+    if handed.at is None:
+        handed = replace(handed, at=course.came.get(handed.order))
+    handed = with_groups(handed, course.members)
+    found = []
+    for student in handed.students:
+        days = course.days_late(student.key, handed)
+        late = course.say_late(days, handed)
+        found.append(Grade(student, handed, grading, days, course.penalty(days) * grading.points, late))
+    return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One submission of the class that counts, without texts, and the grades of its students, several in a group."""
+
+    grading: Grading
+    grades: tuple[Grade, ...]
+
+    @property
+    def id(self) -> str:
+        """Its name, and that of its page."""
+        return self.grading.submission
+
+    @property
+    def names(self) -> list[str]:
+        return [grade.student.name or grade.student.key for grade in self.grades]
+
+    @property
+    def final(self) -> list[float]:
+        """Grades after the penalty: a group has several where its members have deadlines of their own."""
+        return sorted({round(grade.points, 9) for grade in self.grades})
+
+
+def group_by_submission(found: Iterable[Grade]) -> list[Entry]:
+    """Put the students of one submission together, by its name."""
+    together: dict[str, list[Grade]] = {}
+    for grade in found:
+        together.setdefault(grade.grading.submission, []).append(grade)
+    return [Entry(grades[0].grading, tuple(grades)) for _, grades in sorted(together.items())]
+
+
+def find_grade(found: Iterable[Grade], said: str) -> Grade:
+    """The grade of a student, by submission, number with or without its zeros, name, or words that are a part of those.
+
+    Raises:
+        CourseworkError: nobody fits, or several do.
+    """
+    words, found = said.casefold().replace(",", " ").split(), list(found)
+    for fits in (
+        [each for each in found if said in (each.grading.submission, each.student.key)],
+        [each for each in found if said.lstrip("0") == each.student.key.lstrip("0")],
+        [each for each in found if words == each.student.name.casefold().replace(",", " ").split()],
+        [each for each in found if all(_is_part(word, f"{each.who} {each.id}".casefold()) for word in words)],
+    ):
+        if len({each.id for each in fits}) > 1:
+            several = ", ".join(f"{each.who}: {each.id}" for each in fits[:SHOWN])
+            raise CourseworkError(f"{said} may be {len(fits)} students: {several}{' ...' * (len(fits) > SHOWN)}")
+        if fits:
+            return fits[0]
+    raise CourseworkError(f"no student or submission is called {said}; grades.csv lists the names")
+
+
+def _is_part(word: str, text: str) -> bool:
+    """Tell whether a word is part of a text; a number is not part of a longer one: it may be mistyped."""
+    return word in (re.split(r"[\W_]+", text) if word.isdigit() else text)
+
+
+def account_for(found: Iterable[Grade]) -> list[tuple[str, str]]:
+    """Give what lateness costs, and the grade: in words and in points; by name where members of a group differ."""
+    alike: dict[tuple[str, float, str], list[Grade]] = {}
+    for each in found:
+        alike.setdefault((each.lateness, each.penalty, each.instead), []).append(each)
+    lines = []
+    for (lateness, penalty, instead), together in alike.items():
+        who = " and ".join(each.student.name or each.student.key for each in together)
+        who, grade = f" of {who}" if len(alike) > 1 else "", together[0]
+        if lateness:
+            lines.append((f"Lateness{who}: {lateness}", f"{0 - penalty:.2f}"))
+        counts = f", if {instead} did not count" if instead else ""
+        lines.append((f"Grade{who}{counts}", f"{grade.points:.2f} / {grade.grading.maximum:g}"))
+    return lines
+
+
+def say_points(grading: Grading, found: Iterable[Grade]) -> str:
+    """The grade, or the points while no grade is known, of all that there are."""
+    left = sorted({f"{each.points:.2f}" for each in found}) or [f"{grading.points:.2f}"]
+    return f"{' / '.join(left)} of {grading.maximum:g} points"
+
+
+def match_extensions(course: Course, students: Collection[str]) -> Course:
+    """Let an extension of 2 be that of 0002, where no other student has that number."""
+    bare = {
+        key: [student for student in students if student.lstrip("0") == key.lstrip("0")] for key in course.extensions
+    }
+    own = {key: bare[key][0] if key not in students and len(bare[key]) == 1 else key for key in course.extensions}
+    return replace(course, extensions={own[key]: due for key, due in course.extensions.items()})
+
+
+def _choose(attempts: Sequence[Grade], counts: str, decided: str | None) -> Grade:
+    """The attempt that counts, the "last" or the "best", of those of one student in the order of grading.
+
+    Staff may have `decided` on one, by the first digits of its content.
+    """
+    named = [each for each in attempts if decided and each.grading.content.startswith(decided)]
+    chosen, *others = named or attempts
+    for each in others:
+        later = each.handed.is_later(chosen.handed) is not False
+        if later if counts == "last" or each.points == chosen.points else each.points > chosen.points:
+            chosen = each
+    unsure = [
+        each
+        for each in attempts
+        if each.handed.is_later(chosen.handed) is None and not isclose(each.points, chosen.points)
+    ]
+    unsure = unsure if counts == "last" and not named else []
+    place = attempts.index(chosen)
+    later = [chosen.handed.is_later(each.handed) for each in attempts]
+    number = 1 + sum(i < place if is_later is None else is_later for i, is_later in enumerate(later))
+    return replace(chosen, attempt=number, attempts=len(attempts), unsure=unsure)
+
+
+def write_grades(path: Path, found: Sequence[Grade], problems: Sequence[str]) -> None:
+    """One row for each student: what was handed in and when, the points of each problem, their sum, and the grade.
+
+    `days_late` is empty when the time is not known; `late` is then what Canvas says. `grade` is what is left of the
+    points after the penalty. `violations` counts lines, `notes` are for staff.
+    """
+    suite = last_suite(found)
+    columns = ["student", "name", "email", "submission", "attempt", "attempts", "group", "late", "days_late", *problems]
+    rows: list[list[object]] = [[*columns, "points", "maximum", "penalty", "grade", "violations", "notes"]]
+    for grade in found:
+        handed, grading, days, student = grade.handed, grade.grading, grade.days_late, grade.student
+        group = ";".join(student.key for student in handed.students) if len(handed.students) > 1 else ""
+        row = [student.key, student.name, student.email, grading.submission, grade.attempt, grade.attempts]
+        late = handed.late if days is None else days > 0
+        row += [group, "yes" if late else "", "" if days is None else days]
+        row += [_number(grading.points_of(problem)) for problem in problems]
+        row += [_number(points) for points in (grading.points, grading.maximum, grade.penalty, grade.points)]
+        row += [sum(map(len, grading.violations.values())) + grading.meddled, "; ".join(_notes(grade, suite))]
+        rows.append(row)
+    write_table(path, rows)
+
+
+def write_table(path: Path, rows: Iterable[Iterable[object]], inert: bool = True) -> None:
+    """Write a csv file that is there whole or not at all; if `inert`, with no cell that a spreadsheet would run."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([_inert(cell) if inert else cell for cell in row] for row in rows)
+    write_atomically(path, text.getvalue())
+
+
+def write_canvas(path: Path, roster: Roster, found: Iterable[Grade], column: str) -> list[str]:
+    """Write the points into a `column` of a copy of a roster, for Canvas; return who has a grade and is not in it."""
+    kept = [name for name in roster.columns if name in IDENTITY]
+    waiting = {grade.student.key: grade for grade in found}
+    key = roster.known_by(waiting)
+    maximum = max((grade.grading.maximum for grade in waiting.values()), default=0.0)
+    lines = [[*kept, column]]
+    for row in roster.rows:
+        grade = waiting.pop(row.get(key, ""), None)
+        points = "" if grade is None else _number(grade.points)
+        if row["Student"].strip() == TOTAL:
+            points = _number(maximum)
+        lines.append([*(row[name] for name in kept), points])
+    write_table(path, lines, inert=False)  # Canvas knows its own names
+    return [f"{grade.student.name} ({grade.grading.submission})" for grade in waiting.values()]
+
+
+def last_suite(found: Sequence[Grade]) -> str:
+    """The suite that was graded with last."""
+    return max((grade.grading for grade in found), key=lambda grading: grading.started).suite if found else ""
+
+
+def _notes(grade: Grade, suite: str) -> Iterator[str]:
+    grading = grade.grading
+    if grading.notes.refused:
+        yield f"not run: {grading.notes.refused}"
+    yield from grading.decisions
+    yield from grading.notes.taken_in
+    yield from grading.notes.doubts
+    if grade.handed.late and grade.days_late is None:
+        yield "late, by how much is not known: no penalty"
+    if grade.unsure:
+        yield UNSURE
+    if grading.suite != suite:
+        yield EARLIER
+    if grading.not_run:
+        yield f"{grading.not_run} tests not run"
+
+
+def _number(points: float) -> str:
+    return f"{round(points, 4):g}"
+
+
+def _inert(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula, with nothing in it that commands a terminal."""
+    if not isinstance(cell, str):
+        return cell
+    return FORMULA.sub(r"\1'", printable(cell))

@@ -1,0 +1,297 @@
+"""A submission as it was graded: its results, what else a report says, what staff decided, and its points.
+
+Some may read less of it. A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers
+and shapes, in the lines that an exception goes through, in the case that is the smallest it fails on. So what failed in
+a hidden test is said in fixed sentences (`for_student`), with one name of a function that stood in the source before.
+And who wrote a message, the name of a file or a line of code may be recognised by it (`without_words`).
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import cache, cached_property
+
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check, Outcome, Result
+from whichline.rules.price import charge
+from whichline_grader.grading.identity import HandedIn, Student
+from whichline_grader.sandbox.submission import Submission
+
+# A row for each query; None is NaN or infinite.
+Matrix = tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Everything that a report says besides the results.
+
+    Args:
+        refused: why the submission was not run, if it was not.
+        stdout, stderr: what it wrote during the public tests.
+        missing: packages that it imports and the grader lacks.
+        taken_in: what was left out of what was handed in, or chosen.
+        could_hide: lines of its source that could hide what they call, for staff alone.
+        alone: problems that fail, and were lent nothing of an earlier one that fails, too.
+        forbidden: of each problem, in their order, the works that students must do themselves and that something else
+            did, each with the lines that ran it.
+        explanations: what was found.
+        weights: what a figure shows of it, if it gave that.
+        peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
+    """
+
+    refused: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    missing: tuple[str, ...] = ()
+    taken_in: tuple[str, ...] = ()
+    could_hide: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    explanations: tuple[Finding, ...] = ()
+    weights: Matrix = ()
+    peak_memory: int = 0
+
+    @property
+    def doubts(self) -> list[str]:
+        """Say what staff should look at, each in a sentence."""
+        hide = [f"could hide what it calls: {'; '.join(self.could_hide)}"] if self.could_hide else []
+        twice = f"may pay twice for a mistake, since nothing was lent to it: {', '.join(self.alone)}"
+        return [*hide, *([twice] if self.alone else [])]
+
+    def as_json(self) -> str:
+        """One line, which `notes_from_json` reads."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def notes_from_json(text: str) -> Notes:
+    """The notes that `Notes.as_json` wrote."""
+    fields = json.loads(text)
+    forbidden = fields["forbidden"].items()
+    return Notes(
+        **fields
+        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "could_hide", "alone")}
+        | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
+        | {"explanations": tuple(Finding.of(each) for each in fields["explanations"])}
+        | {"weights": tuple(tuple(row) for row in fields["weights"])}
+    )
+
+
+@dataclass(frozen=True)
+class Grading:
+    """One submission, graded.
+
+    Args:
+        submission: its name.
+        path: where it lay.
+        content: sha256 of what was handed in.
+        suite: sha256 of what it was graded with.
+        seed: of the release of the hidden suite.
+        layer: the sandbox that was achieved.
+        started: when, with the offset from UTC.
+        seconds: how long it took.
+        notes: what else the report says.
+        handed_in: by whom, and when.
+        results: one for every test, scored with the present weights.
+        overruled: the problems in which staff counted what breaks the rules, and why.
+        adjusted: the problems to whose points staff added something, how much and why.
+        comments: what staff say besides.
+    """
+
+    submission: str
+    path: str
+    content: str
+    suite: str
+    seed: int
+    layer: str
+    started: datetime
+    seconds: float
+    notes: Notes
+    handed_in: HandedIn
+    results: Sequence[Result] = field(repr=False)
+    overruled: Mapping[str, str] = field(default_factory=dict)
+    adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    comments: Sequence[str] = ()
+
+    def results_of(self, problem: str) -> list[Result]:
+        return [result for result in self.results if result.problem == problem]
+
+    @cached_property
+    def charges(self) -> dict[str, dict[str, float]]:
+        """The points that each problem pays for works that are not the student's own, unless staff count them."""
+        points = {problem: self.maximum_of(problem) for problem in {result.problem for result in self.results}}
+        ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
+        paid = charge(ran, points)
+        return {problem: works for problem, works in paid.items() if problem not in self.overruled}
+
+    @cached_property
+    def violations(self) -> dict[str, list[str]]:
+        """The lines that run what a problem pays for, or paid for until staff overruled it."""
+        found = {}
+        for problem, works in self.notes.forbidden.items():
+            paid = works if problem in self.overruled else self.charges.get(problem, ())
+            found[problem] = [line for work, lines in works.items() if work in paid for line in lines]
+        return {problem: lines for problem, lines in found.items() if lines}
+
+    def earned(self, problem: str) -> float:
+        """The points of a problem by its tests, less what it pays."""
+        points = math.fsum(result.points for result in self.results_of(problem))
+        return max(0.0, points - math.fsum(self.charges.get(problem, {}).values()))
+
+    def maximum_of(self, problem: str) -> float:
+        return math.fsum(result.maximum for result in self.results_of(problem))
+
+    def points_of(self, problem: str) -> float:
+        """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
+        added, _ = self.adjusted.get(problem, (0.0, ""))
+        return max(0.0, min(self.maximum_of(problem), self.earned(problem) + added))
+
+    @cached_property
+    def points(self) -> float:
+        return math.fsum(self.points_of(problem) for problem in {result.problem for result in self.results})
+
+    @property
+    def decisions(self) -> list[str]:
+        """All that staff decided about it, each in a line."""
+        return [
+            *(f"{problem}: counted by staff: {why}" for problem, why in self.overruled.items()),
+            *(f"{problem}: {points:+g} points by staff: {why}" for problem, (points, why) in self.adjusted.items()),
+            *(f"From staff: {comment}" for comment in self.comments),
+        ]
+
+    @property
+    def meddled(self) -> int:
+        """The tests to which something other than the sandbox's own code wrote the answer."""
+        return sum(result.outcome is Outcome.VIOLATION for result in self.results)
+
+    @property
+    def not_run(self) -> int:
+        """The tests that are newer than it."""
+        return sum(result.outcome is Outcome.NOT_RUN for result in self.results)
+
+    @cached_property
+    def maximum(self) -> float:
+        return math.fsum(result.maximum for result in self.results if not result.bonus)
+
+
+# What failed in a hidden test, for its student.
+
+MEDDLED = "something other than the grader wrote this reply: does your code write to a descriptor that it did not open?"
+RAISED = (
+    *("AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "MemoryError", "NameError"),
+    *("NotImplementedError", "RecursionError", "RuntimeError", "SyntaxError", "TypeError", "UnboundLocalError"),
+    *("ValueError", "ZeroDivisionError"),
+)
+# Headlines with something in them that the submission chose, and what is said in their place.
+SENTENCES = (
+    (r"(the [\w ]+) has shape .*", r"\1 does not have the expected shape"),
+    (r"(the [\w ]+) has dtype .*", r"\1 does not have the dtype of the inputs"),
+    (r"(the [\w ]+) is NaN or infinite in .*", r"\1 is NaN or infinite"),
+    (r"(the [\w ]+) is wrong in .*", r"\1 is wrong"),
+    (r"the answer is .*, expected (a tuple: .*)", r"the answer is not \1"),
+    (r"(the [\w ]+) is .*, expected a tensor.*", r"\1 is not a tensor: is a `return` missing?"),
+)
+
+
+@cache
+def _sentences_of_problems() -> tuple[tuple[str, str], ...]:
+    from whichline_grader.authoring.room import load_rooms  # which imports torch, and few commands need it
+
+    return tuple(sentence for room in load_rooms().values() for sentence in room.sentences)
+
+
+def for_student(result: Result, submission: Submission, stored: bool) -> Result:
+    """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
+
+    Args:
+        result: what became of the test.
+        submission: what was handed in.
+        stored: whether the test has one stored case; of drawn ones, the submission chose the one that is told.
+    """
+    if result.passed:
+        return result
+    inputs = result.inputs if stored else ()
+    headline = _say_what_failed(result) + _say_where(result, submission)
+    return replace(result, headline=headline, details=(), on_paper=(), inputs=inputs, staff=result.text)
+
+
+def _say_what_failed(result: Result) -> str:
+    if result.outcome is Outcome.VIOLATION:
+        return MEDDLED
+    if result.check is Check.NOT_WRITTEN:
+        return "not implemented yet"
+    if result.raised:
+        return result.raised if result.raised in RAISED else "an exception"
+    return sentence(result.headline)
+
+
+def sentence(headline: str) -> str:
+    """The headline of a wrong answer without what the submission chose: the same for all of one kind."""
+    for pattern, fixed in (*SENTENCES, *_sentences_of_problems()):
+        if match := re.match(pattern, headline):
+            return match.expand(fixed) + headline[match.end() :]
+    return headline
+
+
+def _say_where(result: Result, submission: Submission) -> str:
+    """The innermost function that an exception went through, if there is a `def` of it."""
+    for file, function in reversed(result.functions):
+        name = function.rpartition(".")[2]
+        source = submission.files.get(file, b"").decode(errors="replace")
+        if name.isidentifier() and re.search(rf"\bdef {name}\b", source):
+            return f" in {name} of {file}"
+    return ""
+
+
+# All of it, for readers who are not to know whose it is: what was measured, in sentences of our own.
+
+REFUSED = "what was handed in could not be taken in"
+REMARK = "something in what was handed in was left out, or chosen"
+VIOLATION = "right, but not by the student's own work"
+FORBIDDEN = "a function that students must write themselves"
+DECIDED = "after a regrade request"
+
+
+def without_words(grading: Grading, number: str) -> Grading:
+    """The same grading under another name, without anything that its student wrote, or staff about it."""
+    notes = grading.notes
+    return replace(
+        grading,
+        submission=number,
+        path="",
+        content="",
+        handed_in=HandedIn((Student(number, number),)),
+        notes=Notes(
+            refused=REFUSED if notes.refused else "",
+            taken_in=(REMARK,) if notes.taken_in else (),
+            forbidden={problem: dict.fromkeys(works, (FORBIDDEN,)) for problem, works in notes.forbidden.items()},
+            explanations=tuple(_strip(each) for each in notes.explanations),
+            weights=notes.weights,
+            peak_memory=notes.peak_memory,
+        ),
+        results=[replace(each, headline=_say_kind(each), details=(), staff="") for each in grading.results],
+        overruled=dict.fromkeys(grading.overruled, DECIDED),
+        adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
+        comments=(),
+    )
+
+
+def _strip(finding: Finding) -> Finding:
+    """Keep what was measured: words of the student's are between backquotes, or in what an exception says."""
+    said = tuple(re.sub("`.*`", "…", re.sub(r"^(\w+): .*", r"\1", line), flags=re.DOTALL) for line in finding.said)
+    return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
+
+
+def _say_kind(result: Result) -> str:
+    if result.passed or result.outcome is Outcome.NOT_RUN:
+        return "" if result.passed else result.headline
+    if result.outcome is Outcome.VIOLATION:
+        return VIOLATION
+    if result.check is Check.NOT_WRITTEN:
+        return "not implemented yet"
+    if result.check in (Check.CALL, None):
+        raised = result.headline.partition(":")[0].partition(" ")[0]
+        return raised if raised in RAISED else "an exception, or no answer"
+    return sentence(result.headline)

@@ -1,0 +1,283 @@
+"""Finding out who handed in, and when, from the names that Canvas, Moodle, Blackboard and Gradescope give."""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+
+from whichline.engine.errors import CourseworkError
+from whichline_grader.sandbox.printable import printable
+
+METADATA = "submission_metadata.yml"  # Gradescope's, beside the submissions
+LONGEST = 180  # bytes of a name that is kept whole
+
+# What a platform writes comes first, with a `prefix` for each student. What follows, the student may have written.
+FORMS = {
+    # smithjane_LATE_1234_567890_homework-2.zip: name, Canvas's id of the student, id of the file, the file's own name,
+    # and a number if the student had handed in one of that name before, or typed it.
+    "canvas": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+))_(?P<order>\d+)_"
+    r"(?P<file>.*?)(-\d+)?(?P<suffix>\.\w+)?",
+    # Jane Smith_1234_assignsubmission_file_homework.zip, or a folder of that name without a file's; and what was typed.
+    # Moodle writes a space for an underscore in the name.
+    "moodle": r"(?s)(?P<prefix>(?P<name>[^_]+)_(?P<id>\d+))_assignsubmission_"
+    r"((?P<text>onlinetext)|file)_?(?P<file>.*)",
+    # Homework 1_smithjane_attempt_2026-10-01-23-58-01_homework.zip, and a .txt that says what there is.
+    "blackboard": r"(?s)(?P<prefix>.+?_(?P<id>(?P<name>[^_]+))_attempt_(?P<order>\d{4}(-\d\d){5}))"
+    r"((?P<text>\.txt)|_(?P<file>.*))",
+}
+Platform = Literal["", "canvas", "moodle", "blackboard", "gradescope", "none"]
+
+
+class RosterError(CourseworkError):
+    """A roster, a list of groups or metadata cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """One person.
+
+    Args:
+        key: what a roster knows the student by: Canvas's id, or Gradescope's student id.
+        name: for people.
+        email: if it is known.
+    """
+
+    key: str
+    name: str
+    email: str = ""
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """The facts in the name of a submission, or in the metadata beside it.
+
+    Args:
+        students: who handed it in; a group has several.
+        order: what the platform wrote: of two attempts the later one has the larger number. 0 if it wrote none.
+        late: whether it came after the deadline.
+        at: when it came, if that is known.
+        guessed: whether nothing says who did it, and the name of the submission stands for its student.
+    """
+
+    students: tuple[Student, ...]
+    order: int = 0
+    late: bool = False
+    at: datetime | None = None
+    guessed: bool = False
+
+    @property
+    def keys(self) -> list[str]:
+        return [student.key for student in self.students]
+
+    def is_later(self, other: Self) -> bool | None:
+        """Tell whether it came after another of the same students; None if nothing that a platform wrote says so."""
+        if self.at and other.at and self.at != other.at:
+            return self.at > other.at
+        if self.order and other.order and self.order != other.order:
+            return self.order > other.order
+        return None
+
+    def as_json(self) -> str:
+        """One line, which `handed_in_from_json` reads."""
+        return json.dumps(asdict(self), default=datetime.isoformat, ensure_ascii=False)
+
+
+def handed_in_from_json(text: str) -> HandedIn:
+    """The attempt that `HandedIn.as_json` wrote."""
+    fields = json.loads(text)
+    students = tuple(Student(**student) for student in fields["students"])
+    at = fields["at"] and datetime.fromisoformat(fields["at"])
+    return HandedIn(**fields | {"students": students, "at": at})
+
+
+def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:
+    """The platform that wrote the names in each folder, which is one download: what staff have `stated`, or what fits.
+
+    That is the one whose form at least half of the names have, and most. One name decides nothing: its student may have
+    written a part of it in the form of another platform.
+
+    Raises:
+        RosterError: all names that fit one platform fit another one, too.
+    """
+    folders: dict[Path, list[Path]] = {}
+    for path in paths:
+        if path.name != METADATA:
+            folders.setdefault(path.parent, []).append(path)
+    return {folder: stated or _fitting(folder, inside) for folder, inside in folders.items()}
+
+
+def _fitting(folder: Path, paths: list[Path]) -> Platform:
+    exported = sum(bool(re.fullmatch(r"submission_\d+(\.\w+)?", path.name)) for path in paths)
+    if (folder / METADATA).is_file() and 2 * exported >= len(paths):
+        return "gradescope"
+    platforms: list[Platform] = ["canvas", "moodle", "blackboard"]
+    fits = {platform: sum(bool(_parts(path, platform)) for path in paths) for platform in platforms}
+    best, second, _ = sorted(platforms, key=fits.__getitem__, reverse=True)
+    if 2 * fits[best] < len(paths):
+        return "none"
+    if fits[best] == fits[second]:
+        raise RosterError(
+            f"the files in {_line(str(folder))} are named as {best.title()} and {second.title()} name them; "
+            f'say which it was, `platform = "{best}"` or `platform = "{second}"`, in staff/course.toml'
+        )
+    return best
+
+
+def handed_in(path: Path, submission: str, platform: Platform) -> HandedIn:
+    """Find out who did it, from Gradescope's metadata beside `path` or from the file's name; else nobody knows.
+
+    Then the submission, by the name of its report, stands for its student: names of files are not always different.
+
+    Raises:
+        RosterError: the metadata cannot be read.
+    """
+    metadata = path.parent / METADATA
+    if platform == "gradescope" and metadata.is_file():
+        entries = _entries(metadata)
+        if entry := entries.get(path.stem) or entries.get(path.name):
+            return _of_gradescope(entry)
+    if found := _parts(path, platform):
+        student = Student(found["id"], _line(found["name"]))
+        order = int(found.get("order", "0").replace("-", ""))
+        return HandedIn((student,), order, bool(found.get("late")))
+    name = path.name.removesuffix(".py").removesuffix(".zip")
+    return HandedIn((Student(submission.removesuffix(".py"), _line(name)),), guessed=True)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One submission as it was handed in.
+
+    Args:
+        path: where it lies.
+        platform: that named it.
+        files: by own name, if it came as several; `path` is one of them.
+    """
+
+    path: Path
+    platform: Platform
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+def find_work(paths: Iterable[Path], stated: Platform = "") -> list[Work]:
+    """List the submissions in these paths, of the platform that is `stated` or fits.
+
+    Python files that one student handed in one by one are one submission. So are files that cannot be put together, by
+    their whole names: it is refused when it is taken in. What a learning platform writes beside the submissions is left
+    out.
+
+    Raises:
+        RosterError: it is not clear which platform named them.
+    """
+    paths = list(dict.fromkeys(path.resolve() for path in paths))
+    platforms = platforms_of(paths, stated)
+    of_prefix: dict[object, list[tuple[Path, dict[str, str]]]] = {}
+    for path in paths:
+        if path.name != METADATA:
+            parts = _parts(path, platforms[path.parent])
+            of_prefix.setdefault((path.parent, parts["prefix"]) if parts else path, []).append((path, parts))
+    found = []
+    for each in of_prefix.values():
+        files = [(path, parts) for path, parts in each if not parts.get("text")] or each
+        own = {f"{parts.get('file', '')}{parts.get('suffix', '')}": path for path, parts in files}
+        if len(own) < len(files) or not all(name.endswith(".py") for name in own):
+            own = {path.name: path for path, _ in files}
+        path = own.get("adapters.py", files[0][0])
+        found.append(Work(path, platforms[path.parent], own if len(files) > 1 else {}))
+    return found
+
+
+def check_claims(works: Mapping[str, Work]) -> None:
+    """Raise RosterError if two submissions, by name, are by one student: whoever chooses a name could choose whose."""
+    claimed: dict[str, Path] = {}
+    for name, work in works.items():
+        for student in handed_in(work.path, name, work.platform).students:
+            if (other := claimed.setdefault(student.key, work.path)) != work.path:
+                both = f"{_line(str(other))} and {_line(str(work.path))}"
+                raise RosterError(
+                    f"two submissions by student {_line(student.key)}: {both}; "
+                    "keep the right one, put files of one submission into a folder, grade attempts one after another"
+                )
+
+
+def _parts(path: Path, platform: Platform) -> dict[str, str]:
+    """Read what the platform wrote into the name of `path`; nothing if it does not have its form."""
+    found = re.fullmatch(FORMS[platform], path.name) if platform in FORMS else None
+    return found.groupdict("") if found else {}
+
+
+def name_for_return(path: Path, file: str) -> str:
+    """The name of a `file` for whoever handed in `path`, as Canvas or Moodle takes it back; empty if neither named it.
+
+    Both read whose it is from the beginning of the name that they gave.
+    """
+    if found := re.fullmatch(FORMS["canvas"], path.name) or re.fullmatch(FORMS["moodle"], path.name):
+        beginning = path.name[: found.start("file")] if found["file"] else path.name
+        return f"{beginning.removesuffix('_')}_{file}"
+    return ""
+
+
+def with_groups(handed: HandedIn, groups: Mapping[str, tuple[Student, ...]]) -> HandedIn:
+    """The same, handed in by everybody in the group of whoever did it."""
+    students = {member.key: member for one in handed.students for member in groups.get(one.key, (one,))}
+    return replace(handed, students=tuple(students.values()))
+
+
+@cache
+def _entries(metadata: Path) -> dict[str, Any]:
+    """Read once for all submissions: it has an entry for each of them."""
+    # BaseLoader: every value stays the text that it is, so that a student id keeps its leading zeros.
+    try:
+        entries = yaml.load(metadata.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise RosterError(f"{metadata} cannot be read ({reason}); take it from Gradescope's export again") from None
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        raise RosterError(f"{metadata} has no entry for each submission; take it from Gradescope's export again")
+    return entries
+
+
+def _of_gradescope(entry: dict[str, Any]) -> HandedIn:
+    submitters = entry.get(":submitters") or []
+    students = tuple(
+        Student(
+            submitter.get(":sid") or submitter.get(":email") or submitter.get(":name") or "unknown",
+            _line(submitter.get(":name") or ""),
+            submitter.get(":email") or "",
+        )
+        for submitter in submitters
+    )
+    created = entry.get(":created_at")
+    at = datetime.fromisoformat(created.replace(" Z", "+00:00").replace(" UTC", "+00:00")) if created else None
+    return HandedIn(students, at=at)
+
+
+def _line(text: str) -> str:
+    """`text` in one line that can be printed anywhere."""
+    return " ".join(printable(text).split())
+
+
+def safe_name(name: str) -> str:
+    """A folder's name for what was handed in under `name`, with nothing in it that a shell or a browser takes amiss.
+
+    Of a long name the middle is left out, with a digest of the whole in its place: both ends may say whose it is.
+    """
+    name = unicodedata.normalize("NFC", name.removesuffix(".zip"))
+    letters = (c if c in "._-" or unicodedata.category(c)[0] in "LMN" else " " for c in name)  # of any script
+    safe = re.sub(" +", "_", "".join(letters)).lstrip(".-")
+    if len(whole := safe.encode()) > LONGEST:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+        start, end = (part.decode(errors="ignore") for part in (whole[: LONGEST // 2], whole[-LONGEST // 2 :]))
+        safe = f"{start}_{digest}_{end}"
+    # Files and a folder that are written beside it.
+    if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe in ("students", "answers"):
+        safe += "_"
+    return safe or "submission"

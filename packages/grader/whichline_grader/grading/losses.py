@@ -1,0 +1,415 @@
+"""Divide the points that a submission loses among what costs them, for its student; and count that for the class.
+
+Every point of a test that fails is counted once. A public test that fails is explained by what was found, by what is
+not written yet, or by nothing. The search for what is wrong has seen no hidden input, so a hidden test is counted with
+the public ones that fail like it, if any do.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from textwrap import dedent
+from typing import NamedTuple
+
+from whichline.engine.assignment import Problem, find_needs
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check, Outcome, Result
+from whichline_grader.grading.final_grades import Entry
+from whichline_grader.grading.graded import Grading
+
+SMALL = 0.25  # points
+MOST_NAMED = 4  # test functions
+SEE = re.compile(r"uv run \S+ debug --case [\w/.-]+")
+
+
+class Kind(StrEnum):
+    """The kinds of things that cost points."""
+
+    FOUND = "found"
+    NOT_WRITTEN = "not-written"
+    NOT_OWN = "not-own-work"
+    NOT_RUN = "not-run"  # a test is newer than the grading
+    UNEXPLAINED = "unexplained"  # all that is known is what the tests say
+
+
+class Cause(NamedTuple):
+    """The reason why a test fails: a finding, or one that is made up where nothing was found."""
+
+    kind: Kind
+    finding: Finding
+
+
+Blame = Mapping[Cause, float]  # what makes a test fail, in shares that sum to 1
+
+
+@dataclass
+class Loss:
+    """One thing that costs points.
+
+    Args:
+        kind: of thing.
+        finding: what it is; where nothing was found, what the tests say.
+        problems: those that lose points by it, the one where it is wrong first.
+        results: the tests that are counted with it.
+        public: the points lost in public tests and by the rules, in problems that are not bonus.
+        hidden: the points lost there in hidden tests.
+        bonus: the points lost in bonus problems.
+    """
+
+    kind: Kind
+    finding: Finding
+    problems: dict[str, Problem] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    public: float = 0.0
+    hidden: float = 0.0
+    bonus: float = 0.0
+
+    def add(self, points: float, problem: Problem, hidden: bool = False) -> None:
+        """Count points that this costs in a problem."""
+        self.problems[problem.id] = problem
+        if problem.bonus:
+            self.bonus += points
+        elif hidden:
+            self.hidden += points
+        else:
+            self.public += points
+
+    def add_all(self, other: "Loss") -> None:
+        """Count the same of another submission."""
+        self.problems |= other.problems
+        self.public += other.public
+        self.hidden += other.hidden
+        self.bonus += other.bonus
+
+    @property
+    def points(self) -> float:
+        return self.public + self.hidden
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """The costliest is first; bonus points count where no others are lost."""
+        return -round(self.points, 9), -round(self.bonus, 9)
+
+    @property
+    def title(self) -> str:
+        """The problems: "Convolution, Pooling (bonus)"."""
+        return ", ".join(each.title + " (bonus)" * each.bonus for each in self.problems.values())
+
+    @property
+    def says(self) -> str:
+        """In one line what was found, or what its tests say: without their numbers where these differ."""
+        headlines = {result.headline for result in self.told}
+        said = headlines.pop() if self.kind is Kind.UNEXPLAINED and len(headlines) == 1 else " ".join(self.finding.said)
+        return said.rstrip(":")
+
+    @property
+    def cost(self) -> str:
+        """The points that are lost: "4.49 points, 3.87 of them in hidden tests"."""
+        if not self.points:
+            return f"{self.bonus:.2f} bonus points lost"
+        hidden = f", {self.hidden:.2f} of them in hidden tests" if 0 < self.hidden < self.points else ""
+        return f"{self.points:.2f} points lost{hidden}" + f", and {self.bonus:.2f} bonus points" * bool(self.bonus)
+
+    @property
+    def place(self) -> str:
+        """The student's line, "adapters.py:3", if it is known, and the same in all of the tests."""
+        if self.finding.file:
+            return f"{self.finding.file}:{self.finding.line}"
+        places = {place_of(result.details) for result in self.told if result.check is Check.CALL}
+        return places.pop() if len(places) == 1 else ""
+
+    @property
+    def line(self) -> str:
+        """The student's line, with a mark under what is wrong in it, without the file that it is in."""
+        if self.kind is Kind.NOT_OWN:
+            return self.finding.said[-1].partition(": ")[2]
+        *_, line, marks = self.finding.code if len(self.finding.code) > 1 else ("", "")
+        return dedent(f"{line}\n{marks}") if set(marks.strip()) == {"^"} else ""
+
+    @property
+    def is_small(self) -> bool:
+        """Tell whether it costs so little that it is told last."""
+        return max(self.points, self.bonus) < SMALL and self.kind in (Kind.FOUND, Kind.UNEXPLAINED)
+
+    @property
+    def names(self) -> str:
+        """A few of the test functions, each with how many of its cases."""
+        counts = Counter(result.function for result in self.told)
+        cases = {result.function: result.test for result in self.told}
+        names = [f"{count} of `{name}`" if count > 1 else f"`{cases[name]}`" for name, count in counts.items()]
+        more = len(names) - MOST_NAMED
+        shown = ", ".join([*names[:MOST_NAMED], *([f"… ({more} more)"] if more > 0 else [])])
+        return f"hidden tests alone: {shown}" if self.told[0].hidden else shown
+
+    @property
+    def hidden_says(self) -> list[str]:
+        """A few headlines of hidden tests that say more than that of the first public one."""
+        kind = self.told[0].headline.partition(":")[0].partition(" in ")[0]
+        hidden = [each.headline for each in self.results if each.hidden and not self.told[0].hidden]
+        more = {elide_numbers(headline): headline for headline in hidden if not headline.startswith(kind)}
+        return [*more.values()][:MOST_NAMED]
+
+    @property
+    def example(self) -> list[str]:
+        """The lines of its first public test below the headline, without the command that shows it."""
+        first = self.told[0]
+        lines = [line for line in first.text.split("\n")[1:] if line and not SEE.fullmatch(line)]
+        return [f"{first.test}:", *lines] if lines and not first.hidden else []
+
+    @property
+    def told(self) -> list[Result]:
+        """The public tests, of which students may know all; the hidden ones if there are no others."""
+        return [result for result in self.results if not result.hidden] or self.results
+
+    @property
+    def see(self) -> str:
+        """The command that shows it at home; none where only hidden tests do."""
+        if not self.told or self.told[0].hidden:
+            return ""
+        shown = (line for result in self.told for line in result.inputs if SEE.fullmatch(line))
+        return next(shown, f'uv run pytest -k "{self.told[0].test}"')
+
+
+def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Loss]:
+    """List what costs a submission points, the costliest first; a bonus problem that is not written costs nothing."""
+    losses: dict[Cause, Loss] = {}
+    for result, blame in _blame_tests(grading, problems):
+        for cause, share in blame.items():
+            loss = losses.setdefault(cause, Loss(*cause))
+            loss.results.append(result)
+            loss.add(result.maximum * share, problems[result.problem], result.hidden)
+    for problem, *lines in list_deductions(grading):
+        if problem in problems:
+            cause = _name(Kind.NOT_OWN, problem, lines)
+            losses[cause] = Loss(*cause)
+            by_tests = math.fsum(result.points for result in grading.results_of(problem))
+            losses[cause].add(by_tests - grading.earned(problem), problems[problem])
+    return sorted(losses.values(), key=lambda each: each.order)
+
+
+def add_up(losses: Iterable[Loss]) -> Loss:
+    """Add up what several things cost."""
+    total = Loss(Kind.FOUND, Finding("", "", ()))
+    for each in losses:
+        total.add_all(each)
+    return total
+
+
+def _name(kind: Kind, problem: str, said: Iterable[str]) -> Cause:
+    """Make up the finding that stands for what is known of a problem."""
+    return Cause(kind, Finding(problem, f"{problem}-{kind}", tuple(said)))
+
+
+def list_deductions(grading: Grading) -> Iterator[tuple[str, ...]]:
+    """Give each problem that pays for works that are not the student's own, what it pays, and the lines of code."""
+    for problem, lines in grading.violations.items():
+        if problem not in grading.overruled:
+            paid = grading.charges[problem]
+            cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
+            yield problem, f"{problem}: {cost}. Write this yourself, without:", *lines
+
+
+def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[tuple[Result, Blame]]:
+    """Give what makes each test fail, in a submission that was run."""
+    roots = _find_roots(grading.notes.explanations, problems)
+    crashes = {  # by what is raised and where: one may break several problems
+        (" ".join(told.said[:1]), place_of(told.code)): Cause(Kind.FOUND, root) for told, root in roots.items()
+    }
+    for problem in problems.values():
+        results = sorted(grading.results_of(problem.id), key=lambda each: each.hidden)
+        if grading.notes.refused or (problem.bonus and is_unwritten(results)):
+            continue
+        blames: dict[str, Blame] = {}
+        for result in results:
+            if result.passed:
+                continue
+            if result.check is Check.NOT_WRITTEN:
+                blame: Blame = {_find_unwritten(result, grading, problems): 1.0}
+            elif result.outcome is Outcome.NOT_RUN:
+                blame = {_name(Kind.NOT_RUN, problem.id, [result.headline]): 1.0}
+            elif alike := _find_alike(result, results):
+                blame = _share([blames[each.test] for each in alike])
+            else:
+                blame = _explain(result, roots) or {_name_kind(result, crashes): 1.0}
+            blames[result.test] = blame
+            yield result, blame
+
+
+def _find_unwritten(result: Result, grading: Grading, problems: Mapping[str, Problem]) -> Cause:
+    """The problem that is not written: what needs it, and is written itself, says so in some of its tests."""
+    needs = [] if is_unwritten(grading.results_of(result.problem)) else find_needs(problems, result.problem)
+    root = next((need for need in needs if is_unwritten(grading.results_of(need))), result.problem)
+    first = next(each for each in grading.results_of(root) if each.check is Check.NOT_WRITTEN)
+    return _name(Kind.NOT_WRITTEN, root, [first.headline])
+
+
+def _find_alike(result: Result, results: Sequence[Result]) -> list[Result]:
+    """The public tests that fail as a hidden one does: on the case of its name; if there is no such case, on any."""
+    if not (result.hidden and result.is_wrong):
+        return []
+    case = result.test.partition("[")[2]
+    public = [each for each in results if not each.hidden]
+    named = [each for each in public if case and each.test.partition("[")[2] == case]
+    wrong = [each for each in named or public if each.is_wrong]
+    return [each for each in wrong if (each.check is Check.CALL) is (result.check is Check.CALL)]
+
+
+def _share(blames: Sequence[Blame]) -> Blame:
+    """The mean of what several tests are blamed on."""
+    causes = dict.fromkeys(cause for blame in blames for cause in blame)
+    return {cause: math.fsum(blame.get(cause, 0.0) for blame in blames) / len(blames) for cause in causes}
+
+
+def _explain(result: Result, roots: Mapping[Finding, Finding]) -> Blame:
+    """Blame a test on what was found that explains it, or else on what was found in its problem and names no test."""
+    own = [told for told in roots if told.problem == result.problem and result.is_wrong]
+    named = [told for told in own if result.test in told.tests] or [told for told in own if not told.tests]
+    return _share([{Cause(Kind.FOUND, roots[told]): 1.0} for told in named])
+
+
+def _name_kind(result: Result, crashes: dict[tuple[str, str], Cause]) -> Cause:
+    """Give what the test says but for its numbers, which differ between tests that fail alike."""
+    kind = _name(Kind.UNEXPLAINED, result.problem, [elide_numbers(result.headline)])
+    if result.check is Check.CALL and result.headline:
+        return crashes.setdefault((result.headline, place_of(result.details)), kind)
+    return kind
+
+
+def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]) -> dict[Finding, Finding]:
+    """Give for all that was found the earlier finding that it repeats, or itself."""
+    roots: dict[Finding, Finding] = {}
+    for told in explanations:
+        if told.problem in problems:
+            firsts = [each for each, root in roots.items() if each is root]
+            roots[told] = next((each for each in reversed(firsts) if _is_root(each, told, problems)), told)
+    return roots
+
+
+def _is_root(root: Finding, told: Finding, problems: Mapping[str, Problem]) -> bool:
+    """Tell whether what is told has been told of an earlier problem: the same exception, or the same of what it needs.
+
+    The ids of findings that say the same of two problems differ in their first word.
+    """
+    if error := _error_of(told):
+        return _error_of(root) == error
+    same = told.is_of_earlier or root.id.partition("-")[2] == told.id.partition("-")[2]
+    return same and root.problem in find_needs(problems, told.problem)
+
+
+def _error_of(explanation: Finding) -> tuple[str, str] | None:
+    """The exception that the student's code raised and where it did, if that is what was found."""
+    found, place = re.search("`(.*)`", " ".join(explanation.said[:1]), re.DOTALL), place_of(explanation.code)
+    return (found[1], place) if found and place else None
+
+
+def place_of(lines: Iterable[str]) -> str:
+    """The innermost line of the student's that an exception went through, by file and number."""
+    places = [match[1] for line in lines if (match := re.match(r' *(.+:\d+), in |( *File ".+", line \d+)', line))]
+    return places[-1] if places else ""
+
+
+def is_unwritten(results: Iterable[Result]) -> bool:
+    return {result.check for result in results} == {Check.NOT_WRITTEN}
+
+
+def elide_numbers(headline: str) -> str:
+    """A headline without the numbers by which tests differ that fail alike."""
+    return re.sub(r"\b\d[\d.,]*\b", "…", headline)
+
+
+# Of a class, in one table that all numbers of its page come from.
+
+MOST_EXAMPLES = 3
+SAYS = {
+    Kind.NOT_WRITTEN: "{} is not written.",
+    Kind.NOT_OWN: "{} is computed by a function that students must write themselves.",
+    Kind.NOT_RUN: "Tests of {} are newer than the grading, and were not run.",
+    Kind.UNEXPLAINED: "Tests of {} fail, and nothing was found that explains it.",
+}
+
+
+@dataclass
+class ClassLoss:
+    """One thing that costs a class points.
+
+    Args:
+        loss: the same in one submission, with the points that all lost.
+        problem: where it is wrong first.
+        entries: the submissions that lose points by it, by name.
+        examples: lines of code that it is in.
+        said: what was found, in the words of each submission.
+    """
+
+    loss: Loss
+    problem: Problem
+    entries: dict[str, Entry] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    said: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.loss.finding.id
+
+    @property
+    def says(self) -> str:
+        """Say what is wrong without its place, and without numbers that are not true of all."""
+        if self.loss.kind in SAYS:
+            return SAYS[self.loss.kind].format(self.problem.title)
+        first, *others = self.said
+        if not others:
+            return first
+        alike = dict.fromkeys(map(elide_numbers, self.said))
+        return next(iter(alike)) if len(alike) == 1 else f"For example: {first}"
+
+    @property
+    def students(self) -> int:
+        return count_students([self])
+
+    @property
+    def later(self) -> str:
+        """The other problems in which it costs points."""
+        return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
+
+
+def count_losses(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[ClassLoss]:
+    """List what costs a class points, the costliest first; what has one root is one thing."""
+    found: dict[tuple[str, str, Kind], ClassLoss] = {}
+    for entry in entries:
+        for loss in divide_losses(entry.grading, problems):
+            finding = loss.finding
+            root = problems[finding.problem]
+            one = found.setdefault((root.id, finding.id, loss.kind), ClassLoss(Loss(loss.kind, finding), root))
+            one.loss.add_all(loss)
+            one.entries[entry.id] = entry
+            one.said[" ".join(finding.said) or finding.id] = None
+            if loss.line and loss.line not in one.examples[:MOST_EXAMPLES]:
+                one.examples = [*one.examples, loss.line][:MOST_EXAMPLES]
+    return sorted(found.values(), key=lambda each: (*each.loss.order, -len(each.entries)))
+
+
+def count_students(losses: Iterable[ClassLoss]) -> int:
+    """Those who lose points by any of these."""
+    entries = {id: entry for each in losses for id, entry in each.entries.items()}
+    return sum(len(entry.grades) for entry in entries.values())
+
+
+def teach_next(losses: Sequence[ClassLoss], ran: Collection[Entry]) -> str:
+    """Say which problem to teach next: what is wrong there costs the class most."""
+    if not ran:
+        return "No submission was run: find out why before you teach anything."
+    by_problem: dict[str, list[ClassLoss]] = {}
+    for each in losses:
+        if each.loss.points:
+            by_problem.setdefault(each.problem.id, []).append(each)
+    if not by_problem:
+        return "Nobody loses a point: go on to what comes next."
+    worst = max(by_problem.values(), key=lambda each: add_up(one.loss for one in each).points)
+    points = add_up(each.loss for each in worst).points
+    section = next((each.loss.finding.section for each in worst if each.loss.finding.section), "")
+    place = f" (handout, section {section})" if section else ""
+    students = sum(len(entry.grades) for entry in ran)
+    who = f"{count_students(worst)} of {students} student{'s' * (students > 1)}"
+    return f"Teach {worst[0].problem.title}{place} next: what is wrong there costs {who} {points:.1f} points."

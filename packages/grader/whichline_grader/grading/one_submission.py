@@ -1,0 +1,292 @@
+"""One submission: run both suites on it and find what is wrong, or run one of its tests again."""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+import torch
+from torch import Tensor
+
+from whichline.engine.assignment import FILE_NAME, this_root
+from whichline.engine.compare import in_dtype
+from whichline.engine.result import Outcome, Result
+from whichline.engine.suite import Test
+from whichline.rules.forbidden import Forbidden, load_forbidden
+from whichline.rules.watch import Use
+from whichline_grader.authoring.room import find_figure, reference_of
+from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
+from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
+from whichline_grader.grading.graded import Notes, for_student
+from whichline_grader.grading.questions import LENT_TO, Recorded, Sealed, ask, find_source, name_lent, values_of
+from whichline_grader.grading.suite import GradedSuite, name_figure
+from whichline_grader.sandbox.answer import Answer
+from whichline_grader.sandbox.confinement import Sandbox
+from whichline_grader.sandbox.interview import Interview
+from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.submission import Submission
+
+MAX_SHOWN = 3  # lines that break the rules, of a work
+
+
+class Faulty(Exception):
+    """A test that ended with an error of ours; all of the submission is graded again."""
+
+
+def grade_one(
+    suite: GradedSuite, sandbox: Sandbox, submission: Submission, sealed: Sealed | None = None
+) -> tuple[list[Result], Notes, Sealed]:
+    """Return the result of every test, what else the report says, and what was asked.
+
+    Of a submission of which it is `sealed` what it has answered before, no code runs but for tests that are asked again
+    with earlier problems answered right for the first time.
+
+    Raises:
+        Faulty: a test could not be run, and not by the submission's doing.
+        SandboxError, Starved: the same, outside of a test.
+    """
+    with Interview(sandbox, submission, suite.course.limits) as interview:
+        grader = _Grader(suite, sandbox, interview, sealed)
+        public = [test for test in suite.suite.tests if not test.hidden]
+        found = grader.run(public) + grader.run([test for test in suite.suite.tests if test.hidden])
+        # All answers that count are in: from here on a process of the submission may see what is right.
+        grader.keep(grader.carry_forward(found))
+        if not sealed:
+            grader.find_what_is_wrong()
+    return grader.results, grader.take_notes(public), grader.sealed
+
+
+class _Grader:
+    """The grading of one submission, as far as it has got.
+
+    Attributes:
+        results: so far.
+        sealed: what was asked so far, or all that was asked before.
+    """
+
+    def __init__(
+        self, suite: GradedSuite, sandbox: Sandbox, interview: Interview, sealed: Sealed | None = None
+    ) -> None:
+        self.suite, self.sandbox, self.interview = suite, sandbox, interview
+        self.results: list[Result] = []
+        self.sealed = sealed or Sealed()
+        self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
+        self._lent: dict[str, str] = {}  # by test the name of its answers with something lent
+
+    def ask(self, names: Collection[str]) -> None:
+        """Take answers to the questions of these names that are not recorded."""
+        self.sealed.answers.update(ask(self.interview, self.suite.choose(names - self.sealed.answers.keys())))
+
+    def run(self, tests: Sequence[Test]) -> list[Result]:
+        """Take the answers to the questions of some tests, and run these on them."""
+        self.ask({test.name for test in tests})
+        return [self.suite.run(test, self._recorded) for test in tests]
+
+    def carry_forward(self, results: Sequence[Result]) -> list[Result]:
+        """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
+        lessons = find_lessons(self.suite, results)
+        chosen = choose_tests(self.suite, results, lessons)
+        self._lent = {test: name_lent(functions, test) for test, functions in chosen.items()}
+        needed = set[str]().union(*chosen.values())
+        lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
+        missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}
+        hidden = {test.name for test in self.suite.suite.tests if test.hidden}
+        submission, limits = self.interview.submission, self.suite.course.limits
+        for tests in (missing - hidden, missing & hidden) if missing else ():
+            questions = self.suite.choose(tests)
+            with Interview(self.sandbox, submission, limits, lender) as interview:
+                answers = ask(interview, questions)
+            for test, each in questions.items():
+                self.sealed.answers[self._lent[test]] = answers[test]
+                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*(lender.used[one] for one in each)))
+        return [self._judge_again(*pair) for pair in zip(self.suite.suite.tests, results, strict=True)]
+
+    def _judge_again(self, test: Test, result: Result) -> Result:
+        """The result of a test, after that of what was lent to it."""
+        name = self._lent.get(test.name, "")
+        if not self.sealed.lent.get(name):
+            return result
+        return judge_again(result, self.suite.run(test, self._recorded, name), self.sealed.lent[name])
+
+    def keep(self, results: Sequence[Result]) -> None:
+        """Keep the results, those of hidden tests in words for students."""
+        submission = self.interview.submission
+        for test, result in zip(self.suite.suite.tests, results, strict=True):
+            if result.outcome is Outcome.ERROR:
+                raise Faulty(f"{result.test}: {result.staff or result.text}")
+            self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
+
+    def find_what_is_wrong(self) -> None:
+        """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs."""
+        submission = self.interview.submission
+        public = [result for result in self.results if not result.hidden]
+        drawn = draw_anew(self.suite, self.sandbox, submission, self.results)
+        if any(not result.passed for result in public) or drawn:
+            self.sealed.explanations = ask_for_advice(self.sandbox, submission, public, drawn)
+        if figure := find_figure({result.problem for result in public if not result.passed}):
+            self.ask({name_figure(figure)})
+            self._recorded.start(name_figure(figure))
+            self.suite.proxy.respondent = self._recorded
+            self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
+
+    def take_notes(self, public: Sequence[Test]) -> Notes:
+        """Collect what the report says besides the results, of output only that of public tests."""
+        if self.interview.imported:
+            self.sealed.answers["import"] = [self.interview.imported]
+        answers = self.sealed.answers
+        shown = [each for name in ("import", *(test.name for test in public)) for each in answers.get(name, ())]
+        failed = {result.test for result in self.results if not result.passed}
+        self.sealed.peak_memory = max(self.sealed.peak_memory, self.interview.peak_memory)
+        return Notes(
+            taken_in=self.interview.submission.remarks,
+            could_hide=find_means_to_hide(self.interview.submission),
+            alone=self._list_alone(failed),
+            stdout="".join(each.printed[0] for each in shown),
+            stderr="".join(each.printed[1] for each in shown),
+            missing=tuple(sorted({name for each in shown for name in each.missing})),
+            explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
+            weights=self.sealed.weights,
+            forbidden=judge(self._collect_uses(hidden=False), self._collect_uses(hidden=True)),
+            peak_memory=self.sealed.peak_memory,
+        )
+
+    def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
+        """List the problems that fail and call nothing of the earlier ones that were answered right for them."""
+        asked = {each.name: each.problem for each in self.suite.suite.tests if each.name in self._lent}
+        used = {test: self.sealed.lent[self._lent[test]] for test in asked}
+        calls = {asked[test] for test in asked if used[test]}
+        return tuple(dict.fromkeys(asked[test] for test in asked if test in failed and asked[test] not in calls))
+
+    def _collect_uses(self, hidden: bool) -> dict[str, set[Use]]:
+        """Collect the forbidden functions that ran in the tests of each problem."""
+        found: dict[str, set[Use]] = {problem: set() for problem in self.suite.problems}
+        for test in self.suite.suite.tests:
+            if test.hidden is hidden:
+                lent = self.sealed.answers.get(self._lent.get(test.name, ""), ())
+                answers = (*self.sealed.answers[test.name], *lent)
+                uses = (use for answer in answers for use in answer.forbidden)
+                found[test.problem] |= {
+                    replace(use, source=find_source(self.interview.submission, use)) for use in uses
+                }
+        return found
+
+
+def judge(
+    public: Mapping[str, Collection[Use]], hidden: Mapping[str, Collection[Use]]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """For each problem, the works that are not the student's own, and the lines that ran them.
+
+    All of it was seen by the watch beside the submission (`whichline/rules/watch.py`). Nothing is read in the source:
+    what is only written there may never run. Best effort, as whatever runs in the same process as what it watches.
+
+    A hostile worker chooses what it reports, and could spell hidden inputs with it. So the lines that are shown are
+    what public tests ran, before it had a hidden input; if only hidden ones ran any, it is one function. Of functions
+    that do no problem's work one is enough: it costs all points.
+
+    Args:
+        public: what the public tests of each problem ran, in the order of the assignment.
+        hidden: the same of the hidden tests.
+    """
+    judged = {}
+    rules = load_forbidden(this_root() / FILE_NAME)
+    for problem, uses in public.items():
+        seen, later = (sorted(_check_uses(each, rules)) for each in (uses, hidden[problem]))
+        works: dict[str, tuple[str, ...]] = {}
+        for use in seen:
+            shown = works.get(rules.work_of(use.function), ())
+            works[rules.work_of(use.function)] = (*shown, str(use))[:MAX_SHOWN]
+        for use in later:
+            work = rules.work_of(use.function)
+            if work in public or not works.keys() - public.keys():
+                works.setdefault(work, (f"{use.function}, in a hidden test",))
+        if works:
+            judged[problem] = works
+    return judged
+
+
+def _check_uses(uses: Collection[Use], rules: Forbidden) -> Iterator[Use]:
+    """Those of functions that are forbidden; without a place where the submission has no such line."""
+    for use in uses:
+        if use.function in rules.names:
+            yield use if use.source else Use("", 0, use.function)
+
+
+def find_tests(graded: GradedSuite, name: str) -> list[Test]:
+    """The test, or those of the test function, that is called `name`; click.UsageError if no test is."""
+    tests = [test for test in graded.suite.tests if name in (test.name, test.function)]
+    if not tests:
+        names = sorted({each for test in graded.suite.tests for each in (test.name, test.function)})
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"is it {' or '.join(near)}?" if near else "results.json has the names"
+        raise click.UsageError(f"no test is called {name}; {hint}")
+    return tests
+
+
+def ask_again(graded: GradedSuite, sandbox: Sandbox, submission: Submission, tests: Sequence[Test]) -> Sealed:
+    """Ask a submission what some tests ask; SandboxError if it cannot be asked."""
+    with Interview(sandbox, submission, graded.course.limits) as interview:
+        return Sealed({**ask(interview, graded.choose([test.name for test in tests]))})
+
+
+def reproduce_tests(graded: GradedSuite, submission: Submission, tests: Sequence[Test], sealed: Sealed) -> None:
+    """Run some tests on what a submission has answered, and print what came of it and what its student was told.
+
+    Of a test that did not pass, what was asked is what it failed on; of a property test, the smallest.
+    """
+    recorded = Recorded(graded.questions, sealed.answers, submission)
+    for test in tests:
+        result = graded.run(test, recorded)
+        click.secho(f"{result.test}: {result.outcome}", bold=True)
+        if result.text:
+            click.echo(result.text)
+        if asked := graded.questions[test.name]:
+            _print_question(asked, sealed.answers[test.name], min(len(recorded.values), len(asked) - 1))
+        if not result.passed:
+            _print_what_follows(graded, recorded, test, result, sealed)
+    for stream, name in enumerate(("stdout", "stderr")):
+        if said := "".join(answer.printed[stream] for test in tests for answer in sealed.answers[test.name]):
+            click.echo(f"{name} of the submission:\n{said}")
+
+
+def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, result: Result, sealed: Sealed) -> None:
+    """Print what the student is told of a test that failed, whether it counts all the same, and what it costs."""
+    name = next((each for each in reversed(sealed.lent) if each.rpartition(LENT_TO)[2] == test.name), "")
+    if lent := sealed.lent.get(name):
+        again = graded.run(test, recorded, name)
+        ends = "passes, so it counts as passed" if again.passed else f"fails, too: {again.headline}"
+        click.echo(f"With the right {' and '.join(lent)} in the place of the submission's own, it {ends}.")
+        if again.passed:
+            return
+    elif name:
+        click.echo(
+            "It was asked again with earlier problems that fail answered right, and asked for none of them.\n"
+            "If it repeats a mistake of theirs, that costs points twice: `staff adjust` gives them back."
+        )
+    for told in (each for each in sealed.explanations if test.name in each.tests):
+        click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))
+    if test.hidden:
+        click.echo(f"Of the test, the student reads: {for_student(result, recorded.submission, False).headline}")
+    problem = graded.problems[test.problem]
+    click.echo(f"It is worth {test.points:.3f} of the {problem.points:g} points of {problem.title}.")
+
+
+def _print_question(questions: Sequence[Question], answers: Sequence[Answer], number: int) -> None:
+    question, answer = questions[number], answers[number]
+    try:
+        arguments = question.fill_in(values_of(answers))
+    except LookupError:  # the answer before it lacks what it is asked with
+        return
+    click.echo(f"{question.call} was called with")
+    for i, argument in enumerate(arguments, start=1):
+        click.echo(f"  argument {i}: {_describe(argument)}")
+    click.echo(f"answer: {_describe(None if answer.is_failed else answer.decoded)}")
+    with torch.no_grad():
+        right = reference_of(question.call)(*(in_dtype(x, torch.float64) for x in arguments))
+    click.echo(f"reference: {_describe(right)}")
+
+
+def _describe(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    return f"{tuple(value.shape)} {value.dtype}\n{value.detach()}"

@@ -1,0 +1,284 @@
+"""The questions of a suite, written down before there is a submission, and its tests run on the answers to them.
+
+The tests run once on the references: what they call there is what a submission is asked. It is asked all of it before
+a test sees any answer, so that no answer can depend on a verdict. What it has answered is `Sealed`: on that the tests
+can be run again without running any of its code.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from traceback import FrameSummary
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.failure import StudentRaised
+from whichline.engine.finding import Finding
+from whichline.rules.watch import Use
+from whichline_grader.authoring.room import reference_of
+from whichline_grader.grading.graded import Matrix
+from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
+from whichline_grader.sandbox.inside.frames import encode
+from whichline_grader.sandbox.interview import Interview
+from whichline_grader.sandbox.printable import printable
+from whichline_grader.sandbox.proxy import Adapters
+from whichline_grader.sandbox.question import Earlier, Question
+from whichline_grader.sandbox.submission import Submission
+
+Questions = Mapping[str, Sequence[Question]]
+Answers = Mapping[str, Sequence[Answer]]
+
+LENT_TO = " lent to "  # between functions and a test
+LEVEL = 1  # of compression: numbers hardly get smaller
+
+
+def write_questions(proxy: Adapters, name: str, rehearse: Callable[[], object], memory: int | None = None) -> Questions:
+    """Write down what is called in a rehearsal, under its name."""
+    proxy.respondent = rehearsal = Rehearsal(memory)
+    try:
+        rehearse()
+    finally:
+        proxy.respondent = None
+    return {name: rehearsal.questions}
+
+
+@dataclass(frozen=True)
+class Right:
+    """A right answer in float64, and what it depends on."""
+
+    outputs: list[Tensor]
+    given: list[Tensor]
+    answer: Answer
+
+    def differentiate(self, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradients of what was given and requires one."""
+        pairs = [(output, by) for output, by in zip(self.outputs, cotangents, strict=True) if by is not None]
+        with torch.enable_grad():
+            loss = torch.stack([(output * by).sum() for output, by in pairs]).sum()
+            found = torch.autograd.grad(loss, self.given, allow_unused=True)
+        dtype = pairs[0][1].dtype
+        return [None if gradient is None else gradient.to(dtype) for gradient in found]
+
+
+def answer_right(call: str, arguments: Sequence[object], grad_enabled: bool = True) -> Right:
+    """Give the right answer to a call, in the dtype of its arguments."""
+    wide = {id(each): _widen(each) for each in arguments}  # one that comes twice is one
+    outputs: list[Tensor] = []
+    with torch.set_grad_enabled(grad_enabled):
+        value = encode(reference_of(call)(*(wide[id(each)] for each in arguments)), outputs)
+    tensors = [each for each in wide.values() if isinstance(each, Tensor)]
+    dtype = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
+    answer = Answer(
+        value=value,
+        outputs=[output.detach().to(dtype) for output in outputs],
+        differentiable=[output.requires_grad for output in outputs],
+        changed=[None] * len(tensors),
+    )
+    return Right(outputs, [each for each in tensors if each.requires_grad], answer)
+
+
+class Rehearsal:
+    """Answers as the references do, and keeps what it is asked.
+
+    A call in little memory is kept and not answered: what comes after it would be no question.
+    """
+
+    def __init__(self, memory: int | None = None) -> None:
+        self.questions: list[Question] = []
+        self.values: list[Any] = []
+        self._memory = memory
+        self._made: list[Right] = []
+
+    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+        kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
+        asked = tuple(kept[id(each)] for each in arguments)
+        right = tuple(
+            _keep(each) if isinstance(ask, Earlier) else ask for ask, each in zip(asked, arguments, strict=True)
+        )
+        self.questions.append(Question(call, asked, grad_enabled, memory=self._memory, rehearsed=right))
+        if self._memory:
+            raise NotAsked("a rehearsal has no limit of memory")
+        self._made.append(answer_right(call, arguments, grad_enabled))
+        return self._made[-1].answer
+
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        self.questions[number] = replace(self.questions[number], cotangents=tuple(map(_keep, cotangents)))
+        return self._made[number].differentiate(cotangents)
+
+    def _find_earlier(self, argument: object) -> Earlier | None:
+        """Find an argument among the entries of earlier answers, if it is a tensor from there."""
+        for question, value in enumerate(self.values):
+            for entry, each in enumerate(value if isinstance(value, list) else ()):
+                if isinstance(each, Tensor) and each is argument:
+                    return Earlier(question, entry)
+        return None
+
+
+class Recorded:
+    """Gives the answers that a submission has given."""
+
+    def __init__(self, questions: Questions, answers: Answers, submission: Submission) -> None:
+        self.values: list[Any] = []
+        self._all_questions, self._all_answers, self.submission = questions, answers, submission
+        self.start("")
+
+    def start(self, name: str, answered: str = "") -> None:
+        """Begin with a test of this name; its answers may have another one."""
+        self.values = []
+        self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(answered or name, ())
+
+    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+        number = len(self.values)
+        question = self._questions[number] if number < len(self._answers) else None
+        if question is None or not question.is_asked_by(call, arguments, self.values):
+            raise NotAsked(f"{call} is not called with what the call before it gave")
+        answer = self._answers[number]
+        self._raise(answer.stopped or answer.failure)
+        return answer
+
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        question, answer = self._questions[number], self._answers[number]
+        if not question.has_cotangents(cotangents):
+            raise NotAsked(f"the gradients of {question.call} were asked with other cotangents")
+        self._raise(answer.stopped or answer.failure or answer.gradient_failure)
+        return answer.gradients
+
+    def _raise(self, failure: WorkerStopped | Failure | None) -> None:
+        if isinstance(failure, WorkerStopped):
+            raise failure.with_traceback(None)
+        if failure:
+            lines = [(line, find_source(self.submission, line)) for line in failure.lines]
+            frames = [FrameSummary(line.file, line.number, line.function, line=source) for line, source in lines]
+            raise StudentRaised(failure.type, failure.message, frames)
+
+
+def ask(interview: Interview, questions: Questions) -> dict[str, list[Answer]]:
+    """Ask all questions, in this order.
+
+    What a test asks twice is asked the second time when all else is answered, of a process that has seen nothing, and
+    there twice: what comes again must be the same after a while, and elsewhere.
+    """
+    answers: dict[str, list[Answer]] = {name: [Answer()] * len(each) for name, each in questions.items()}
+    again = []
+    for name, each in questions.items():
+        for number, question in enumerate(each):
+            if any(question.is_same(other) for other in each[:number]):
+                again.append((name, number))
+            else:
+                answers[name][number] = _ask_one(interview, questions[name], answers[name], number)
+    interview.end_worker()
+    for seed in (2, 3):
+        for name, number in again:
+            answers[name][number] = _ask_one(interview, questions[name], answers[name], number, seed)
+    interview.end_worker()
+    return answers
+
+
+def _ask_one(
+    interview: Interview, questions: Sequence[Question], answers: Sequence[Answer], number: int, seed: int = 1
+) -> Answer:
+    return interview.ask(questions[number], values_of(answers[:number]), seed)
+
+
+def values_of(answers: Iterable[Answer]) -> list[Any]:
+    """List what the calls returned, None where one returned nothing."""
+    return [None if answer.is_failed else answer.decoded for answer in answers]
+
+
+def find_source(submission: Submission, place: Line | Use) -> str:
+    """The line of a submission that stands in a place."""
+    return printable(submission.line(place.file, place.number))
+
+
+def _keep(value: Any) -> Any:
+    """The same, which does not depend on anything."""
+    return value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+
+def _widen(value: object) -> object:
+    """In float64, as the references want it."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    return value.detach().double().requires_grad_(value.requires_grad)
+
+
+@dataclass
+class Sealed:
+    """All that was taken from a submission.
+
+    Args:
+        answers: to each test's questions, by its name; those to the import under "import"; those that were taken while
+            earlier problems were answered for it under a name that says which, of `name_lent`.
+        lent: the functions that were answered for it then, by these names.
+        explanations: what was found by a process that earns nothing.
+        weights: what a figure shows of it, on one public case.
+        peak_memory: the most bytes that a process of its held at once.
+    """
+
+    answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
+    lent: dict[str, Sequence[str]] = field(default_factory=dict)
+    explanations: tuple[Finding, ...] = ()
+    weights: Matrix = ()
+    peak_memory: int = 0
+
+    def as_bytes(self, asked_sha256: str) -> bytes:
+        """The record of answers to the questions of this digest, as `read_sealed` reads it."""
+        pieces: list[bytes] = []
+        entries = {name: [_describe(answer, pieces) for answer in each] for name, each in self.answers.items()}
+        about = {
+            "asked": asked_sha256,
+            "answers": entries,
+            "lent": self.lent,
+            "explanations": [each.as_json() for each in self.explanations],
+            "weights": self.weights,
+            "peak_memory": self.peak_memory,
+        }
+        return zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
+
+
+def name_lent(functions: Collection[str], test: str) -> str:
+    """Name the answers to a test while some functions are answered for a submission."""
+    return f"{', '.join(sorted(functions))}{LENT_TO}{test}"
+
+
+def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Sealed | None:
+    """The record, if it is of these questions, by their digest; each answer is checked as it was when it came."""
+    try:
+        about, _, rest = zlib.decompress(record).partition(b"\n")
+        fields = json.loads(about)
+        if fields["asked"] != asked_sha256:
+            return None
+        answers: dict[str, Sequence[Answer]] = {}
+        for name, entries in fields["answers"].items():
+            found: list[Answer] = []
+            for number, entry in enumerate(entries):
+                header, body = entry["bytes"]
+                raw, rest = (rest[:header], rest[header : header + body]), rest[header + body :]
+                asked = questions.get(name.rpartition(LENT_TO)[2])
+                found.append(_read(entry, raw, asked[number] if asked else None, found))
+            answers[name] = found
+        explanations = tuple(Finding.from_json(each) for each in fields["explanations"])
+        weights = tuple(map(tuple, fields["weights"]))
+        return Sealed(answers, fields["lent"], explanations, weights, fields["peak_memory"])
+    except (zlib.error, ValueError, LookupError, TypeError):  # a damaged one is as good as none
+        return None
+
+
+def _describe(answer: Answer, pieces: list[bytes]) -> dict[str, Any]:
+    pieces.extend(answer.raw)
+    stopped = answer.stopped and [type(answer.stopped).__name__, str(answer.stopped)]
+    return {"bytes": [*map(len, answer.raw)], "printed": answer.printed, "stopped": stopped}
+
+
+def _read(entry: dict[str, Any], raw: tuple[bytes, bytes], asked: Question | None, before: Sequence[Answer]) -> Answer:
+    printed = tuple(entry["printed"])
+    if entry["stopped"]:
+        kind, message = entry["stopped"]
+        return Answer(stopped=KINDS[kind](message), printed=printed)
+    tensors: list[Tensor] = []
+    if asked:
+        encode(asked.fill_in(values_of(before)), tensors)
+    return replace(check(raw, json.loads(raw[0])["token"], tensors), printed=printed)

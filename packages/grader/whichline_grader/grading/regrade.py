@@ -1,0 +1,253 @@
+"""Regrade requests, questions, and other weights: nothing is run, what is recorded is scored again.
+
+The commands are `staff overrule`, `adjust`, `comment`, `feedback`, `who`, `rescore` and `diff`.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import fsum
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from whichline.engine.toml_file import Signed
+from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, results_folder
+from whichline_grader.grading.final_grades import find_grade, grades, write_table
+from whichline_grader.grading.gradebook import (
+    DIGITS,
+    FILE,
+    Adjustment,
+    Comment,
+    GradebookError,
+    Overruling,
+    Results,
+    open_results,
+)
+from whichline_grader.grading.graded import Grading
+from whichline_grader.grading.reports import MOST, write_course
+from whichline_grader.sandbox.printable import printable
+
+SHOWN = 2  # names of tests
+SAID = ("name", "email", "submission", "attempts", "points", "grade", "notes")  # columns that give no reason
+ROUNDING = 0.005  # of points: a limit is printed with two digits, and may be typed like that
+
+into = click.option("--out", type=RESULTS, default=results_folder, show_default=RESULTS_FOLDER)
+because = click.option("--because", metavar="TEXT", required=True, help="The reason, for the student.")
+
+
+@click.command()
+@click.argument("student")
+@click.argument("problem", required=False)
+@because
+@into
+def overrule(student: str, problem: str | None, because: str, out: Path) -> None:
+    """Count right answers of STUDENT that violate the rules. A part of the name is enough, or the number.
+
+    For one PROBLEM, or for all in which there are violations. It holds for what was handed in, also when that is graded
+    again, until you delete it in decisions.toml.
+    """
+    with _decide_on(student, out, last=True) as (results, grading):
+        chosen = {problem} if problem else set(grading.violations)
+        if not chosen or chosen - grading.violations.keys():
+            got, expected = ", ".join(sorted(grading.violations)) or "no problem", problem or "some problem"
+            what = f"{grading.submission} has a violation of the rules in {got}, expected one in {expected}"
+            raise click.ClickException(what)
+        for each in sorted(chosen):
+            decision = Overruling(**_about(grading), text=because, problem=each)
+            results.gradebook.decide(decision, grading.submission)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -0.5 is one
+@click.argument("student")
+@click.argument("problem")
+@click.argument("points", type=float)
+@because
+@into
+def adjust(student: str, problem: str, points: float, because: str, out: Path) -> None:
+    """Add POINTS, such as +0.5 or -1, to one PROBLEM of STUDENT. A part of the name is enough, or the number.
+
+    Of several attempts the one that counts is adjusted. It holds for what was handed in, also when that is graded
+    again, until you delete it in decisions.toml. A second one for the same problem replaces the first.
+    """
+    with _decide_on(student, out) as (results, grading):
+        if problem not in results.problems:
+            raise click.ClickException(f"expected a problem of {', '.join(results.problems)}, got {problem}")
+        _check_range(grading, problem, points)
+        decision = Adjustment(**_about(grading), text=because, problem=problem, points=Signed(points))
+        results.gradebook.decide(decision, grading.submission)
+
+
+@click.command()
+@click.argument("student")
+@click.argument("text")
+@into
+def comment(student: str, text: str, out: Path) -> None:
+    """Put TEXT into the feedback of STUDENT, and change no points."""
+    with _decide_on(student, out) as (results, grading):
+        results.gradebook.decide(Comment(**_about(grading), text=text), grading.submission)
+
+
+def _about(grading: Grading) -> dict[str, str]:
+    return {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS]}
+
+
+@click.command()
+@click.argument("student")
+@into
+def feedback(student: str, out: Path) -> None:
+    """Write the feedback of STUDENT again, with what has changed since, and print it."""
+    with open_results(out) as results:
+        name = find_grade(grades(results.gradebook, results.course), student).id
+        write_course(Console(stderr=True), results, name)
+    click.echo((out / name / "feedback.md").read_text(encoding="utf-8"), nl=False)
+
+
+@click.command()
+@click.argument("test")
+@into
+def who(test: str, out: Path) -> None:
+    """Say who lost points on TEST, a test function or one case of it as in results.json, and why."""
+    lost: dict[str, list[str]] = {}
+    with open_results(out) as results:
+        if not any(test.partition("[")[0] in problem.tests for problem in results.problems.values()):
+            raise click.ClickException(f"no test is called {test}; results.json has the names")
+        for grade in grades(results.gradebook, results.course):
+            every = results.gradebook.with_texts(grade.grading).results
+            cases = [each for each in every if test in (each.test, each.function) and not each.passed]
+            if cases:
+                why = "; ".join(dict.fromkeys(each.headline.rstrip(":") for each in cases))
+                lost.setdefault(why, []).append(f"{grade.who} ({fsum(each.maximum for each in cases):.2f})")
+    table = Table("Students", "Why", "Who, and the points lost", title=test)
+    for why, names in sorted(lost.items(), key=lambda each: -len(each[1])):
+        table.add_row(str(len(names)), Text(printable(why)), Text(printable("; ".join(names))))
+    Console().print(table if lost else "Nobody lost a point on it")
+
+
+@contextmanager
+def _decide_on(student: str, out: Path, last: bool = False) -> Iterator[tuple[Results, Grading]]:
+    """Give the grading to decide on; then write what the decision changes, and say what it did to the points.
+
+    Args:
+        student: as in `find_grade`.
+        out: the folder of results, which are scored with the present weights first.
+        last: whether it is the last grading of a submission, and not the one that counts.
+    """
+    with open_results(out) as results:
+        gradebook, found = results.gradebook, grades(results.gradebook, results.course)
+        grading = gradebook.of(student) if last else None  # a submission that does not count has no grade
+        if grading is None:
+            grade = find_grade(found, student)
+            grading = gradebook.of(grade.id) if last else grade.grading
+        assert grading
+        only = "" if gradebook.score_with(results.problems) else grading.submission
+        before = gradebook.with_texts(grading)
+        yield results, before
+        after = gradebook.with_texts(before)
+        write_course(Console(), results, only)
+    click.echo(f"{after.submission}: {after.points:.2f} of {after.maximum:g} points, {before.points:.2f} before")
+    click.echo(f"It is written in {out / FILE}")
+
+
+def _check_range(grading: Grading, problem: str, points: float) -> None:
+    """Raise click.ClickException if these points would leave less than nothing of a problem, or more than all."""
+    earned, maximum = grading.earned(problem), grading.maximum_of(problem)
+    least, most = 0 - earned, maximum - earned
+    if not least - ROUNDING <= points <= most + ROUNDING:
+        raise click.ClickException(
+            f"by the tests {grading.submission} has {earned:.2f} of {maximum:g} points in {problem}: "
+            f"expected {least:+.2f} to {most:+.2f}, got {points:+g}"
+        )
+
+
+@click.command()
+@into
+def rescore(out: Path) -> None:
+    """Score the results recorded in a folder again: with the current weights and the current course.toml.
+
+    Nothing is run. The students whose grades change are printed.
+    """
+    with open_results(out) as results:
+        before = _read_published(results) if (out / "grades.csv").exists() else None
+        results.gradebook.score_with(results.problems)
+        found = write_course(Console(), results)
+        if before:  # else the first batch was killed
+            _print_changes(before, _read_published(results), out)
+    click.echo(f"{len(found)} grades scored with the present weights, in {out}")
+
+
+@click.command()
+@click.argument("old", type=RESULTS)
+@click.argument("new", type=RESULTS)
+def diff(old: Path, new: Path) -> None:
+    """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
+    with open_results(old) as one, open_results(new) as other:
+        _print_changes(_read_published(one), _read_published(other), new)
+
+
+# Of each student in a folder of results: the row of grades.csv, and the grading that it was made from, if it is there.
+Published = Mapping[str, tuple[Mapping[str, str], Grading | None]]
+
+
+def _read_published(results: Results) -> Published:
+    path = results.folder / "grades.csv"
+    if not path.exists():
+        raise GradebookError(f"no grades.csv in {results.folder}; run `staff grade` to its end first")
+    gradings = {grade.student.key: grade.grading for grade in grades(results.gradebook, results.course)}
+    with path.open(newline="", encoding="utf-8") as file:
+        return {row["student"]: (row, gradings.get(row["student"])) for row in csv.DictReader(file)}
+
+
+def _print_changes(old: Published, new: Published, out: Path) -> None:
+    """Print what changed for everybody in a line, and a row for each student; all rows are in changes.csv."""
+    rows: list[tuple[str, str, str, list[str]]] = []
+    for student in sorted(old.keys() | new.keys()):
+        (before, was), (now, became) = (each.get(student, ({}, None)) for each in (old, new))
+        grade, other = before.get("grade", "none"), now.get("grade", "none")
+        if grade != other:
+            who = " ".join(dict.fromkeys(filter(None, ((now or before).get("name"), student))))
+            why = [*(_compare(was, became) if was and became else ()), *_compare_rows(before, now)]
+            rows.append((who, grade, other, why))
+    if not rows:
+        Console().print("No grade changed")
+        return
+    everybody = [why for why in rows[0][3] if len(rows) > 1 and all(why in row[3] for row in rows)]
+    lines = [(*row, "; ".join(why for why in reasons if why not in everybody)) for *row, reasons in rows]
+    write_table(out / "changes.csv", [("student", "before", "now", "why"), *lines])
+    table = Table("Student", "Before", "Now", "Why", title=f"Whose grade changed: {len(rows)} of {len(new)}")
+    for line in lines[:MOST]:
+        table.add_row(*(Text(printable(cell)) for cell in line))
+    for why in everybody:
+        Console().print(Text(f"For all of them: {printable(why)}"))
+    Console().print(table)
+    Console().print(Text(f"All {len(rows)} are in {out / 'changes.csv'}"))
+
+
+def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Say what differs between two rows of grades.csv."""
+    if not (before and now):
+        yield "graded no more" if before else "graded for the first time"
+        return
+    for name in now:
+        if name not in SAID and before.get(name) != now[name]:
+            yield f"{name} {before.get(name) or 'none'} → {now[name] or 'none'}"
+
+
+def _compare(old: Grading, new: Grading) -> Iterator[str]:
+    """Say what differs between two gradings of a student."""
+    if old.content != new.content:
+        yield "other work counts"
+    outcomes = {result.test: result.outcome for result in old.results}
+    turned = [each for each in new.results if outcomes.get(each.test, each.outcome) is not each.outcome]
+    for passed, what in ((True, "now pass"), (False, "pass no more")):
+        if tests := [each.test for each in turned if each.passed is passed]:
+            more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
+            yield f"{', '.join(tests[:SHOWN])}{more} {what}"
+    before, now = (fsum(result.points for result in each.results) for each in (old, new))
+    if not turned and old.content == new.content and before != now:
+        yield "other weights"
+    yield from (line for line in new.decisions if line not in old.decisions)
+    yield from (f"no more {line}" for line in old.decisions if line not in new.decisions)

@@ -1,0 +1,162 @@
+"""The suites that a class is graded with, called through a proxy, and the hash of all that decides a verdict."""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, name_command, this_root
+from whichline.engine.case import UNREADABLE, case_names, load_metadata
+from whichline.engine.result import Outcome, Result
+from whichline.engine.suite import Suite, Test, load_suite, not_run
+from whichline.engine.toml_file import AssignmentError
+from whichline.rules.forbidden import load_forbidden
+from whichline_grader.authoring.room import Figure, hidden_tests, load_rooms
+from whichline_grader.grading.course import Course, load_course
+from whichline_grader.grading.questions import Questions, Recorded, write_questions
+from whichline_grader.hidden.release import Release, left_out_tests, load_graded_problems, load_release
+from whichline_grader.sandbox.proxy import Adapters
+from whichline_grader.sandbox.question import Question
+
+# Of all code that may change a verdict and is no test: it goes up when one changes.
+VERSION = 2
+
+
+@dataclass(frozen=True)
+class GradedSuite:
+    """Both suites, ready to run on the answers of one submission after the other.
+
+    Args:
+        suite: the tests, public ones first: what a submission prints before it meets a hidden input may be shown.
+        proxy: what the tests call.
+        questions: of each test, and of what is asked where one fails, by name; in the order in which they are asked.
+        release: where the hidden inputs come from.
+        course: its limits decide verdicts; what it has muted is not told.
+    """
+
+    suite: Suite
+    proxy: Adapters
+    questions: Questions
+    release: Release
+    course: Course
+
+    @property
+    def problems(self) -> Mapping[str, Problem]:
+        return self.suite.problems
+
+    @cached_property
+    def asked_sha256(self) -> str:
+        """Of everything that an answer depends on besides the submission."""
+        digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {self.course.limits}".encode())
+        for name, questions in self.questions.items():
+            digest.update(name.encode())
+            for question in questions:
+                question.hash_into(digest)
+        return digest.hexdigest()
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the tests, their cases and limits, what draws and answers these, and what they run on.
+
+        What else decides a verdict has a `VERSION`. Points and weights decide none: recorded results are scored with
+        the present ones.
+        """
+        root = self.suite.root
+        rules = load_forbidden(this_root() / FILE_NAME)
+        stated = (rules.allowed, rules.homes, sorted(rules.in_kernels), sorted(rules.late))
+        settings = f"{self.course.limits} {stated}"
+        digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {settings}".encode())
+        cases = (root / "fixtures", self.release.cases)
+        paths = [path for folder in cases for path in sorted(folder.rglob("*.safetensors"))]
+        paths += [path for folder in ("tests", PROBLEMS) for path in sorted((root / folder).rglob("*.py"))]
+        for path in paths:
+            digest.update(path.name.encode() + path.read_bytes())
+        return digest.hexdigest()
+
+    def choose(self, names: Collection[str]) -> Questions:
+        """The questions of these names, in the order in which they are asked."""
+        return {name: each for name, each in self.questions.items() if name in names}
+
+    def run(self, test: Test, recorded: Recorded, answered: str = "") -> Result:
+        """Run a test on recorded answers, which may have another name."""
+        recorded.start(test.name, answered)
+        self.proxy.respondent = recorded
+        return self.suite.run(test)
+
+
+def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
+    """Load both suites, read and draw all that they run on, and write down what they ask.
+
+    Args:
+        root: the folder of the assignment.
+        only: the name of a test or a test function, if nothing else of the suite will be run.
+
+    Raises:
+        AssignmentError: something in `assignment.toml` is not as it should be, or the stored hidden
+            cases are those of another release.
+        SuiteError: a suite cannot be loaded, or does not fit the weights stated there.
+    """
+    torch.set_num_threads(1)  # threads do not survive the fork of each submission
+    release = load_release()
+    check_hidden_cases(release)
+    check_public_cases(root)
+    proxy = Adapters(root / "adapters.py")
+    suite = load_both_suites(root, proxy)
+    tests = [test for test in suite.tests if only in (None, test.name, test.function)]
+    for test in tests:
+        test.cases()
+    questions: dict[str, Sequence[Question]] = {}
+    # In an order that nobody knows; last what has a process of its own.
+    for test in sorted(tests, key=lambda test: (bool(test.memory), release.seed(f"order {test.name}"))):
+        questions |= write_questions(proxy, test.name, partial(suite.run, test), test.memory)
+    for problem, room in load_rooms().items() if only is None else ():
+        if room.figure and problem in suite.problems:
+            measure = partial(room.figure.measure, getattr(suite.calls, room.figure.call))
+            questions |= write_questions(proxy, name_figure(room.figure), measure)
+    graded = GradedSuite(suite, proxy, questions, release, load_course(root))
+    _ = graded.asked_sha256  # here, and so in no fork
+    return graded
+
+
+def name_figure(figure: Figure) -> str:
+    """Name the questions for a figure, as a test is named."""
+    return f"figure of {figure.call}"
+
+
+def check_hidden_cases(release: Release) -> None:
+    """Raise AssignmentError unless every hidden case is stored, and all are drawn from the secret of the release."""
+    todo = f"run `{name_command('staff fixtures --hidden')}`"
+    expected = {spec.name for room in load_rooms().values() for spec in room.hidden}
+    for name in sorted({*case_names(release.cases, "**/*"), *expected}):
+        try:
+            if load_metadata(release.cases, name)["seed"] != release.seed(name):
+                raise AssignmentError(f"the hidden case {name} is not drawn from this release's secret; {todo}")
+        except UNREADABLE:
+            raise AssignmentError(
+                f"the hidden case {name} is missing from {release.cases} or damaged; {todo}"
+            ) from None
+
+
+def check_public_cases(root: Path) -> None:
+    """Raise AssignmentError unless every public case is stored: a test on one that is gone would be gone, too."""
+    stored = case_names(root / "fixtures", "**/*")
+    expected = {spec.name for room in load_rooms().values() for spec in room.public}
+    if missing := sorted(expected.difference(stored)):
+        raise AssignmentError(f"fixtures/{missing[0]}.safetensors is missing; run `{name_command('staff fixtures')}`")
+
+
+def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
+    """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
+    problems = load_graded_problems(root)
+    left_out = left_out_tests(root)
+    hidden = (hidden_tests(), load_release().cases)
+    return load_suite(root, [root / "tests"], problems, proxy, remote=True, left_out=left_out, hidden=hidden)
+
+
+def results_of_refused(suite: Suite, why: str) -> list[Result]:
+    """The results of a submission that was not run."""
+    return [not_run(test, f"not run: {why}", Outcome.FAILED) for test in suite.tests]

@@ -1,0 +1,40 @@
+"""Cases that are drawn from the secret of the release, the same ones for every submission."""
+
+import functools
+from collections.abc import Sequence
+
+import pytest
+from torch import Tensor
+
+from whichline.engine.case import Case
+from whichline_grader.authoring.stored_cases import make_case
+from whichline_grader.hidden.kinds import Draw, Kinds, Spread
+from whichline_grader.hidden.release import Release, load_release
+
+# Of each kind. With twice as many the properties catch the same known mistakes, and a submission takes longer.
+EXAMPLES = 3
+
+
+class DrawnCases:
+    """`EXAMPLES` cases of one kind; they are drawn and answered once, before any submission is looked at."""
+
+    def __init__(self, draw: Draw, release: Release, kind: str) -> None:
+        self.draw, self.release = draw, release
+        self.seed = release.seed(f"drawn {kind}")
+
+    @functools.cache  # noqa: B019  (as long-lived as the suite)
+    def examples(self) -> Sequence[Case]:
+        """The cases, the smallest first."""
+        specs = [self.draw(Spread(self.seed, turn)) for turn in range(EXAMPLES)]
+        cases = [make_case(spec, self.release.seed(f"{self.seed} {turn}")) for turn, spec in enumerate(specs)]
+        return sorted(cases, key=_elements)
+
+
+def drawn(*kinds: Kinds) -> pytest.MarkDecorator:
+    """Run the test on cases of each kind, drawn from the secret of the release: each is a test of its own."""
+    release = load_release()
+    return pytest.mark.cases({kind: DrawnCases(draw, release, kind) for each in kinds for kind, draw in each.items()})
+
+
+def _elements(case: Case) -> int:
+    return sum(value.numel() for value in case.inputs.values() if isinstance(value, Tensor))

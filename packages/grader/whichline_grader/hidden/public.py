@@ -1,0 +1,26 @@
+"""Public tests, which hidden tests repeat on other cases."""
+
+import runpy
+from collections.abc import Callable
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any
+
+from whichline.engine.assignment import this_root
+from whichline_grader.hidden.drawn import drawn
+from whichline_grader.hidden.kinds import Kinds
+
+
+def public_tests(file: str) -> SimpleNamespace:
+    """The functions of a file of public tests. It runs anew, so they call what `adapters` is now."""
+    return SimpleNamespace(**runpy.run_path(str(this_root() / "tests" / file)))
+
+
+def again(test: Callable[..., None], *kinds: Kinds) -> Callable[..., None]:
+    """A public test on drawn cases of each kind; without any, on the hidden cases that are called like its own."""
+
+    @wraps(test)
+    def repeated(case: Any) -> None:
+        test(case)
+
+    return drawn(*kinds)(repeated) if kinds else repeated

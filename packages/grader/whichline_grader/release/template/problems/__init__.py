@@ -1,0 +1,1 @@
+"""CHANGE nothing here: each problem has a folder beside this file, which is named by its id in assignment.toml."""

@@ -1,0 +1,188 @@
+"""Trying a handout before it ships: as a student would, in an environment of its own.
+
+Each problem is solved by itself and in its turn, so that a file which needs what a later problem writes, or what went
+with the solution, is found.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pexpect
+
+from whichline.checking.runner import Forks, Run
+from whichline.engine.assignment import Problem, load_problems, read_assignment, student_files
+from whichline.engine.errors import CourseworkError
+from whichline.engine.result import Check, Result
+from whichline_grader.release.handout import stub
+
+IMPORT_ALL = """
+import pkgutil
+from importlib import import_module
+import adapters
+package = import_module({package!r})
+for module in pkgutil.walk_packages(package.__path__, {package!r} + "."):
+    import_module(module.name)
+"""
+
+
+class TrialError(CourseworkError):
+    """A handout does not work; the message says what was tried and what came."""
+
+
+def try_out(root: Path, out: Path) -> Iterator[str]:
+    """Go through a student's term with a clone of the handout, and say after each step what was tried.
+
+    Args:
+        root: the solved tree.
+        out: what `write_handout` wrote.
+
+    Raises:
+        TrialError: a step fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "assignment"
+        _run(Path(folder), "git", "clone", "--quiet", str(out.resolve() / "tree"), str(clone))
+        _run(clone, "uv", "sync", "--quiet", "--locked")
+        yield "a clone of the handout installs from its own lock file"
+
+        written = walk(root, clone, str(clone / ".venv" / "bin" / "python"))
+        yield f"every file can be imported, and each problem in its turn asks for what is missing: {written} functions"
+
+        for name in student_files():
+            target = clone / name
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+            copy = shutil.copytree if (root / name).is_dir() else shutil.copy
+            copy(root / name, target)
+        _run(clone, "uv", "run", "pytest", "--quiet")
+        yield "with the solution laid over it, all public tests pass"
+
+        problem, command = next(iter(load_problems(root))), read_assignment(root).command
+        _run(clone, "uv", "run", command, "check")
+        _run(clone, "uv", "run", command, "hint", problem)
+        _run(clone, "uv", "run", command, "submit")
+        _run(clone, "uv", "run", command, "submit", "--check", "submission.zip")
+        _run(clone, "uv", "run", command, "update", *map(str, out.resolve().glob("update-*.zip")))
+        yield "check, hint, submit and update work there, and its submission.zip reads back"
+
+        _watch(clone, problem)
+        yield "check --watch shows the board, and another one after a save"
+
+        results = Path(folder) / "results"
+        grade = ("uv", "run", command, "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
+        _run(root, *grade, environment=dict(os.environ))
+        report = json.loads((results / "submission" / "results.json").read_text())
+        if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
+            raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
+        most = sum(problem.points for problem in load_problems(root).values())
+        if not math.isclose(report["score"], most):
+            feedback = (results / "submission" / "feedback.md").read_text().strip()
+            raise TrialError(f"submission.zip should get all {most:g} points; is what it uses forbidden?\n{feedback}")
+        yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
+
+
+def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
+    """Solve the handout in `tree`, a function at a time, with the solution in `root`; `python` finds the kit.
+
+    Returns:
+        The number of functions that a student was asked for.
+
+    Raises:
+        TrialError: a file cannot be imported beside the stubs, a test fails for another reason than that something is
+            not written yet, or a problem asks for what is not in its files.
+    """
+    imported = subprocess.run(
+        [python, "-c", IMPORT_ALL.format(package=read_assignment(root).package)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if imported.returncode != 0:
+        places = re.findall(r'File "(.+)", line (\d+)', imported.stderr)
+        where = f"{os.path.relpath(places[-1][0], tree.resolve())}, line {places[-1][1]}: " if places else ""
+        error = imported.stderr.strip().splitlines()[-1]
+        raise TrialError(f"as handed out, a file cannot be imported: {where}{error}")
+    problems = list(load_problems(tree).values())
+    lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    forks = Forks(tree, lines.put, python)
+    written: defaultdict[str, set[str]] = defaultdict(set)
+    runs = 0
+
+    def results(chosen: list[Problem]) -> list[Result]:
+        nonlocal runs
+        runs += 1
+        run = Run(runs)
+        forks.start(runs, [problem.id for problem in chosen])
+        while run.status is None:
+            run.hear(lines.get())
+        return run.results_or_error()
+
+    try:
+        for number, problem in enumerate(problems):
+            came = results(problems[number:])
+            if odd := [result for result in came if result.check is not Check.NOT_WRITTEN]:
+                what = odd[0].headline or "passes"
+                raise TrialError(
+                    f"before {problem.id} is written, {odd[0].test} should ask for what is missing: {what}"
+                )
+            came = [result for result in came if result.problem == problem.id]
+            while missing := next((result for result in came if not result.passed), None):
+                asked = re.fullmatch(r"not implemented yet: write (\S+) in (\S+), line \d+", missing.headline)
+                if missing.check is not Check.NOT_WRITTEN or not asked or asked[1] in written[asked[2]]:
+                    raise TrialError(f"while {problem.id} is written, {missing.test} says: {missing.headline}")
+                function, file = asked.groups()
+                if file not in ("adapters.py", *problem.files):
+                    raise TrialError(f"{problem.id} asks for {function} in {file}, which is not one of its files")
+                written[file].add(function)
+                (tree / file).write_text(stub(file, (root / file).read_text(), written[file]))
+                came = results([problem])
+    finally:
+        forks.close()
+    return sum(map(len, written.values()))
+
+
+def _watch(tree: Path, problem: str) -> None:
+    """Unwrite what calls the solution while the board is watched on a terminal, and put it back."""
+    adapters = tree / "adapters.py"
+    written = adapters.read_text()
+    command = ["run", read_assignment(tree).command, "check", "--watch", problem]
+    terminal = pexpect.spawn(
+        "uv", command, cwd=tree, env=_apart() | {"TERM": "dumb"}, dimensions=(24, 80), encoding="utf-8", timeout=120
+    )
+    try:
+        unwritten = stub(adapters.name, written)
+        for text, state in ((written, "passed"), (unwritten, "not implemented"), (written, "passed")):
+            adapters.write_text(text)
+            terminal.expect(rf"{problem} +{state}.*q quit")
+        terminal.send("q")
+        terminal.expect(pexpect.EOF)
+    except pexpect.ExceptionPexpect:
+        raise TrialError(f"`uv {' '.join(command)}` did not go on after this:\n{terminal.before}") from None
+    finally:
+        terminal.close(force=True)
+    if terminal.exitstatus != 0:
+        raise TrialError(f"`uv {' '.join(command)}` ended with status {terminal.exitstatus} after q")
+
+
+def _apart() -> dict[str, str]:
+    """Return the variables without what names the environment of the solved tree: the clone has its own."""
+    return {name: value for name, value in os.environ.items() if name != "UV_PROJECT_ENVIRONMENT"}
+
+
+def _run(folder: Path, *command: str, environment: dict[str, str] | None = None) -> None:
+    environment = environment or _apart()
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        output = (process.stdout + process.stderr).strip()
+        raise TrialError(f"`{' '.join(command)}` ended with status {process.returncode}:\n{output}")

@@ -1,0 +1,100 @@
+"""Prove that the suites are good enough to ship: cases and steps are right, and right programs pass in every style."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+from whichline.engine.case import case_names, load_case
+from whichline.engine.compare import same
+from whichline.engine.result import Result
+from whichline.engine.room import load_room
+from whichline.engine.suite import Suite
+from whichline.way.steps import Follow, take_steps
+from whichline_grader.authoring.cases import CaseSpec
+from whichline_grader.authoring.programs import RIGHT_STYLES
+from whichline_grader.authoring.room import Adapter, load_rooms
+from whichline_grader.authoring.stored_cases import check_fixtures, public_seed
+from whichline_grader.grading.suite import load_both_suites
+from whichline_grader.hidden.release import load_release
+from whichline_grader.release.stages import Stage
+
+EXACT = 1e-12  # of the largest number: both are computed in float64
+
+
+@dataclass(frozen=True)
+class StoredCases:
+    """The stored cases of one suite: their folder, and what they are made from."""
+
+    suite: str
+    folder: Path
+    specs: Sequence[CaseSpec]
+    seed_of: Callable[[str], int]
+
+    def check(self, only: Collection[str] = ()) -> list[str]:
+        """Recompute them; say what is not what the references give, one line each."""
+        return list(check_fixtures(self.folder, self.specs, self.seed_of, only))
+
+
+def stored_cases(root: Path) -> tuple[StoredCases, StoredCases]:
+    """The public and the hidden ones."""
+    release, rooms = load_release(), load_rooms().values()
+    return (
+        StoredCases("public", root / "fixtures", [spec for room in rooms for spec in room.public], public_seed),
+        StoredCases("hidden", release.cases, [spec for room in rooms for spec in room.hidden], release.seed),
+    )
+
+
+def both_suites(root: Path, problem: str | None = None) -> Suite:
+    """The public and the hidden suite, or a problem of them, to be run in this process on adapters that staff wrote."""
+    suite = replace(load_both_suites(root), remote=False)
+    if problem is None:
+        return suite
+    tests = [test for test in suite.tests if test.problem == problem]
+    return replace(suite, problems={problem: suite.problems[problem]}, tests=tests)
+
+
+def run_suite(suite: Suite, adapters: Mapping[str, Adapter]) -> list[Result]:
+    """The results of a submission that has these adapters, which are every `run_*` function."""
+    suite.calls.adapters = SimpleNamespace(**adapters)
+    torch.manual_seed(0)  # for those that draw random numbers, by mistake
+    return [suite.run(test) for test in suite.tests]
+
+
+def verify_right_styles(suite: Suite, stage: Stage) -> None:
+    """Each style of right implementation must pass every test."""
+    stage.check(partial(check_right_style, suite), [*RIGHT_STYLES])
+
+
+def check_right_style(suite: Suite, style: str) -> Iterator[str]:
+    """A style of right implementation must pass every test."""
+    for result in run_suite(suite, RIGHT_STYLES[style]):
+        if not result.passed:
+            yield f"{style} is right and fails {result.test}: {result.headline}"
+
+
+def verify_steps(root: Path, problems: Collection[str], stage: Stage) -> None:
+    """The last step of each problem must be the answer that is stored for its public cases."""
+    names = case_names(root / "fixtures", "**/*")
+    steps = {adapter: follow for problem in problems for adapter, follow in load_room(problem).steps.items()}
+    stage.check(partial(check_steps, root, steps), names)
+
+
+def check_steps(root: Path, steps: Mapping[str, Follow], name: str) -> Iterator[str]:
+    """The last step on a stored case must be the stored answer, and the handout must have the sections, if any."""
+    case = load_case(root / "fixtures", name)
+    if case.call not in steps:
+        return
+    taken = take_steps(steps[case.call], case.inputs).values()
+    headings = [line for path in root.glob("docs/*.md") for line in path.read_text(encoding="utf-8").splitlines()]
+    for section in {step.section for step in taken if step.section}:
+        if not any(re.match(rf"#+ {re.escape(section)}\b", heading) for heading in headings):
+            yield f"the steps of {case.call} name the section {section}, and no heading in docs/ begins with that"
+    if "answer" in case.expected:
+        *_, last = taken
+        if not same(last.value.tensor, case.expected["answer"], within=EXACT).all():
+            yield f"the steps of {case.call} end in another answer than {name} stores"

@@ -1,0 +1,55 @@
+"""Advice: what a submission does wrong, found beside its code.
+
+A process that advises has all that students have, right programs among it, so it earns no points: what it says is for
+the submission's own student.
+"""
+
+import linecache
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from whichline.engine.assignment import load_problems, serve, this_assignment
+from whichline.engine.case import Case
+from whichline.engine.result import result_from_json
+from whichline.engine.room import load_room
+from whichline.engine.suite import Test, load_suite
+from whichline.way.explain import find
+from whichline_grader.sandbox.inside.importing import ROOT
+from whichline_grader.sandbox.inside.serve import Advise
+
+
+def prepare(folder: str) -> Advise:
+    """Read the public suite in this folder, which will be gone when it is asked for advice."""
+    serve(Path(folder))
+    _ = this_assignment()  # read while it is there
+    suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
+    suite = replace(suite, tests=[_with_its_case(test) for test in suite.tests])
+    for problem in suite.problems:
+        load_room(problem)
+
+    def advise(adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]) -> list[str]:
+        for path, source in files.items():
+            text = source.decode(errors="replace")
+            linecache.cache[f"{ROOT}/{path}"] = len(text), None, text.splitlines(keepends=True), f"{ROOT}/{path}"
+        suite.calls.adapters = adapters
+        ran = [result_from_json(result) for result in results]
+        cases = [Case(**each) for each in drawn]
+        last = ran[len(ran) - len(cases) :]
+        new = [suite.make_test(each.test, each.problem, case) for each, case in zip(last, cases, strict=True)]
+        own = replace(suite, root=Path(ROOT), tests=[*suite.tests, *new])
+        failed = {each.problem: each.test for each in ran if not each.passed}
+        for test in own.tests:
+            if test.name in failed.values():
+                own.run(test)  # which imports what is followed then
+        return [each.as_json() for each in find(own, ran)]
+
+    return advise
+
+
+def _with_its_case(test: Test) -> Test:
+    """The test, whose case is read now."""
+    if not test.stored:
+        return test
+    case = test.stored()
+    return replace(test, stored=lambda: case)

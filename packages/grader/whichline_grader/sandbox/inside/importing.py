@@ -1,0 +1,206 @@
+"""Import a submission from memory, as if its files lay in the folder `ROOT`.
+
+It works through Python's own path machinery, so that folders without `__init__.py`, relative imports and a
+submission's own `sys.path.append` do what they do on the student's machine.
+
+A module that cannot be imported raises its own error when a graded call needs it: an import statement that fails binds
+a placeholder, which keeps the error. One in a `try` or a `with` raises at once, as the student expects it to.
+"""
+
+import ast
+import builtins
+import importlib.metadata
+import posixpath
+import sys
+import typing
+from collections.abc import Callable
+from functools import partial
+from importlib.abc import PathEntryFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from traceback import walk_stack
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NoReturn
+
+import typing_extensions
+
+ROOT = "/submission"
+
+# The lab of the assignment uses these. A graded function does not, and importing them takes seconds.
+TAKEN_AWAY = ("matplotlib", "transformers")
+
+missing: set[str] = set()
+"""Packages that the submission imported and the sandbox lacks."""
+
+
+def install(files: dict[str, bytes]) -> None:
+    """Make the modules in `files` (path below the submission's root -> source) importable, before all others."""
+    absolute = {f"{ROOT}/{path}": source for path, source in files.items()}
+    sys.path_hooks.insert(0, partial(_Folder, absolute))
+    sys.path[:0] = [ROOT, f"{ROOT}/src"]
+    sys.modules.update(dict.fromkeys(TAKEN_AWAY))  # type: ignore[arg-type]  # None is how Python bars a module
+    importlib.metadata.version = partial(_look_up, importlib.metadata.version, "0")
+    importlib.metadata.requires = partial(_look_up, importlib.metadata.requires, None)
+    # A newer Python has them; by TypeAliasType, typing_extensions itself tells which Python it is.
+    for name in {*typing_extensions.__all__}.difference(dir(typing), ["TypeAliasType"]):
+        setattr(typing, name, getattr(typing_extensions, name))
+    builtins.__lost__ = partial(_lost, [*files])  # type: ignore[attr-defined]  # by this name `_spare` calls it
+
+
+def is_submitted(path: str) -> bool:
+    """Tell whether a code object's file name or a `sys.path` entry lies in the submission."""
+    return path == ROOT or path.startswith(f"{ROOT}/")
+
+
+class _Folder(PathEntryFinder):
+    def __init__(self, files: dict[str, bytes], path: str) -> None:
+        self.files, self.path = files, posixpath.normpath(path)
+        if not is_submitted(self.path):
+            raise ImportError(f"{path} is not part of the submission")
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        stem = f"{self.path}/{fullname.rpartition('.')[2]}"
+        for path, folders in ((f"{stem}/__init__.py", [stem]), (f"{stem}.py", None)):
+            if path in self.files:
+                loader = _Source(path, self.files[path])
+                return spec_from_file_location(fullname, path, loader=loader, submodule_search_locations=folders)
+        if any(path.startswith(f"{stem}/") for path in self.files):
+            namespace = ModuleSpec(fullname, None, is_package=True)
+            namespace.submodule_search_locations = [stem]
+            return namespace
+        return None
+
+
+class _Source(SourceLoader):
+    def __init__(self, path: str, source: bytes) -> None:
+        self.path, self.source = path, source
+
+    def get_filename(self, fullname: str) -> str:
+        return self.path
+
+    def get_data(self, path: str) -> bytes:
+        if path != self.path:
+            raise OSError(f"{path} is not in the submission")
+        return self.source
+
+    def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        try:
+            return super().source_to_code(_Spare().visit(ast.parse(data, path)), path, *more, **options)
+        except SyntaxError as error:
+            error.msg += f" (the grader runs Python {sys.version.split()[0]})"  # the student's may be newer
+            raise
+
+
+def _look_up(known: Callable[[str], Any], unknown: Any, name: str) -> Any:
+    """Look up what a package says of itself. A submission is not installed: the name it gives itself is unknown."""
+    try:
+        return known(name)
+    except importlib.metadata.PackageNotFoundError:
+        if not is_submitted(sys._getframe(1).f_code.co_filename):
+            raise
+        return unknown
+
+
+class _Spare(ast.NodeTransformer):
+    """Rewrites import statements, outside of `try` and `with`, so that a name that cannot be imported is lost alone."""
+
+    def visit(self, node: ast.AST) -> Any:
+        match node:
+            case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
+                return node  # nobody knows which names a star would give
+            case ast.Import() | ast.ImportFrom():
+                return [_spare(node, alias) for alias in node.names]
+            case ast.mod() | ast.stmt() if not isinstance(node, ast.Try | ast.TryStar | ast.With):
+                return self.generic_visit(node)
+        return node
+
+
+def _spare(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
+    """The statement for one of its names, in a `try` that binds the name to what `_lost` gives where it fails."""
+    bound = alias.asname or alias.name.partition(".")[0]
+    path = alias.name if isinstance(statement, ast.Import) and not alias.asname else bound
+    (spared,) = ast.parse(f"try: pass\nexcept BaseException as __error__: {bound} = __lost__({path!r}, __error__)").body
+    fields = dict(ast.iter_fields(statement)) | {"names": [alias]}
+    spared.body = [type(statement)(**fields)]  # type: ignore[attr-defined]
+    for node in ast.walk(spared):
+        ast.copy_location(node, statement)
+    return spared
+
+
+def _lost(files: list[str], path: str, error: BaseException) -> Any:
+    """Return a placeholder; of `import a.b` return `a`, if that can be imported, with a placeholder for its `b`."""
+    placeholder = Placeholder(_explain(files, error))
+    top, *below = path.split(".")
+    module = package = sys.modules.get(top) if below else None
+    for name in below if module else ():
+        module = vars(module).setdefault(name, placeholder)
+    return package or placeholder
+
+
+def _explain(files: list[str], error: BaseException) -> BaseException:
+    """The error itself; of a module that is not there, one that says which file of the submission may be meant."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return error
+    top, file = error.name.partition(".")[0], error.name.replace(".", "/") + ".py"
+    is_own = any(path.removeprefix("src/").startswith(f"{top}/") for path in files)
+    if sys.modules.get(top) and not is_own:
+        return error  # a package has no such module
+    text = f"No module named {error.name!r}: there is no {file} in what you handed in"
+    if meant := sorted(path for path in files if path.endswith(f"/{posixpath.basename(file)}")):
+        text += f"; is {meant[0]} meant?"
+    elif not is_own:
+        missing.add(top)
+        text += " (is it in your package?), and the grader has no such package: graded functions must do without it"
+    return ModuleNotFoundError(text, name=error.name).with_traceback(error.__traceback__)
+
+
+class Placeholder:
+    """Stands for what could not be imported, and for all that is in it.
+
+    While files are imported anything may be done with it; a graded call that does anything with it gets the error.
+    """
+
+    __bases__ = ()  # of something like a class, for `Float[Array, "a b"]`
+
+    def __init__(self, error: BaseException) -> None:
+        self.__error, self.__traceback = error, error.__traceback__
+        self.__torch_function__ = self.__call__
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        if not _is_importing():
+            self.__fail()
+        # What a package that is not here decorates stays as it is: `@nvtx.annotate("scores")`.
+        decorates = isinstance(self.__error, ModuleNotFoundError) and len(args) == 1
+        return args[0] if decorates and isinstance(args[0], FunctionType) else self
+
+    def __fail(self, *args: object) -> NoReturn:
+        raise self.__error.with_traceback(self.__traceback)
+
+    def __getattr__(self, name: str) -> "Placeholder":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __bool__(self) -> bool:
+        return self() is self
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        inside = {"__init_subclass__": lambda cls, **kwargs: None, "__new__": lambda *args, **kwargs: self()}
+        return (type("Placeholder", (), inside),)
+
+    # What gives anything but a placeholder cannot stand in for anything, not even while modules are imported.
+    __len__ = __iter__ = __contains__ = __int__ = __float__ = __index__ = __instancecheck__ = __subclasscheck__ = __fail
+
+
+for _name in (
+    *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "neg", "abs", "invert"),
+    *("radd", "rsub", "rmul", "rmatmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor"),
+    *("lt", "le", "gt", "ge", "getitem", "setitem"),
+):
+    setattr(Placeholder, f"__{_name}__", Placeholder.__call__)
+
+
+def _is_importing() -> bool:
+    """Tell whether a line of the submission runs that is in no function: a file of it is being imported."""
+    running = (frame.f_code for frame, _ in walk_stack(sys._getframe()))
+    return any(code.co_name == "<module>" and is_submitted(code.co_filename) for code in running)

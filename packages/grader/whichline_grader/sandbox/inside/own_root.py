@@ -1,0 +1,118 @@
+"""Give this process files of its own, in which nothing changes, and a user of its own. Linux only.
+
+Reading a file changes the time of its last access, which every process can see that sees the file. Where nothing can be
+written, not even that, and nothing is seen that others write, no process tells a later one anything by files.
+"""
+
+import ctypes
+import os
+import sys
+
+from whichline_grader.sandbox.inside.lock_in import CLONE_NEWNS, CLONE_NEWUSER, PR_SET_DUMPABLE, libc
+
+MS_NOSUID, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 0x2, 0x1000, 0x2000, 0x4000, 0x40000
+MOUNT_SETATTR = 442  # on every processor
+NOBODY = 65534
+AT_FDCWD, AT_RECURSIVE = -100, 0x8000
+MOUNT_ATTR_RDONLY = 0x1
+
+
+def lock_in_zygote(readable: list[str], hidden: list[str], packages: list[str], worker: str, place: str) -> list[str]:
+    """Lock in this process, which has no threads yet, and name the layers that hold: `mounts` and `uid`.
+
+    Args:
+        readable: the files and folders to see from now on, with `worker` and `/proc`, all of it read-only. If it is
+            empty, or the kernel allows no namespace for that, files stay as they are.
+        hidden: folders in these that are empty there.
+        packages: what `nobody` must be able to read besides the interpreter, if this was started by root.
+        worker: the folder of this code.
+        place: an empty folder, where the files are put together.
+    """
+    visible = sorted((*readable, worker, "/proc"))  # a folder comes before what lies in it
+    layers = []
+    if readable and _unshare(CLONE_NEWNS) and _change_root(visible, hidden, place):  # that takes root
+        layers.append("mounts")
+    if os.getuid() == 0:
+        _become_nobody(packages)
+        layers.append("uid")
+    if readable and "mounts" not in layers and _unshare(CLONE_NEWNS | CLONE_NEWUSER):
+        layers += ["mounts"] * _change_root(visible, hidden, place)
+    return layers
+
+
+def _unshare(namespaces: int) -> bool:
+    user, group = os.getuid(), os.getgid()
+    try:
+        _check(libc.unshare(namespaces))
+        if namespaces & CLONE_NEWUSER:
+            _write("setgroups", "deny")
+            _write("uid_map", f"{user} {user} 1")
+            _write("gid_map", f"{group} {group} 1")
+    except OSError:
+        return False
+    return True
+
+
+def _write(file: str, text: str) -> None:
+    with open(f"/proc/self/{file}", "w") as opened:
+        opened.write(text)
+
+
+def _become_nobody(packages: list[str]) -> None:
+    """Leave root's user and groups, and with them all capabilities."""
+    try:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    except OSError as error:
+        raise OSError(f"root cannot become nobody here ({error}); grade as another user") from None
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # for a moment: who is not dumpable may not write its own uid_map
+    for path in (sys.base_prefix, *packages):
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise OSError(f"nobody, as whom submissions run, cannot read {path}; let others read it, or do not be root")
+
+
+def _change_root(visible: list[str], hidden: list[str], place: str) -> bool:
+    """See `visible` and nothing else; False, with all files as they were, where the kernel does not allow it."""
+    try:
+        _mount(None, "/", MS_REC | MS_PRIVATE)  # nothing of this is seen outside
+        _mount("tmpfs", place, MS_NOSUID)
+        os.umask(0o022)
+        for path in visible:
+            _show(path, place + path)
+        for path in hidden:
+            _mount("tmpfs", place + path, MS_NOSUID)
+        read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY)
+        _check(libc.syscall(MOUNT_SETATTR, AT_FDCWD, place.encode(), AT_RECURSIVE, read_only, ctypes.sizeof(read_only)))
+        # Not chroot alone, after which the kernel refuses the namespaces of each worker.
+        os.chdir(place)
+        _mount(".", "/", MS_MOVE)
+        os.chroot(".")
+    except OSError:
+        return False
+    return True
+
+
+def _show(path: str, there: str) -> None:
+    """Let `path` be seen as `there`."""
+    if os.path.lexists(there):  # in a folder that is there already
+        return
+    os.makedirs(os.path.dirname(there), exist_ok=True)
+    if os.path.islink(path):
+        os.symlink(os.readlink(path), there)
+        return
+    if os.path.isdir(path):
+        os.mkdir(there)
+    else:
+        os.close(os.open(there, os.O_CREAT))
+    _mount(path, there, MS_BIND | MS_REC)
+
+
+def _mount(source: str | None, target: str, flags: int) -> None:
+    kind = b"tmpfs" if source == "tmpfs" else None
+    _check(libc.mount(source and source.encode(), target.encode(), kind, flags, None))
+
+
+def _check(result: int) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "no mounts of its own")

@@ -1,0 +1,148 @@
+"""The zygote: a process that has imported what submissions may import, and forks one worker for each submission.
+
+It never reads a byte that student code wrote. Run as `main(control, settings)` by `sandbox/confinement.py`.
+"""
+
+import faulthandler
+import gc
+import importlib
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from whichline.rules.forbidden import load_forbidden
+from whichline.rules.watch import Watch
+from whichline_grader.sandbox.inside import frames
+from whichline_grader.sandbox.inside.importing import is_submitted
+from whichline_grader.sandbox.inside.lock_in import Filter, fork_apart, give_back_memory, hide_memory, lock_in
+from whichline_grader.sandbox.inside.serve import Advise, send, serve
+
+STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
+CHANNEL = 3
+
+
+def main(control: int, settings: dict[str, Any]) -> NoReturn:
+    """Fork a worker for each message on the socket `control`, and exit when its other end is closed.
+
+    A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and what is to be imported
+    before, with three file descriptors: the worker's channel, its stdout and its stderr.
+
+    Args:
+        control: a SOCK_SEQPACKET Unix socket.
+        settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code),
+            `advising` (whether workers say what a submission does wrong), `layers` (those that hold for this process).
+    """
+    if settings["confined"]:
+        hide_memory()
+    seccomp = Filter() if settings["confined"] else None
+    give_back_memory()
+    watch = Watch(load_forbidden(Path(settings["worker"], "assignment.toml")), is_submitted, whole_call=True)
+    watch.install()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "whichline"]:
+        del sys.modules[name]
+    warm_up()
+    advise = None
+    if not settings["advising"]:
+        sys.meta_path.insert(0, NotHere)
+    else:
+        from whichline_grader.sandbox.inside.advice import prepare
+
+        advise = prepare(settings["worker"])
+        gc.freeze()
+    gc.enable()  # it was off, since what is imported stays
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
+    sys.path.remove(settings["worker"])
+    connection = socket.socket(fileno=control)
+    about = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
+    connection.send(json.dumps(about).encode())
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
+        if not message:
+            os._exit(0)  # torch would take its time to go
+        wanted = json.loads(message)
+        if not sys.modules.keys() >= set(wanted["modules"]):
+            _import(wanted["modules"])
+        pid, apart = fork_apart() if settings["confined"] else (os.fork(), False)
+        if pid == 0:
+            _become_worker(wanted, descriptors, settings, apart, seccomp, watch, advise)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class NotHere:
+    """Finds that the engine is missing, also where it is installed and can be read."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name.partition(".")[0] == "whichline":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def warm_up() -> None:
+    """Import and run once what would otherwise be slow in every worker. One thread: others do not survive a fork."""
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    tempfile.tempdir = "/"  # else whoever asks for one looks for a folder that is writable
+    torch.compile = _not_compiled
+    x = torch.ones(2, 2, requires_grad=True)
+    torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
+    (x * x).backward(torch.ones(torch.broadcast_shapes((2, 1), (1, 2))))  # either one imports sympy
+    _import(STUDENT_PACKAGES)
+
+
+def _import(modules: Iterable[str]) -> None:
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
+    gc.freeze()
+
+
+def _not_compiled(model: Any = None, **_: Any) -> Any:
+    """In the place of torch.compile, which would run compilers, and whose import takes seconds: the function itself."""
+    return _not_compiled if model is None else model
+
+
+def _become_worker(
+    wanted: dict[str, Any],
+    descriptors: list[int],
+    settings: dict[str, Any],
+    apart: bool,
+    seccomp: Filter | None,
+    watch: Watch,
+    advise: Advise | None,
+) -> None:
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()  # where Linux groups processes by session (autogroup), thirty threads get no more than one
+        for number, descriptor in zip((CHANNEL, 1, 2), descriptors, strict=True):
+            os.dup2(descriptor, number)
+        os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout, sys.stderr = (
+            io.TextIOWrapper(os.fdopen(number, "wb", buffering=0), errors="backslashreplace", write_through=True)
+            for number in (1, 2)
+        )
+        faulthandler.enable(2, all_threads=False)  # a segmentation fault is told on stderr
+        with socket.socket(fileno=os.dup(CHANNEL)) as channel:
+            pidfd = os.pidfd_open(os.getpid())
+            socket.send_fds(channel, [b"."], [pidfd])
+            os.close(pidfd)
+        layers = lock_in(settings["readable"], wanted["cpu_seconds"], wanted["data_bytes"], apart, seccomp)
+        send(CHANNEL, frames.pack({"layers": [*settings["layers"], *layers]}))
+        serve(CHANNEL, watch, advise)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)

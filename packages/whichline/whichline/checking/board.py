@@ -1,0 +1,218 @@
+"""The board: what each problem has earned so far and what to do next."""
+
+import math
+import textwrap
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from whichline.checking.runner import Run
+from whichline.engine.assignment import Problem, name_command
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check, Outcome, Result
+
+SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is stopped when it is graded
+
+
+@dataclass(frozen=True)
+class Score:
+    """One problem, the results of its tests, what explains the failures among them, and whether that is all."""
+
+    problem: Problem
+    results: tuple[Result, ...]
+    explanations: tuple[Finding, ...] = ()
+    ended: bool = True
+
+    @property
+    def passed(self) -> int:
+        return sum(result.passed for result in self.results)
+
+    @property
+    def points(self) -> float:
+        return math.fsum(result.points for result in self.results)
+
+    @property
+    def first_failure(self) -> Result | None:
+        return next((result for result in self.results if not result.passed), None)
+
+    @property
+    def state(self) -> str:
+        if not self.ended:
+            return "running"
+        if all(result.outcome is Outcome.NOT_RUN for result in self.results):
+            return "not run"
+        if self.first_failure is None:
+            return "passed"
+        unwritten = all(result.check is Check.NOT_WRITTEN for result in self.results)
+        return "not implemented" if unwritten else "failing"
+
+
+def score(problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Finding] = ()) -> list[Score]:
+    """Give each problem its results and explanations."""
+    results, explanations = list(results), list(explanations)
+    return [
+        Score(
+            problem,
+            tuple(result for result in results if result.problem == problem.id),
+            tuple(explanation for explanation in explanations if explanation.problem == problem.id),
+        )
+        for problem in problems
+    ]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines as rich prints them, each within the width of the terminal and none without its indent."""
+
+    lines: Iterable[str]
+    style: str = ""
+    margin: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield from (Text(line, self.style) for line in wrapped(self.lines, options.max_width, self.margin))
+
+
+def wrapped(lines: Iterable[str], width: int, margin: str = "") -> Iterator[str]:
+    """Wrap lines so that what continues one stands further in than its beginning; a long word stays whole."""
+    for line in lines:
+        indent = margin + " " * (len(line) - len(line.lstrip()))
+        parts = textwrap.wrap(
+            line.strip(),
+            max(width - len(indent), 20),
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield from (f"{indent}{part}" for part in parts or [""])
+
+
+def said_once(lines: Iterable[str], shown: Collection[str]) -> Iterator[str]:
+    """The lines of an explanation without those that are `shown` above it."""
+    yield from (line for line in lines if line.strip() not in shown)
+
+
+def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, everything: bool = False) -> Group:
+    """The board as rich prints it, with all the explanations below it or, usually, the first.
+
+    Args:
+        scores: a row for each.
+        run: what else the run has said.
+        root: the folder of the assignment.
+        whole: whether these are all the problems, so that there is a first time and an end.
+        everything: whether to show all the explanations.
+    """
+    # All of it in 60 columns: half a screen, beside an editor.
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("Problem", no_wrap=True)
+    table.add_column("State")
+    table.add_column("Tests", justify="right")
+    table.add_column("Points", justify="right")
+    colours = {"passed": "green", "failing": "red", "not implemented": "yellow", "not run": "red", "running": ""}
+    for result in scores:
+        table.add_row(
+            result.problem.id + " (bonus)" * result.problem.bonus,
+            Text(result.state, colours[result.state]),
+            f"{result.passed}/{len(result.results)}",
+            f"{result.points:.1f}/{result.problem.points:g}",
+        )
+    return Group(
+        table,
+        Text(_summary(scores)),
+        *(_first_or_last(scores, run) if whole else ()),
+        *_next_step(scores, run, root),
+        *_slow(scores),
+        *(_explained(scores) if everything else ()),
+        *_told(run.not_own_work),
+    )
+
+
+def render_hints(problem: Problem, steps: int) -> Group:
+    """The first `steps` hints of a problem as rich prints them."""
+    hints = Table.grid(padding=(0, 1))
+    for step, hint in enumerate(problem.hints[:steps], start=1):
+        hints.add_row(f" {step}.", Text(hint))
+    return Group(Text(f"Hints for {problem.id}, {steps} of {len(problem.hints)}", "bold"), hints)
+
+
+def begin_at(root: Path, problem: Problem) -> str:
+    """The first place where something of the problem is to be written."""
+    for name in problem.files:
+        lines = (
+            (root / name).read_text(encoding="utf-8", errors="replace").splitlines() if (root / name).exists() else []
+        )
+        for number, line in enumerate(lines, start=1):
+            if line.strip() == "raise NotImplementedError":
+                return f"{name}, line {number}"
+    return problem.files[0]
+
+
+def _summary(scores: list[Score]) -> str:
+    passed, planned = sum(result.passed for result in scores), sum(len(result.results) for result in scores)
+    return f"{passed} of {planned} public tests passed; the hidden suite was not run."
+
+
+def _first_or_last(scores: list[Score], run: Run) -> Iterable[RenderableType]:
+    required = [result for result in scores if not result.problem.bonus]
+    if all(result.state == "not implemented" for result in scores):
+        yield Text()
+        hint, watch = name_command("hint"), name_command("check --watch")
+        welcome = (
+            "Welcome! docs/assignment.md explains each problem.",
+            f"{hint:<{len(watch)}}  asks a question that helps",
+            f"{watch}  shows this after every save",
+        )
+        yield Lines(welcome, "green")
+    elif all(result.state == "passed" for result in required) and not run.not_own_work:
+        points = (
+            f"{sum(result.points for result in required):g} of {sum(result.problem.points for result in required):g}"
+        )
+        yield Text.assemble((f"\n{points} points: now ", "green"), (name_command("submit"), "bold green"))
+
+
+def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[RenderableType]:
+    for result in scores:
+        if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
+            if result.state == "not implemented":
+                yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
+                if (place := begin_at(root, result.problem)) not in failure.headline:
+                    yield Lines([f"open {place}"], "bold", "  ")
+            else:
+                yield Text.assemble("\nNext: ", (failure.test, "bold"))
+            yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
+            if result.explanations:
+                yield Lines(said_once(result.explanations[0].lines, [failure.headline]), "bold", "    ")
+            else:
+                yield Lines(failure.details, "", "    ")
+            if printed := run.printed.get(failure.test):
+                yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "    ")
+            # From the margin: the longest fits in 80 columns.
+            yield Text(f"uv run pytest -x -k {failure.function}", "cyan", no_wrap=True, overflow="ignore")
+            return
+
+
+def _slow(scores: list[Score]) -> Iterable[RenderableType]:
+    slowest = max(
+        (result for each in scores for result in each.results), key=lambda result: result.seconds, default=None
+    )
+    if slowest and slowest.seconds > SLOW:
+        what = f"\nSlow: {slowest.test} took {slowest.seconds:.0f} s of processor time."
+        yield Text(f"{what} A call that takes more than 10 s is stopped when it is graded.", "yellow")
+
+
+def _told(lines: list[str]) -> Iterable[RenderableType]:
+    if lines:
+        yield Text(f"\n{lines[0]}", "yellow")
+        yield Lines(lines[1:], "", "  ")
+
+
+def _explained(scores: list[Score]) -> Iterable[RenderableType]:
+    for result in scores:
+        if result.explanations:
+            yield Text(f"\nWhat your code does: {result.problem.id}", "yellow")
+        for explanation in result.explanations:
+            yield Lines([*explanation.lines, ""], "bold", "  ")

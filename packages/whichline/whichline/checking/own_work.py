@@ -1,0 +1,68 @@
+"""Telling students, before they hand in, which functions they use that they must write themselves.
+
+Their tests pass all the same. The grader has the same watch and the same prices.
+"""
+
+import linecache
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from whichline.engine.assignment import FILE_NAME, Problem, name_command, student_files
+from whichline.engine.room import load_room
+from whichline.rules.forbidden import load_forbidden
+from whichline.rules.price import charge
+from whichline.rules.watch import Use, Watch
+
+MAX_SHOWN = 3  # lines of a problem
+
+
+def watch_students_code(root: Path) -> Watch:
+    """A watch on the student's files, to be called before they are imported."""
+    files = tuple(str(root / name) for name in student_files())
+    watch = Watch(load_forbidden(root / FILE_NAME), lambda file: file.startswith(files))
+    watch.install()
+    return watch
+
+
+def find_adapters(problem: str, adapters: Any) -> list[Any]:
+    """The functions of the student's that the tests of a problem call, of those that there are."""
+    names = load_room(problem).steps if problem else ()
+    return [getattr(adapters, name) for name in names if hasattr(adapters, name)]
+
+
+def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
+    """A title, and lines: which problems pay for what, and what to do. Nothing if all is the student's own work.
+
+    Args:
+        root: the folder of the assignment.
+        problems: all of them, by id.
+        seen: what the tests of each problem ran, of those that were run.
+    """
+    points = {problem.id: problem.points for problem in problems.values()}
+    work_of = load_forbidden(root / FILE_NAME).work_of
+    ran = {problem: {work_of(use.function) for use in seen.get(problem, ())} for problem in problems}
+    found = charge(ran, points)
+    if not found:
+        return []
+    lines = ["Write this yourself"]
+    for problem, paid in found.items():
+        bonus = "bonus " * problems[problem].bonus
+        cost = f"{sum(paid.values()):g} of {points[problem]:g} {bonus}points will not count"
+        lines.append(f"{problem}: {cost}. In its tests you use")
+        uses = sorted(use for use in seen[problem] if work_of(use.function) in paid)
+        lines += [f"  {_in(root, use)}" for use in uses[:MAX_SHOWN]]
+    lines.append("Compute it yourself; section 1 of docs/assignment.md says what you may use.")
+    everything = set[str]().union(*ran.values())
+    if charge({problem: ran[problem] if problem in seen else everything for problem in problems}, points) != found:
+        lines.append(
+            f"With all problems run, another one may lose these points; {name_command('check')} runs them all."
+        )
+    return lines
+
+
+def _in(root: Path, use: Use) -> Use:
+    """The same with the file's name as students know it, and with the source."""
+    source = linecache.getline(use.file, use.number).strip()
+    return replace(use, file=Path(use.file).relative_to(root).as_posix(), source=source)

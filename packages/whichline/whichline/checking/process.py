@@ -1,0 +1,189 @@
+"""A process that has imported torch and loaded the public tests, and runs them when a line comes.
+
+It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), or as `once` to run them
+itself, for one line (everywhere).
+
+A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
+order, and how many explanations to give for each problem (0: none is looked for). Each line of the answer has the
+number of its run and one thing more: `running`, the seconds that the import of the student's files has taken, or the
+test or the search that is under way, and `line`, the student's line that it has reached; `looking`, a problem in which
+the search for what is wrong begins; `planned`, a result for each test as if it had not run; `broken`, why the student's
+files cannot be imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed
+has printed; `explanation`, for each thing that was found in a problem; `decided`, a problem of which all is said;
+`not_own_work`, what they use and must write themselves; `ended`, the exit status of the run.
+A line that comes early kills the run. The end of the input ends everything.
+
+The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
+would wait for threads that it did not inherit.
+"""
+
+import importlib
+import io
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+# Imported for nothing but time: what students write would import them in every run.
+import beartype  # noqa: F401
+import einops  # noqa: F401
+import torch
+from jaxtyping import install_import_hook
+
+from whichline import quick_start
+from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
+from whichline.checking.watchdog import find_students_line, watchdog
+from whichline.engine.assignment import SuiteError, load_problems, student_files, this_root
+from whichline.engine.case import CaseError
+from whichline.engine.failure import describe
+from whichline.engine.finding import Finding
+from whichline.engine.result import Result
+from whichline.engine.suite import Suite, load_suite, not_run
+from whichline.rules.watch import Use, Watch
+from whichline.way.explain import explain
+
+PRINTED = 12  # lines that are shown of what a test prints
+PIECES = 1000
+SECOND = 1.0
+
+
+class Reply:
+    """Says what becomes of one run, a line at a time."""
+
+    def __init__(self, replies: BinaryIO, run: int, root: Path) -> None:
+        self.replies = replies
+        self.run = run
+        self.root = root
+        self.lock = threading.Lock()
+
+    def say(self, **what: object) -> None:
+        with self.lock:
+            self.replies.write(json.dumps({"run": self.run, **what}).encode() + b"\n")
+
+    def say_time(self, seconds: float) -> None:
+        self.say(running=seconds, line=find_students_line(self.root))
+
+
+class Printed(io.TextIOBase):
+    """Stands in for standard output during a test, and keeps the end of what it prints."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[str] = deque(maxlen=PIECES)
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text[-PIECES:])
+        return len(text)
+
+    def last_lines(self) -> list[str]:
+        lines = "".join(self.pieces).splitlines()
+        return ["..."] * (len(lines) > PRINTED) + lines[-PRINTED:]
+
+
+def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, watch: Watch) -> None:
+    """Import the student's files and run the tests of some problems, one problem after the other."""
+    tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in problems}
+    reply.say(running=0, line="")
+    try:
+        importlib.invalidate_caches()
+        install_import_hook(
+            [Path(name).stem for name in student_files()], "beartype.beartype"
+        )  # adapters may import late
+        with watchdog(SECOND, reply.say_time):
+            suite.calls.adapters = importlib.import_module("adapters")
+    except BaseException as error:  # exit() among them
+        failure = describe(error, suite.root)
+        reply.say(broken="\n".join((failure.headline, *failure.details)))
+        return
+    reply.say(planned=[not_run(test, "did not run").as_json() for problem in problems for test in tests[problem]])
+    seen: dict[str, set[Use]] = {problem: set() for problem in problems}
+    results: list[Result] = []
+    told: list[Finding] = []
+    for problem in problems:
+        failures = 0
+        called = find_adapters(problem, suite.calls.adapters)
+        for test in tests[problem]:
+            printed = Printed()
+            with watch.watching(*called), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
+                results.append(suite.run(test))
+            seen[problem] |= watch.uses
+            reply.say(result=results[-1].as_json())
+            failures += not results[-1].passed
+            if printed.pieces and failures == 1:
+                reply.say(printed=printed.last_lines(), test=test.name)
+        if most:
+            reply.say(looking=problem)
+            with watchdog(SECOND, reply.say_time):
+                found = explain(suite, results, most, {problem}, told)
+            for finding in found:
+                reply.say(explanation=finding.as_json())
+            told += found
+        reply.say(decided=problem)
+    reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
+
+
+def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
+    """Fork for each line: the child gets the line, the parent stays here until the input ends."""
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch would, in every child, for half a second)
+
+    quick_start.look_again()
+    while line := commands.readline():
+        child = os.fork()
+        if child == 0:
+            commands.close()
+            yield line
+            return
+        os.setpgid(child, child)
+        ended = os.pidfd_open(child)
+        select.select([commands, ended], [], [])
+        os.killpg(child, signal.SIGKILL)  # with whatever it has started; one that has ended keeps its exit status
+        _, status = os.waitpid(child, 0)
+        os.close(ended)
+        Reply(replies, json.loads(line)["run"], root).say(ended=os.waitstatus_to_exitcode(status))
+
+
+def once(commands: BinaryIO) -> Iterator[bytes]:
+    """One line. From then on a thread waits for the end of the input, to end the process whatever it is doing."""
+
+    def wait() -> None:
+        commands.read()
+        os._exit(1)
+
+    quick_start.look_again()
+    if line := commands.readline():
+        threading.Thread(target=wait, daemon=True).start()
+        yield line
+
+
+def main() -> None:
+    """Wait for lines on what standard input was; student code finds nothing to read there."""
+    sys.dont_write_bytecode = True  # Python takes two saves in one second for the same file, if their sizes are equal
+    torch.set_num_threads(1)  # the cases are small: threads cost more than they give
+    commands, replies = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    root = this_root()
+    sys.path.insert(0, str(root))
+    watch = watch_students_code(root)
+    try:
+        suite, broken = load_suite(root, [root / "tests"], load_problems(root)), ""
+        for test in suite.tests:
+            with suppress(CaseError):  # the test says so when it runs
+                test.cases()
+    except SuiteError as error:
+        suite, broken = None, f"{error}; copy the tests and the fixtures from the handout again"
+    for line in forks(commands, replies, root) if sys.argv[1] == "fork" else once(commands):
+        command = json.loads(line)
+        reply = Reply(replies, command["run"], root)
+        if suite is None:
+            reply.say(broken=broken)
+        else:
+            run_tests(suite, command["problems"], command["most"], reply, watch)
+        os._exit(0)  # torch would take its time to go

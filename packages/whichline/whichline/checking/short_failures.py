@@ -1,0 +1,159 @@
+"""Failing tests as pytest tells them: what matters first, once, and within a screen.
+
+A problem whose failures are explained takes one line, and the explanation follows. Of any other problem the smallest
+failure stands in full, and a line for each kind of the others. `-v` and `--tb` print every failure.
+"""
+
+import math
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
+
+import pytest
+from torch import Tensor
+
+from whichline.checking.board import wrapped
+from whichline.engine.case import CaseError
+from whichline.engine.finding import Finding
+from whichline.engine.result import Result
+from whichline.engine.suite import Test
+
+WIDTH = 78  # of what pytest prints
+MOST_NAMED = 6  # of the tests that fail alike
+LONGEST_KIND = 68
+LONGEST_WARNING = 150
+PYTESTS_OWN = "fE"  # what it lists at the end if nobody asks for anything else: what failed, and errors
+
+Failure = tuple[Test, Result]
+
+
+class ShortFailures:
+    """Shortens what pytest says of the tests that failed.
+
+    Args:
+        results: of all tests.
+        failures: by the id of its item, what failed and its result.
+        explanations: of all problems, when the failures are printed.
+    """
+
+    def __init__(
+        self, results: Sequence[Result], failures: Mapping[str, Failure], explanations: Sequence[Finding]
+    ) -> None:
+        self.results = results
+        self.failures = failures
+        self.explanations = explanations
+        self.reports: list[pytest.TestReport] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Have pytest print some failures, and no list of all unless it was asked for."""
+        config = terminalreporter.config
+        self.reports = terminalreporter.stats.get("failed", [])
+        ours = [each for each in self.reports if each.nodeid in self.failures]
+        if len(ours) == len(self.reports) and config.getoption("reportchars") == PYTESTS_OWN:
+            terminalreporter.reportchars = terminalreporter.reportchars.replace("f", "")
+        if ours and is_short(config):
+            shown = set(self._choose(ours))
+            terminalreporter.stats["failed"] = [
+                each
+                for each in self.reports
+                if each.nodeid not in self.failures or self.failures[each.nodeid][0].name in shown
+            ]
+        warned = terminalreporter.stats.pop("warnings", []) if is_short(config) else []
+        for line in dict.fromkeys(_shorten_warning(each.message, config.rootpath) for each in warned):
+            terminalreporter.ensure_newline()
+            terminalreporter.line("\n".join(wrapped([line], WIDTH)), yellow=True)
+        yield
+        if warned:
+            terminalreporter.stats["warnings"] = warned  # they are counted at the end
+
+    @pytest.hookimpl(specname="pytest_terminal_summary", tryfirst=True)
+    def pytest_tell_others(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell of the others, when these have been printed: a line for each problem, and for each kind of failure."""
+        shown = terminalreporter.stats.get("failed", [])
+        if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
+            explained = {name for each in self.explanations for name in each.tests}
+            others = [each for each in left if each[0].name not in explained and self._is_due(each[1])]
+            terminalreporter.ensure_newline()
+            for line in wrapped(["", *count_failures(self.results, self.explanations), *count_kinds(others)], WIDTH):
+                terminalreporter.line(line)
+        if self.reports:
+            terminalreporter.stats["failed"] = self.reports
+
+    def _is_due(self, result: Result) -> bool:
+        """Tell whether there is more to say of a failure than that: of a bonus, when all that is required passes."""
+        return not (result.bonus and any(each.is_wrong and not each.bonus for each in self.results))
+
+    def _choose(self, reports: Iterable[pytest.TestReport]) -> Iterator[str]:
+        """The smallest failing test of each problem, by its numbers, and what the student is not to blame for.
+
+        Problems that are explained have none, but for one that has printed something.
+        """
+        explained = {each.problem for each in self.explanations}
+        by_problem: dict[str, list[Test]] = {}
+        for report in reports:
+            test, result = self.failures[report.nodeid]
+            if not result.is_wrong:
+                yield test.name
+            elif self._is_due(result) and (result.problem not in explained or report.sections):
+                by_problem.setdefault(result.problem, []).append(test)
+        for tests in by_problem.values():
+            yield min(tests, key=count_numbers).name
+
+
+def _shorten_warning(message: str, root: Path) -> str:
+    """The place of a warning and what it begins with, without the line of code."""
+    return shorten(message.partition("\n")[0].replace(f"{root}{os.sep}", ""), LONGEST_WARNING, placeholder=" …")
+
+
+def is_short(config: pytest.Config) -> bool:
+    """Tell whether nobody asks for every failure."""
+    is_traced = any(arg.startswith("--tb") for arg in config.invocation_params.args)
+    return not is_traced and config.get_verbosity() < 1
+
+
+def order_problems(results: Iterable[Result]) -> list[str]:
+    """The problems of which tests fail, required ones first, then those in which most points are lost."""
+    lost: dict[str, list[Result]] = {}
+    for result in results:
+        if result.is_wrong:
+            lost.setdefault(result.problem, []).append(result)
+    points = {problem: math.fsum(each.maximum for each in wrong) for problem, wrong in lost.items()}
+    return sorted(lost, key=lambda problem: (lost[problem][0].bonus, -points[problem]))
+
+
+def count_failures(results: Sequence[Result], explanations: Iterable[Finding]) -> Iterator[str]:
+    """A line for each failing problem, if there are several: how many tests fail, and how many as those of another."""
+    same = {each.problem: len(each.tests) for each in explanations if each.is_of_earlier}
+    problems = order_problems(results)
+    for problem in problems if len(problems) > 1 else ():
+        own = [result for result in results if result.problem == problem]
+        wrong = sum(result.is_wrong for result in own)
+        count = "" if same.get(problem) == wrong else f", {same.get(problem)}"
+        reason = f"{count} due to an earlier one" if problem in same else ""
+        fail = "fails" if wrong == 1 else "fail"
+        yield f"{problem + ' (bonus)' * own[0].bonus:<30} {wrong} of {len(own)} tests {fail}{reason}"
+
+
+def count_numbers(test: Test) -> float:
+    """The elements of all inputs of a test; of one that makes its own, more than of any other."""
+    try:
+        cases = test.cases()
+    except CaseError:
+        return float("inf")
+    numbers = sum(x.numel() for case in cases for x in case.inputs.values() if isinstance(x, Tensor))
+    return numbers if cases else float("inf")
+
+
+def count_kinds(failures: Sequence[Failure]) -> Iterator[str]:
+    """A line for each kind of failure: those whose headlines differ in numbers alone."""
+    kinds: dict[str, list[Test]] = {}
+    for test, result in failures:
+        kinds.setdefault(re.sub(r"\d[\d.,]*\b", "…", result.headline), []).append(test)
+    for kind, tests in kinds.items():
+        names = list(dict.fromkeys(test.parameter or test.name.removeprefix("test_") for test in tests))
+        more = [*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])]
+        yield f"{len(tests)} more: {shorten(kind, LONGEST_KIND, placeholder=' …')}"
+        yield f"  {', '.join(more)}"

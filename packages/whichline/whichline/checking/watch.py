@@ -1,0 +1,197 @@
+"""`check --watch`: the board again after every save."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from whichline.checking.board import Score, render, render_hints, score
+from whichline.checking.keys import keys
+from whichline.checking.runner import Forks, Run, Spares
+from whichline.checking.saves import Saves, events
+from whichline.engine.assignment import Problem, is_students, load_problems
+from whichline.engine.result import Result
+
+LOOK_EVERY = 1.0  # seconds, for what the file system does not report
+LONG = 2.0  # seconds; a right program needs milliseconds for any test
+
+
+def watch(root: Path, chosen: Collection[str], console: Console, *, spare: bool) -> None:
+    """Show the board of the chosen problems, at once and after every save, until q or Ctrl-C.
+
+    Args:
+        root: the folder of the assignment.
+        chosen: ids of problems.
+        spare: run the tests each time in a process of its own that has warmed up, not in a fork.
+
+    Raises:
+        AssignmentError: `assignment.toml` was changed and cannot be used any more.
+    """
+    with ExitStack() as stack:
+        board = WatchedBoard(root, chosen, console, Spares if spare else Forks)
+        stack.callback(board.close)
+        stack.enter_context(events(root, lambda: board.todo.put(board.look)))
+        if sys.stdin.isatty():
+            actions = {"h": board.hint, "n": board.next_problem, "a": board.all_problems, "q": None}
+            stack.enter_context(keys(lambda key: board.todo.put(actions.get(key, board.look))))
+        board.show()
+        board.run()
+        due = time.monotonic() + LOOK_EVERY
+        while True:
+            try:
+                act = board.todo.get(timeout=max(due - time.monotonic(), 0))
+            except Empty:
+                act, due = board.look, time.monotonic() + LOOK_EVERY
+            if act is None:
+                return
+            act()
+
+
+class WatchedBoard:
+    """Holds what the screen shows, the run that will change it, and what other threads want done; None is the end."""
+
+    def __init__(
+        self, root: Path, chosen: Collection[str], console: Console, runner: type[Forks] | type[Spares]
+    ) -> None:
+        self.root = root
+        self.chosen = chosen
+        self.console = console
+        self.todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.new_runner = lambda: runner(root, lambda line: self.todo.put(partial(self.hear, line)))
+        self.saves = Saves(root)
+        self.problems = self._load_problems()
+        self.whole = self.problems.keys() == load_problems(root).keys()
+        self.focus = ""  # the problem that is alone in view, if one is
+        self.scores: dict[str, Score] = {}  # the latest of each problem
+        self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
+        self.body: RenderableType = "Importing torch and collecting the public tests"
+        self.when = ""  # the last run ended, and how long it took; or how far this one has got
+        self.current = Run(0, status=0)
+        self.started = 0.0
+        self.runner = self.new_runner()
+
+    def close(self) -> None:
+        """Kill whatever is running."""
+        self.runner.close()
+
+    def run(self, changed: Collection[Path] = ()) -> None:
+        """Start a run of the problems in view, in place of the one that may be under way.
+
+        Those that are written in the files that have changed come first.
+        """
+        self.current = Run(self.current.number + 1)
+        self.started = time.monotonic()
+        names = {path.as_posix() for path in changed}
+        first = sorted(self._in_view(), key=lambda problem: names.isdisjoint(problem.files))
+        self.runner.start(self.current.number, [problem.id for problem in first])
+
+    def look(self) -> None:
+        """Run again if anything was saved; if a run takes long, show how far it is."""
+        if changed := self.saves.look():
+            if not all(map(is_students, changed)):
+                self.runner.close()  # it has loaded tests that are no longer there
+                self.runner = self.new_runner()
+                self.problems = self._load_problems()
+            self.run(changed)
+        elif self.current.status is None and self._seconds() > LOOK_EVERY:
+            self.when = f"{self.current.progress} · "
+            self._show_results()
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take in what a run says, unless another has replaced it; show each problem as soon as it is decided."""
+        if line["run"] != self.current.number or self.current.status is not None:
+            return
+        self.current.hear(line)
+        if self.current.status is not None:
+            self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
+            self._show_results()
+        elif "decided" in line:
+            self.when = f"{self.current.progress} · "
+            self._show_results()
+
+    def hint(self) -> None:
+        """Show one more hint."""
+        if problem := self._hinted():
+            self.hints[problem.id] = min(self.hints[problem.id] + 1, len(problem.hints))
+            self.show()
+
+    def next_problem(self) -> None:
+        """Turn to the next problem that does not pass yet, if there is one."""
+        if unsolved := self._unsolved():
+            self.focus = unsolved[0]
+            self.run()
+
+    def all_problems(self) -> None:
+        """Turn to all problems again."""
+        self.focus = ""
+        self.run()
+
+    def show(self) -> None:
+        """Print everything on a cleared screen."""
+        with self.console:  # in one piece, so that nothing flickers
+            self.console.clear()
+            self.console.print(self.body)
+            if (problem := self._hinted()) and self.hints[problem.id]:
+                self.console.print(Text(), render_hints(problem, self.hints[problem.id]), sep="\n")
+            self.console.print(f"\n{self.when}h hint · n next problem · a all · q quit", style="dim", highlight=False)
+
+    def _show_results(self) -> None:
+        run = self.current
+        if run.broken:
+            self.body = Text(f"The tests could not start\n{run.broken}")
+        elif run.results:
+            new = {each.problem.id: each for each in score(self._in_view(), self._results(), run.explanations)}
+            if run.status is None:
+                new = {id: replace(each, ended=id in run.decided) for id, each in new.items()}
+            if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were
+                new = {id: each if id in run.decided else self.scores.get(id, each) for id, each in new.items()}
+            self.scores |= new
+            self.body = render(list(new.values()), run, self.root, whole=not self.focus and self.whole)
+        elif run.status is None:
+            what = "torch" if run.running is None else "your files"
+            endless = (
+                f"{run.line}: is there an endless loop at the top of a file?" if (run.running or 0) >= LONG else ""
+            )
+            self.body = f"Importing {what}, {run.running or self._seconds():.0f} s so far{endless}"
+        else:
+            self.body = "The tests could not start; uv run pytest says why"
+        self.show()
+
+    def _results(self) -> list[Result]:
+        run = self.current
+        if run.status is not None:
+            return run.so_far(f"the process ended during this test, with exit status {run.status}")
+        if (run.running or 0) >= LONG:
+            so_far = f"has been running for {run.running:.0f} s{run.line}"
+            return run.so_far(f"{so_far}: is there an endless loop in your code?")
+        return list(run.results.values())
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def _load_problems(self) -> dict[str, Problem]:
+        return {id: problem for id, problem in load_problems(self.root).items() if id in self.chosen}
+
+    def _in_view(self) -> list[Problem]:
+        return [problem for problem in self.problems.values() if self.focus in ("", problem.id)]
+
+    def _unsolved(self) -> list[str]:
+        """The problems that do not pass yet: those after the one in view, those before it, and itself last."""
+        ids = list(self.problems)
+        after = ids.index(self.focus) + 1 if self.focus in ids else 0
+        return [id for id in ids[after:] + ids[:after] if id not in self.scores or self.scores[id].first_failure]
+
+    def _hinted(self) -> Problem | None:
+        """The problem that hints are for: the first in view that does not pass yet."""
+        unsolved = self._unsolved()
+        return next((problem for problem in self._in_view() if problem.id in unsolved), None)

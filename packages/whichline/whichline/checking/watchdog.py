@@ -1,0 +1,71 @@
+"""A word about a test that takes long on any machine: one that computes or sleeps, and does not wait for others."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from whichline.engine.assignment import is_students
+
+LONG = 10.0  # seconds; a right program needs milliseconds for any test
+
+
+@contextmanager
+def watchdog(seconds: float, tell: Callable[[float], None]) -> Iterator[None]:
+    """Call `tell`, from another thread, with the time that the block has taken, whenever it is so much more.
+
+    No call comes after the block.
+    """
+    clock, ended = start_clock(), threading.Event()
+
+    def watch() -> None:
+        long = seconds
+        while not ended.wait(max(long - clock(), 0.01)):
+            if (taken := clock()) >= long:
+                tell(taken)
+                long += seconds
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()  # or it would still tell of the last test during the next
+
+
+def find_students_line(root: Path) -> str:
+    """The student's line that the main thread has reached, as ", now in adapters.py:3"; nothing if it is in none."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(root) and is_students(path.relative_to(root)):
+            return f", now in {path.relative_to(root).as_posix()}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def tell_of_time(what: str, seconds: float, line: str) -> str:
+    """Ask about an endless loop."""
+    return (
+        f"{what} has been running for {seconds:.0f} s{line}: is there an endless loop in your code?\n"
+        "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count."
+    )
+
+
+def start_clock() -> Callable[[], float]:
+    """Start to measure in seconds how long the calling thread computes or sleeps.
+
+    Where the system does not say how long a thread has waited for a processor (macOS, Windows), it is the processor
+    time of the process, in which nothing sleeps.
+    """
+    waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+
+    def own() -> float:
+        return time.monotonic() - int(waits.read_text().split()[1]) / 1e9
+
+    clock = own if waits.exists() else time.process_time
+    began = clock()
+    return lambda: clock() - began

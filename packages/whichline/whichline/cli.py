@@ -1,0 +1,121 @@
+"""The command of an assignment. Each command is imported when it runs, so that `--help` is instant."""
+
+import atexit
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import click
+
+from whichline.checking.plain_text import print_everywhere
+from whichline.engine.assignment import AssignmentError, this_assignment, this_root
+from whichline.engine.errors import CourseworkError
+from whichline.engine.kit import check_kit
+from whichline.quick_end import end_quickly
+
+
+class Commands(click.Group):
+    """Commands by name, each with its place, "module:function", and a few words about it; the `daily` ones first."""
+
+    def __init__(
+        self,
+        *,
+        lazy: Mapping[str, tuple[str, str]],
+        daily: Sequence[str] = (),
+        more: Callable[[], Mapping[str, tuple[str, str]]] = dict,
+        **attributes,
+    ) -> None:
+        super().__init__(**attributes)
+        self._lazy, self._more = lazy, more
+        self.daily = daily
+
+    @cached_property
+    def lazy(self) -> Mapping[str, tuple[str, str]]:
+        """All of them, with those that are known when the command runs."""
+        return {**self._lazy, **self._more()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.lazy:
+            return None
+        module, _, function = self.lazy[cmd_name][0].partition(":")
+        return getattr(import_module(module), function)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.lazy and (near := get_close_matches(args[0], self.lazy, 1)):
+            ctx.fail(f"No command is called {args[0]}: is it {near[0]}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        daily = [name for name in self.daily if name in self.lazy]  # a course may take commands away
+        others = [name for name in self.list_commands(ctx) if name not in daily]
+        for title, names in (("Every day", daily), ("Now and then" if self.daily else "Commands", others)):
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name, self.lazy[name][1]) for name in names])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except CourseworkError as error:
+            raise click.ClickException(str(error)) from None
+        except BrokenPipeError:  # click's: whoever read the output has gone
+            raise
+        except OSError as error:  # a file or a disk of the user's
+            raise click.ClickException(f"{error.filename or ctx.info_name}: {error.strerror or error}") from None
+
+
+def _list_more() -> dict[str, tuple[str, str]]:
+    """The groups of commands that other packages register, and the commands that the assignment has of its own."""
+    found = entry_points(group="whichline.commands")
+    more = {each.name: (each.value, f"Commands for {each.name}.") for each in found}
+    with suppress(AssignmentError):  # whatever needs the assignment says what is wrong with it
+        own = this_assignment().commands
+        sys.path.insert(0, str(this_root()))
+        more |= {each.name: (each.function, each.help) for each in own}
+    return more
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        package = this_assignment().package
+        click.echo(f"{package} {version(package)}, whichline {version('whichline')}")
+        context.exit()
+
+
+@click.group(
+    cls=Commands,
+    lazy={
+        "check": ("whichline.checking.commands:check", "Run the public tests and show the board."),
+        "debug": ("whichline.lab.commands:debug", "Mark each line of your code that one call runs."),
+        "hint": ("whichline.checking.commands:hint", "Show a hint for a problem."),
+        "submit": ("whichline.handing_in.commands:submit", "Pack what you hand in."),
+        "update": ("whichline.handing_in.commands:update", "Take in an update of the course's files."),
+    },
+    more=_list_more,
+    daily=("check", "hint", "debug", "submit"),
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version of the assignment.",
+)
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """The assignment: check your work, look into it, and hand it in."""
+    print_everywhere()
+    atexit.register(end_quickly)
+    if ctx.invoked_subcommand != "update":
+        check_kit(Path.cwd())

@@ -1,0 +1,292 @@
+"""The problems of the assignment, as `assignment.toml` states them."""
+
+import difflib
+import keyword
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Literal
+
+from whichline.engine.errors import CourseworkError
+from whichline.engine.toml_file import AssignmentError, Complaint, located, read_toml
+
+FILE_NAME = "assignment.toml"
+ADAPTERS = "adapters.py"
+A_NAME = "lower-case letters, digits and _, and not a word of Python's"
+PROBLEMS = "problems"  # a package at the root; what students have of it is installed with their kit
+
+Told = Literal["where", "what", "tests"]
+
+
+class SuiteError(CourseworkError):
+    """The suite cannot be used; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem.
+
+    Args:
+        id: its name on the command line.
+        title: its name for people.
+        points: what full marks are worth.
+        files: what the student writes, relative to the root.
+        tests: the weight of each test function; the cases of one function share its weight evenly.
+        hints: from a question to a pointer.
+        bonus: whether its points come on top of the maximum.
+        left_out: whether this course does without it.
+        needs: the ids of earlier problems that it builds on.
+        hidden: the weights of hidden tests, which students do not have.
+        work: how the names of torch's functions begin that do what the student should write, as a regular expression.
+            They are forbidden, and whoever uses one pays for it in this problem.
+        beside: other files that nobody needs without it: given, or written and not graded.
+        in_kernels: whether torch's own C++ code may do this work without a call from Python.
+        told: how much students are told of what is wrong, if not what the assignment says.
+    """
+
+    id: str
+    title: str
+    points: float
+    files: tuple[str, ...]
+    tests: dict[str, float]
+    hints: tuple[str, ...]
+    bonus: bool = False
+    left_out: bool = False
+    needs: tuple[str, ...] = ()
+    hidden: dict[str, float] = field(default_factory=dict)
+    work: str = ""
+    beside: tuple[str, ...] = ()
+    in_kernels: bool = False
+    told: Told | None = None
+
+    def worth(self, test: str) -> float:
+        """The points of a test function."""
+        return self.points * self.tests[test] / sum(self.tests.values())
+
+
+def share_points(problems: Iterable[Problem], cases: Iterable[str]) -> dict[str, tuple[Problem, float]]:
+    """The problem that each test function belongs to, and the points of one of its cases: they share evenly.
+
+    Args:
+        problems: with the weights of their test functions.
+        cases: the test function of each case; one that is never named counts as a whole.
+    """
+    count = Counter(cases)
+    return {
+        test: (problem, problem.worth(test) / max(1, count[test])) for problem in problems for test in problem.tests
+    }
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that the assignment has besides those of every assignment.
+
+    Args:
+        name: on the command line; one of the same name is replaced.
+        function: its place, "module:function".
+        help: a few words about it.
+    """
+
+    name: str
+    function: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`assignment.toml`, whole.
+
+    Args:
+        command: the name of the command, as in `uv run NAME check`.
+        package: the folder of what students write, a Python package; the distribution has this name, too.
+        points: what all problems but those for a bonus are worth.
+        problem: the problems.
+        commands: those of the assignment's own.
+        allowed: names of what students may use although it lies in torch.nn, torch.nn.functional or einops.layers; they
+            may hold * and ?, as names of files do.
+        counterparts: words in the names of steps that stand for one another, as what a function is called for in turn.
+        forbidden: operators that torch registers only when something imports them, by their names in torch.ops.
+        told: how much students are told of what is wrong: the line of their code and what is wrong there, what is wrong
+            alone, or nothing but what the tests say.
+    """
+
+    command: str
+    package: str
+    points: float
+    problem: tuple[Problem, ...]
+    commands: tuple[Command, ...] = ()
+    allowed: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    counterparts: tuple[str, ...] = ()
+    told: Told = "where"
+
+    @property
+    def in_kit(self) -> set[str]:
+        """The folders at the root that students have in their kit: the problems, and what its own commands are in."""
+        return {PROBLEMS, *(command.function.partition(".")[0] for command in self.commands)}
+
+    def check(self) -> None:
+        """Raise Complaint where two problems do not go together, or points belong to no test."""
+        for key in ("command", "package"):
+            if not is_name(name := getattr(self, key)):
+                raise Complaint((key,), f"is {name!r}, expected {A_NAME}")
+        self._check_problems()
+        if not math.isclose(required := sum(each.points for each in self.problem if not each.bonus), self.points):
+            what = f"is {self.points:g}, but the problems without `bonus = true` are worth {required:g}: which is it?"
+            raise Complaint(("points",), what)
+
+    def _check_problems(self) -> None:
+        seen: set[str] = set()
+        earlier: dict[str, Problem] = {}
+        for number, problem in enumerate(self.problem):
+            key = ("problem", number)
+            if not is_name(problem.id):
+                raise Complaint(
+                    (*key, "id"), f"is {problem.id!r}, which names a package in problems/: expected {A_NAME}"
+                )
+            try:
+                re.compile(problem.work)
+            except re.error as error:
+                raise Complaint((*key, "work"), f"is not a regular expression: {error}") from None
+            if sum(problem.tests.values()) == 0:
+                raise Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
+            tests = [(test, (kind, test)) for kind in ("tests", "hidden") for test in getattr(problem, kind)]
+            for name, place in ((problem.id, ("id",)), *tests):
+                if name in seen:
+                    raise Complaint((*key, *place), f"{name} is there twice" if place == ("id",) else "is there twice")
+                seen.add(name)
+            for id in problem.needs:
+                if id not in earlier:
+                    raise Complaint((*key, "needs"), f"names {id}, which is not an earlier problem")
+                if earlier[id].left_out and not problem.left_out:
+                    also = ", ".join(self._find_dependent())
+                    raise Complaint((*key, "needs"), f"names {id}, which is left out: leave out {also} too")
+            earlier[problem.id] = problem
+
+    def _find_dependent(self) -> Iterator[str]:
+        """The problems that need, directly or not, one that is left out."""
+        gone = {problem.id for problem in self.problem if problem.left_out}
+        for problem in self.problem:
+            if problem.id not in gone and gone.intersection(problem.needs):
+                gone.add(problem.id)
+                yield problem.id
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a Python package can have this name, on every system."""
+    return bool(re.fullmatch(r"[a-z][a-z0-9_]*", text)) and not keyword.iskeyword(text)
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder at or above `start` that holds `assignment.toml`.
+
+    Raises:
+        AssignmentError: no folder above it does.
+    """
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder
+    raise AssignmentError(f"no {FILE_NAME} in {start} or above it; go to the folder of the assignment and try again")
+
+
+@cache
+def read_assignment(root: Path) -> Assignment:
+    """The assignment in a folder, as it was when this process first read it; this raises AssignmentError."""
+    return read_toml(root / FILE_NAME, Assignment, Assignment.check)
+
+
+class _Served:
+    root: Path | None = None
+
+
+def serve(root: Path) -> None:
+    """Have this process serve the assignment in `root`, wherever it goes."""
+    _Served.root = root
+
+
+def this_root() -> Path:
+    """The root of the assignment that this process serves: without `serve`, the one that it is in.
+
+    Raises:
+        AssignmentError: it is outside of any.
+    """
+    return _Served.root or find_root(Path.cwd())
+
+
+def this_assignment() -> Assignment:
+    """The assignment that this process serves; this raises as `this_root` and `read_assignment` do."""
+    return read_assignment(this_root())
+
+
+def name_command(command: str) -> str:
+    """A command as a student types it: "uv run NAME check"."""
+    return f"uv run {this_assignment().command} {command}"
+
+
+def student_files() -> tuple[str, str]:
+    """Name the file and the folder that students write; the rest is the course's."""
+    return ADAPTERS, this_assignment().package
+
+
+def is_students(path: PurePath) -> bool:
+    """Tell whether a path relative to the root is the student's, also where capital letters make no difference."""
+    return path.parts[0].casefold() in student_files()
+
+
+def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Problem]:
+    """The problems by id, in the order of the assignment; or those that this course leaves out, or (None) both.
+
+    Raises:
+        AssignmentError: the file is not TOML, or something in it is not as it should be.
+    """
+    assignment = read_toml(root / FILE_NAME, Assignment, Assignment.check)
+    problems = [replace(problem, told=problem.told or assignment.told) for problem in assignment.problem]
+    check_weights(root, problems, "tests", (root / "tests").glob("test_*.py"))
+    return {problem.id: problem for problem in problems if left_out in (problem.left_out, None)}
+
+
+def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Iterable[Path]) -> set[str]:
+    """The tests in some files, none if there are no files; each weight of one kind, `tests` or `hidden`, has its test.
+
+    Raises:
+        AssignmentError: a weight has none; its points would be lost to everybody.
+    """
+    tests = tests_in(files)
+    for number, problem in enumerate(problems):
+        for name in getattr(problem, kind):
+            if tests and name not in tests:
+                close = difflib.get_close_matches(name, tests, 1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise located(root / FILE_NAME, Complaint(("problem", number, kind, name), f"weighs no test{hint}"))
+    return tests
+
+
+def tests_in(files: Iterable[Path]) -> set[str]:
+    """The names of the test functions in some files."""
+    texts = (file.read_text(encoding="utf-8") for file in files)
+    return {test for text in texts for test in re.findall(r"^(?:def )?(test_\w+)", text, re.M)}
+
+
+def find_needs(problems: Mapping[str, Problem], problem: str) -> list[str]:
+    """The problems that one builds on, directly or not, in the order of the assignment."""
+    direct = problems[problem].needs
+    found = {*direct, *(deeper for need in direct for deeper in find_needs(problems, need))}
+    return [each for each in problems if each in found]
+
+
+def find_problem(problems: Mapping[str, Problem], name: str) -> Problem:
+    """The problem of this name, or the first whose name it is a part of: "norm", "standard".
+
+    Raises:
+        AssignmentError: no problem has this name.
+    """
+    for problem in [problems[name]] if name in problems else problems.values():
+        if name.casefold() in f"{problem.id} {problem.title.casefold()}":
+            return problem
+    near = difflib.get_close_matches(name, problems, 1)
+    others = f": is it {near[0]}?" if near else f"; the problems are {', '.join(problems)}"
+    raise AssignmentError(f"no problem is called {name}{others}")

@@ -1,0 +1,237 @@
+"""Cases: the stored inputs and right answers that the tests run on."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from whichline.engine.compare import THREE_DIGITS, WrongAnswer, article, compare, compare_form, is_float, listed
+from whichline.engine.errors import CourseworkError
+from whichline.engine.result import Check
+
+METADATA = "case"
+GRADIENT = "gradient of "
+# How far off the last digits of a right answer may be: in terms of its largest number, and of each number by itself.
+LAST_DIGITS = {
+    torch.float64: (1e-12, 0.0),
+    torch.float32: (5e-5, 0.0),
+    **{half: (1e-6, torch.finfo(half).eps) for half in (torch.float16, torch.bfloat16)},
+}
+# A gradient may be small because it cancels: it is right to so many digits of what flows in, if that is larger.
+OF_COTANGENT = 1e-2
+UNREADABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError)  # what a damaged file raises
+
+
+class CaseError(CourseworkError):
+    """A case file is missing or damaged; the message says which and what to do."""
+
+
+@dataclass(repr=False)  # nobody wants to read every tensor
+class Case:
+    """One call of an adapter, and what is right there.
+
+    `case.Q` is the input named Q, a tensor or a plain number; every test gets tensors of its own.
+
+    Args:
+        name: folder and file name, "folder/case".
+        call: the adapter.
+        inputs: what the adapter is called with.
+        cotangent: for cases with gradients, the gradient of the loss with respect to the answer.
+        expected: what is right, in float64: "answer", by its name what the adapter gives with it, and "gradient of Q"
+            and so on where gradients are stored.
+        original: the inputs as they were, whatever a call has made of them since.
+    """
+
+    name: str
+    call: str
+    inputs: dict[str, Any]
+    cotangent: Tensor | None
+    expected: dict[str, Tensor]
+    original: dict[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        inputs = self.__dict__.get("inputs", {})
+        if name in inputs:
+            return inputs[name]
+        raise AttributeError(f"the case {self.__dict__.get('name')} has no input {name}, it has {', '.join(inputs)}")
+
+    def copy(self) -> "Case":
+        """The same case, with tensors of its own."""
+        inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in self.inputs.items()}
+        return replace(self, inputs=inputs, original=self.inputs)
+
+    def check(self, answer: Any) -> None:
+        """Fail, with what is wrong, unless `answer` is the right one to three digits."""
+        self._compare(answer, self.tolerance)
+
+    def check_to_the_last_digit(self, answer: Any) -> None:
+        """Fail, with what is wrong, unless `answer` is the right one to the digits that rounding leaves."""
+        self._compare(answer, self.rounding)
+
+    def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
+        for what, part in self.parts(answer).items():
+            check = Check.ANSWER if what == "answer" else Check.OUTPUT
+            compare(part, self.expected[what], self.dtype, tolerance[what], what, check)
+
+    @property
+    def tolerance(self) -> dict[str, Tensor]:
+        """For each of `expected`, how far it may be off if right to three digits, or to those of its dtype."""
+        return self._allow(THREE_DIGITS, of_each=LAST_DIGITS[self.dtype][1])
+
+    @property
+    def rounding(self) -> dict[str, Tensor]:
+        """For each of `expected`, how far it may be off if it is right to the last digits."""
+        return self._allow(*LAST_DIGITS[self.dtype])
+
+    def _allow(self, of_largest: float, of_each: float = 0.0) -> dict[str, Tensor]:
+        """An exact 0 of an answer is exact: a hidden key has no weight. Of a gradient it may be what cancels."""
+        allowed = {}
+        for what, right in self.expected.items():
+            largest = float(right.abs().max())
+            if what.startswith(GRADIENT) and self.cotangent is not None:
+                largest = max(largest, OF_COTANGENT * float(self.cotangent.abs().max()))
+            each = of_largest * largest + of_each * right.abs()
+            allowed[what] = each if what.startswith(GRADIENT) else each.where(right != 0, 0.0)
+        return allowed
+
+    def check_form(self, answer: Any) -> dict[str, Tensor]:
+        """The parts of `answer`; fail, with what is wrong, unless they have the right shapes and the right dtype."""
+        parts = self.parts(answer)
+        for what, part in parts.items():
+            compare_form(part, self.expected[what], self.dtype, what)
+        return parts
+
+    def parts(self, answer: Any) -> dict[str, Any]:
+        """Name what an adapter returned as in `expected`: the answer, and what comes with it.
+
+        Raises:
+            WrongAnswer: it should be several tensors, and is not a tuple of as many.
+        """
+        names = self.outputs
+        if len(names) == 1:
+            return {"answer": answer}
+        if not isinstance(answer, tuple | list) or len(answer) != len(names):
+            came = article(type(answer).__name__) + (f" of {len(answer)}" if isinstance(answer, tuple | list) else "")
+            expected = listed(f"the {name}" for name in names)
+            raise WrongAnswer(f"the answer is {came}, expected a tuple: {expected}")
+        return dict(zip(names, answer, strict=True))
+
+    def check_gradients(self, answer: Any) -> None:
+        """Fail, with what is wrong, unless the gradients of `answer` with respect to the inputs are right.
+
+        They should be right to three digits. Which inputs: those that `require_gradients` marked.
+        """
+        leaves = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor) and x.requires_grad}
+        self.check(answer)
+        answer = self.parts(answer)["answer"]
+        if not answer.requires_grad:
+            raise WrongAnswer(
+                "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach(), "
+                ".data, .item(), .numpy(), torch.tensor(...) or torch.no_grad() in your code",
+                Check.GRADIENT,
+            )
+        assert self.cotangent is not None
+        loss = (answer * self.cotangent).sum()  # given a cotangent, autograd imports sympy, which takes half a second
+        gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        tolerance = self.tolerance
+        for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
+            what = GRADIENT + name
+            if gradient is None:
+                message = f"the answer does not depend on {name}: its gradient is missing"
+                if name.endswith("_weight"):
+                    message += "; does the adapter copy it, with .data or load_state_dict? Use functional_call instead"
+                raise WrongAnswer(message, Check.GRADIENT)
+            compare(gradient, self.expected[what], leaf.dtype, tolerance[what], what, Check.GRADIENT)
+
+    @contextmanager
+    def unchanged_inputs(self) -> Iterator[None]:
+        """Fail if what happens inside changes an input."""
+        tensors = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor)}
+        before = {name: x.clone() for name, x in tensors.items()}
+        yield
+        for name, x in tensors.items():
+            if not torch.equal(x, before[name]):
+                message = f"{name} was changed: look for an operation in place, such as x /= ..."
+                raise WrongAnswer(message, Check.INPUTS)
+
+    def require_gradients(self) -> None:
+        """Mark the inputs whose gradients are stored."""
+        for name in self.gradients:
+            self.inputs[name].requires_grad_()
+
+    @property
+    def gradients(self) -> list[str]:
+        """The inputs whose gradients are stored."""
+        return [name for name in self.inputs if GRADIENT + name in self.expected]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the inputs, which answers should have too."""
+        return dtype_of(self.inputs)
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of what the adapter gives: "answer", and what comes with it."""
+        outputs = (what for what in self.expected if not what.startswith(GRADIENT))
+        return sorted(outputs, key=lambda what: what != "answer")
+
+
+def dtype_of(inputs: Mapping[str, Any]) -> torch.dtype:
+    """The dtype of the first floating-point tensor among some inputs; torch's default one if there are only others."""
+    dtypes = (x.dtype for x in inputs.values() if is_float(x))
+    return next(dtypes, torch.get_default_dtype())
+
+
+def case_names(fixtures: Path, pattern: str) -> list[str]:
+    """The names of the cases under `fixtures` that match, "linear/*d".
+
+    The first failure that a student reads should be the simplest: a case by hand comes first, then those that do
+    without something, such as "no-batch", and other dtypes come last.
+    """
+    paths = fixtures.glob(f"{pattern}.safetensors")
+    names = (path.relative_to(fixtures).with_suffix("").as_posix() for path in paths)
+    return sorted(names, key=lambda name: ("float" in name, "by-hand" not in name, "no-" not in name, name))
+
+
+def load_case(fixtures: Path, name: str) -> Case:
+    """Read one case, from memory if its file is the one that was read before; its tensors are shared: `copy` it.
+
+    Raises:
+        CaseError: the file is missing or damaged.
+    """
+    path = fixtures / f"{name}.safetensors"
+    return _stored_case(path, name, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@cache
+def _stored_case(path: Path, name: str, changed: int) -> Case:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+            metadata = json.loads(file.metadata()[METADATA])
+        return Case(
+            name=name,
+            call=metadata["call"],
+            inputs={key: tensors.get(f"input/{key}", metadata["arguments"].get(key)) for key in metadata["order"]},
+            cotangent=tensors.get("cotangent"),
+            expected=_below("expected/", tensors),
+        )
+    except UNREADABLE as error:
+        raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None
+
+
+def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:
+    """Read how a case was made: call, seed, generator, torch version, sha256 of the inputs."""
+    with safe_open(fixtures / f"{name}.safetensors", framework="pt") as file:
+        return json.loads(file.metadata()[METADATA])
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): x for key, x in tensors.items() if key.startswith(prefix)}

@@ -1,0 +1,175 @@
+"""Holding an answer against the right one, and saying what is wrong with it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from whichline.engine.result import Check
+
+THREE_DIGITS = 1e-3
+NOTHING = 1e-200  # in place of no error at all: an exact 0 that is not met comes first, and of several the furthest
+
+
+class WrongAnswer(AssertionError):
+    """An answer is not the right one; the message says how, with numbers of the case from its second line on.
+
+    Args:
+        message: what is wrong.
+        check: what was looked at.
+        answer: the tensor that came, if one did.
+        what: which of the things that are right in its case was looked at.
+    """
+
+    def __init__(
+        self, message: str, check: Check = Check.ANSWER, answer: Tensor | None = None, what: str = "answer"
+    ) -> None:
+        super().__init__(message)
+        self.check = check
+        self.answer = answer
+        self.what = what
+
+
+def same(
+    x: Tensor | float, right: Tensor | float, within: float | Tensor = THREE_DIGITS, of: float | Tensor | None = None
+) -> Tensor:
+    """Tell of each number whether it is the right one; NaN and infinity are themselves.
+
+    Args:
+        x: the numbers.
+        right: the right ones.
+        within: how far off a number may be, as a share of `of`.
+        of: the largest finite one of the right numbers, if it is not given.
+    """
+    x, right = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (x, right))
+    if of is None:
+        of = float(right.nan_to_num(0.0, 0.0, 0.0).abs().max()) if right.numel() else 0.0
+    return ((x - right).abs() <= within * of) | (x == right) | (x.isnan() & right.isnan())
+
+
+def near(x: Tensor | float, to: Tensor | float, within: float = THREE_DIGITS) -> bool:
+    """Tell whether all of `x` is the same as `to`."""
+    return bool(same(x, to, within).all())
+
+
+def compare(
+    answer: Any,
+    expected: Tensor,
+    dtype: torch.dtype,
+    tolerance: Tensor,
+    what: str = "answer",
+    check: Check = Check.ANSWER,
+) -> None:
+    """Fail unless `answer` has the shape of `expected`, the dtype `dtype` and no error above `tolerance`.
+
+    Args:
+        answer: what came; it should be a tensor.
+        expected: the right answer in float64.
+        dtype: that of the right answer.
+        tolerance: the largest error that is allowed, for each element.
+        what: what the message calls the answer.
+        check: what is looked at.
+
+    Raises:
+        WrongAnswer: with the first of these that applies: no tensor, wrong shape, wrong dtype, NaN or infinity,
+            wrong numbers (the largest error in terms of what is allowed, and where it is).
+    """
+    compare_form(answer, expected, dtype, what, check)
+    wide = answer.detach().double()
+    wrong = ~same(wide, expected, tolerance, of=1.0)
+    if not wrong.any():
+        return
+    bad = ~wide.isfinite()
+    if bad.any():
+        where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
+        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer, what)
+    error = (wide - expected).abs()
+    times = error / tolerance.clamp_min(NOTHING) * wrong
+    where = place_of_largest(times)
+    place = tuple(where)
+    factor = f"{times[place]:,.0f}" if times[place] >= 10 else f"{times[place]:.1f}"
+    digits = 6 if error[place] > 1e-5 * expected[place].abs() else 16  # as many as show the difference
+    lines = (
+        f"the {what} is wrong in {int(wrong.sum())} of {wrong.numel()} places",
+        f"furthest off at {where}: got {wide[place]:.{digits}g}, expected {expected[place]:.{digits}g}",
+        f"that is {factor} times the error that is allowed, {tolerance[place]:.0e}"
+        if tolerance[place]
+        else "no error is allowed there: it should be exactly 0",
+        *_places(wrong),
+    )
+    raise WrongAnswer("\n".join(lines), check, answer, what)
+
+
+def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, check: Check = Check.ANSWER) -> None:
+    """Fail unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
+    check_shape(answer, expected.shape, what, check)
+    if answer.dtype != dtype:
+        raise WrongAnswer(
+            f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}, that of the inputs",
+            check,
+            answer,
+            what,
+        )
+
+
+def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: Check = Check.ANSWER) -> None:
+    """Fail unless `answer` is a tensor of this shape."""
+    if not isinstance(answer, Tensor):
+        hint = ": is a `return` missing?" if answer is None else ""
+        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}", check)
+    if answer.shape != tuple(shape):
+        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", check, answer, what)
+
+
+def article(name: str) -> str:
+    """A type's name as it stands in a sentence: a list, an ndarray, None."""
+    return "None" if name == "NoneType" else f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"
+
+
+def listed(things: Iterable[Any]) -> str:
+    """0, 1 and 2."""
+    *others, last = map(str, things)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _places(wrong: Tensor) -> Iterator[str]:
+    """For each axis along which some indices are right throughout: those that are not."""
+    for axis, size in enumerate(wrong.shape):
+        others = [other for other in range(wrong.ndim) if other != axis]
+        indices = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
+        if len(indices) < size:
+            shown = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
+            yield f"wrong only at {'index' if len(indices) == 1 else 'indices'} {shown} of axis {axis} (size {size})"
+
+
+def place_of_largest(x: Tensor) -> list[int]:
+    """Find where `x` is largest, or NaN; the first place among equals."""
+    return index_of(int(x.argmax()), x.shape)
+
+
+def index_of(position: int, shape: Sequence[int]) -> list[int]:
+    """Find the element that has this position in row-major order.
+
+    `torch.unravel_index` would import sympy, which takes half a second.
+    """
+    index = []
+    for size in reversed(shape):
+        position, i = divmod(position, size)
+        index.insert(0, i)
+    return index
+
+
+def is_float(x: object) -> TypeGuard[Tensor]:
+    """Tell whether this is a tensor of floating-point numbers."""
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def in_dtype(x: Any, dtype: torch.dtype) -> Any:
+    """Convert a tensor of floating-point numbers to a dtype; anything else stays as it is."""
+    return x.to(dtype) if is_float(x) else x
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """float32, without the module."""
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,108 @@
+"""Findings: one record of what is wrong in a student's code, on its way to the screen and the gradebook.
+
+Nothing here imports torch.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Self
+
+THINK, READ = "  Think: ", "  Read:  "
+AS_EARLIER = "{}-as-earlier"  # the id of the finding that a problem does what an earlier one does
+WIDTH = 64  # of a line of code, so that it fits into 80 columns where the board indents it
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong in one problem.
+
+    Args:
+        problem: the id of the problem.
+        id: which thing it is, the same for everyone who did this.
+        said: what was measured, and what that says about the code, in sentences.
+        file: as the student knows it, or "" if no place is known.
+        line: the first one of the expression.
+        function: in which it is.
+        columns: of the expression in that line, from 0, the end excluded.
+        code: the student's own lines, with a mark below the expression.
+        likewise: other lines that are wrong for the same reason.
+        proof: which of the failing tests this explains; "" of the first of two places.
+        question: what a tutor would ask.
+        section: of the handout, "1 Standardize" or "1".
+        tests: those that fail and that it explains, or at least concerns.
+    """
+
+    problem: str
+    id: str
+    said: tuple[str, ...]
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    columns: tuple[int, int] = (0, 0)
+    code: tuple[str, ...] = ()
+    likewise: tuple[int, ...] = ()
+    proof: str = ""
+    question: str = ""
+    section: str = ""
+    tests: tuple[str, ...] = ()
+
+    @property
+    def is_of_earlier(self) -> bool:
+        """Tell whether all that is wrong with the problem is wrong with an earlier one."""
+        return self.id == AS_EARLIER.format(self.problem)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that a student reads: the place, what is wrong, the proof, a question, and where to read on."""
+        lines = [*self.code, *self.said]
+        if self.likewise:
+            lines.append(f"Likewise in line{'s' * (len(self.likewise) > 1)} {_list(self.likewise)}.")
+        if self.proof:
+            lines.append(self.proof)
+        if self.question:
+            lines.append(f"{THINK}{self.question}")
+        if self.section:
+            lines.append(f"{READ}{self.read}")
+        return lines
+
+    @property
+    def read(self) -> str:
+        """The place that explains it: "docs/assignment.md, section 1 Standardize"."""
+        page = "bonus" if self.section.startswith("B") else "assignment"
+        return f"docs/{page}.md, section {self.section}" if self.section else ""
+
+    def as_json(self) -> str:
+        """One line, which `from_json` reads."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Self:
+        """The finding that `as_json` wrote."""
+        return cls.of(json.loads(line))
+
+    @classmethod
+    def of(cls, written: dict[str, object]) -> Self:
+        """A finding from its fields, of which JSON has made lists."""
+        lists = {each.name for each in fields(cls) if str(each.type).startswith("tuple")}
+        return cls(**{name: tuple(x) if name in lists else x for name, x in written.items()})  # type: ignore[arg-type]
+
+
+def mark(code: str, start: int, end: int) -> tuple[str, str]:
+    """A line of code without its indentation, and below it a mark under an expression.
+
+    Of a line that is wider than the screen it is the part around the expression.
+    """
+    indent = len(code) - len(code.lstrip())
+    code, start, end = code[indent:], start - indent, end - indent
+    if len(code) > WIDTH and end > WIDTH - 2:
+        first = min(start, max(0, end - WIDTH + 4))
+        first = min(start, code.find(" ", first) + 1) or first  # where a word begins
+        code, start, end = "… " + code[first:], start - first + 2, end - first + 2
+    if len(code) > WIDTH:
+        code = code[: WIDTH - 2] + " …"
+    return f"    {code}", f"    {' ' * start}{'^' * max(min(end, len(code)) - start, 1)}"
+
+
+def _list(lines: tuple[int, ...]) -> str:
+    *others, last = map(str, lines)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,333 @@
+"""The suite as data: the tests of some folders, each with its case and its points, and running one of them.
+
+pytest, the watch loop, the grader and the staff's own checks all run tests through `Suite.run`.
+"""
+
+import importlib.util
+import inspect
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from whichline.engine.assignment import Problem, SuiteError, is_students, name_command, share_points
+from whichline.engine.case import Case, CaseError, case_names, load_case
+from whichline.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
+from whichline.engine.on_paper import on_paper
+from whichline.engine.result import Check, Outcome, Result, function_of
+from whichline.engine.room import check_room, load_room
+
+
+class Drawn(Protocol):
+    """Cases of one kind that are drawn from a seed: a test on them passes if it passes on each."""
+
+    def examples(self) -> Sequence[Case]:
+        """The cases, the smallest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test, which gives one result.
+
+    Args:
+        name: the test function, with its case in brackets.
+        call: the test function.
+        place: file and line.
+        hidden: whether students must not learn its inputs.
+        stored: reads the case it runs on, if that is a stored one.
+        drawn: the cases it runs on, if they are drawn.
+        memory: bytes of private memory that the student's code may map meanwhile, if that is limited.
+        problem: the id of its problem, or "" if no problem counts it.
+        bonus: whether its points come on top of the maximum.
+        points: what it is worth.
+    """
+
+    __test__ = False  # pytest, which takes a class of this name for one of tests
+
+    name: str
+    call: Callable[..., None]
+    place: tuple[str, int]
+    hidden: bool = False
+    stored: Callable[[], Case] | None = None
+    drawn: Drawn | None = None
+    memory: int | None = None
+    problem: str = ""
+    bonus: bool = False
+    points: float = 0.0
+
+    @property
+    def function(self) -> str:
+        """The test function alone."""
+        return function_of(self.name)
+
+    @property
+    def parameter(self) -> str:
+        """The case in the brackets of its name, or ""."""
+        return self.name.partition("[")[2].removesuffix("]")
+
+    def cases(self) -> Sequence[Case]:
+        """Read the cases that it runs on; none if it makes its own inputs.
+
+        Raises:
+            CaseError: a file is missing or damaged.
+        """
+        if self.drawn:
+            return self.drawn.examples()
+        return [self.stored()] if self.stored else []
+
+
+@dataclass
+class Calls:
+    """`adapters`, as the tests see it: it notes which functions are called, and can be given another submission's."""
+
+    adapters: Any = None
+    made: Counter[str] = field(default_factory=Counter)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # since Python 3.13, `import adapters` asks for __spec__
+        self.made[name] += 1
+        try:
+            return getattr(self.adapters, name)
+        except AttributeError:
+            raise NotWrittenError(f"write {name} in adapters.py") from None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tests, and the problems that they belong to.
+
+    Args:
+        root: the folder of the assignment.
+        problems: by id.
+        tests: in the order in which they should run.
+        calls: what they call.
+        remote: whether the student's code runs in another process; any error that does not come from there is ours.
+        cell: the file of a function that stands in the place of an adapter, wherever that is.
+    """
+
+    root: Path
+    problems: Mapping[str, Problem]
+    tests: Sequence[Test]
+    calls: Calls
+    remote: bool = False
+    cell: str = ""
+
+    def has_written(self, file: str) -> bool:
+        """Tell whether a file is the student's."""
+        path = Path(file)
+        return file == self.cell or (path.is_relative_to(self.root) and is_students(path.relative_to(self.root)))
+
+    def run(self, test: Test) -> Result:
+        """Run one test."""
+        self.calls.made.clear()
+        return run(test, self.root, remote=self.remote, calls=self.calls.made.total)
+
+    def make_test(self, name: str, problem: str, case: Case) -> Test:
+        """A test of the answer to a case that no file stores, and of its gradients if they are known."""
+
+        def check(case: Case) -> None:
+            case.require_gradients()
+            answer = getattr(self.calls, case.call)(**case.inputs)
+            (case.check_gradients if case.gradients else case.check)(answer)
+
+        return Test(name, check, (__file__, 0), stored=lambda: case, problem=problem)
+
+    def ending(self, test: Test) -> BaseException | None:
+        """Run one test; what ended it."""
+        return _ending(test)[0]
+
+
+def load_suite(
+    root: Path,
+    folders: Iterable[Path],
+    problems: Mapping[str, Problem],
+    adapters: Any = None,
+    remote: bool = False,
+    left_out: Collection[str] = (),
+    hidden: tuple[Iterable[Path], Path] | None = None,
+) -> Suite:
+    """The tests in some folders, in the order of the problems, public ones first.
+
+    Args:
+        root: the folder of the assignment.
+        folders: where the `test_*.py` files are whose cases are in `root`.
+        problems: with the weights of all the tests.
+        adapters: what the tests call; it may be given later, as `suite.calls.adapters`.
+        remote: as in `Suite`.
+        left_out: test functions that do not count, since the course leaves their problem out.
+        hidden: the files of the hidden tests, and the folder of their cases.
+
+    Raises:
+        SuiteError: a file of tests cannot be imported, a test asks for what it cannot get, or a problem has no room.
+    """
+    for problem in problems:
+        check_room(problem)
+    calls = Calls(adapters)
+    public = [path for folder in folders for path in sorted(folder.glob("test_*.py"))]
+    found = [
+        test
+        for paths, hidden_cases in ((public, None), *([hidden] if hidden else []))
+        for path in paths
+        for test in _tests_in(_imported(path, calls), root, hidden_cases)
+        if test.function not in left_out
+    ]
+    return Suite(root, problems, with_points(found, problems), calls, remote)
+
+
+def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path | None = None) -> list[Test]:
+    """The tests that a test function stands for: one for each stored case, or kind of drawn ones, of its mark `cases`.
+
+    The stored cases of a hidden test are in `hidden_cases`, those of a public one in `root`.
+
+    Raises:
+        SuiteError: no case matches.
+    """
+    code = inspect.unwrap(call).__code__
+    path = Path(code.co_filename)
+    place = (path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, code.co_firstlineno)
+    marks = {mark.name: mark.args[0] for mark in getattr(call, "pytestmark", ()) if mark.name in ("cases", "memory")}
+    test = Test(name, call, place, hidden=hidden_cases is not None, memory=marks.get("memory"))
+    match marks.get("cases"):
+        case None:
+            return [test]
+        case str(pattern):
+            fixtures = hidden_cases or root / "fixtures"
+            return [
+                replace(test, name=f"{name}[{case.rpartition('/')[2]}]", stored=_loader(fixtures, case))
+                for case in _matching(fixtures, pattern)
+            ]
+        case kinds:
+            return [replace(test, name=f"{name}[{kind}]", drawn=drawn) for kind, drawn in kinds.items()]
+
+
+def with_points(tests: Sequence[Test], problems: Mapping[str, Problem]) -> list[Test]:
+    """The tests in the order of their problems, public ones first, each with its points.
+
+    Its test functions share the points of a problem by weight, and their cases or kinds those of a function evenly.
+    """
+    shares = share_points(problems.values(), (test.function for test in tests))
+    order = {id: number for number, id in enumerate(problems)}
+
+    def worth(test: Test) -> Test:
+        if test.function not in shares:
+            return test
+        problem, points = shares[test.function]
+        return replace(test, problem=problem.id, bonus=problem.bonus, points=points)
+
+    return sorted(map(worth, tests), key=lambda test: (test.hidden, order.get(test.problem, len(order))))
+
+
+def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int] = lambda: 0) -> Result:
+    """Run a test on its cases and say what became of it; Ctrl-C goes on to the caller."""
+    started = time.process_time()
+    error, case = _ending(test)
+    result = Result(
+        test=test.name,
+        problem=test.problem,
+        hidden=test.hidden,
+        bonus=test.bonus,
+        maximum=test.points,
+        outcome=Outcome.PASSED,
+        calls=calls(),
+        seconds=time.process_time() - started,
+    )
+    if error is None:
+        return result
+    known = isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped | CaseError)
+    unforeseen = not known and not remote and _is_raised_here(error)
+    failure = describe(error, root, unforeseen)
+    told = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
+    ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
+    error.with_traceback(None)  # its frames hold the tensors of the test, and each other, until garbage is collected
+    return replace(
+        result,
+        outcome=Outcome.ERROR if ours else getattr(error, "outcome", Outcome.FAILED),
+        check=failure.check,
+        headline=failure.headline,
+        details=failure.details,
+        on_paper=told,
+        inputs=_inputs(case, test) if case and failure.check is not Check.NOT_WRITTEN else (),
+        raised=failure.raised,
+        functions=failure.functions,
+    )
+
+
+def not_run(test: Test, why: str, outcome: Outcome = Outcome.NOT_RUN) -> Result:
+    """The result of a test that did not run."""
+    return Result(test.name, test.problem, test.hidden, test.bonus, test.points, outcome, Check.CALL, why)
+
+
+def _ending(test: Test) -> tuple[BaseException | None, Case | None]:
+    """Run a test and return what ended it, with the case that it was on."""
+    case = None
+    try:
+        if not (test.stored or test.drawn):
+            test.call()
+        for case in (one.copy() for one in test.cases()):
+            test.call(case)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return error, case
+    return None, None
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Tell whether the engine itself raised, where it met something that nobody thought of."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return trace is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
+
+
+def _inputs(case: Case, test: Test) -> tuple[str, ...]:
+    """The shapes of the case, and the command that looks into the call, where its right program ships in steps."""
+    is_followed = test.stored and not test.hidden and test.problem and case.call in load_room(test.problem).steps
+    return (*shapes(case, test.hidden), *(["", name_command(f"debug --case {case.name}")] if is_followed else []))
+
+
+def _loader(fixtures: Path, name: str) -> Callable[[], Case]:
+    return lambda: load_case(fixtures, name)
+
+
+def _matching(fixtures: Path, pattern: str) -> list[str]:
+    if names := case_names(fixtures, pattern):
+        return names
+    raise SuiteError(f"no case matches {pattern} in {fixtures}")
+
+
+def _tests_in(module: ModuleType, root: Path, hidden_cases: Path | None) -> Iterator[Test]:
+    for name, call in vars(module).items():
+        if name.startswith("test_") and inspect.isfunction(call):
+            tests = expand(name, call, root, hidden_cases)
+            asks = [*inspect.signature(call).parameters]
+            if asks != (["case"] if tests[0].stored or tests[0].drawn else []):
+                raise SuiteError(
+                    f"{name} asks for {', '.join(asks)}; a test gets `case` with the mark `cases`, otherwise nothing"
+                )
+            yield from tests
+
+
+def _imported(path: Path, calls: Calls) -> ModuleType:
+    """The module in a file, in which `adapters` is `calls`."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get("adapters")
+    sys.modules["adapters"] = calls  # type: ignore[assignment]  (a module is whatever `import` finds there)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise SuiteError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        del sys.modules["adapters"]
+        if before is not None:
+            sys.modules["adapters"] = before
+    return module

@@ -1,0 +1,147 @@
+"""TOML files that people edit, read into dataclasses: every key and type is checked, and a complaint names the line.
+
+The schema is the dataclass: keys without a default are required, other keys are refused, no number is negative but
+`Signed` ones.
+"""
+
+import dataclasses
+import difflib
+import math
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from whichline.engine.errors import CourseworkError
+
+Key = tuple[str | int, ...]  # the way to a value; numbers count the tables of an array from 0
+T = TypeVar("T")
+
+
+class Signed(float):
+    """A number that may be negative."""
+
+
+EXPECTED = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number, 0 or more",
+    float: "a number, 0 or more",
+    Signed: "a number, such as +0.5 or -1",
+    tuple: "a list",
+    dict: "a table",
+    datetime: "a date with time and offset from UTC, such as 2026-10-01T23:59:00-07:00",
+}
+
+
+class AssignmentError(CourseworkError):
+    """A file that states the assignment or the course is missing or cannot be used; the message says why."""
+
+
+class Complaint(Exception):
+    """A mistake in the value at a key."""
+
+    def __init__(self, key: Key, what: str) -> None:
+        super().__init__(what)
+        self.key, self.what = key, what
+
+
+def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda value: None, partly: bool = False) -> T:
+    """Read a whole file into the dataclass `schema`.
+
+    Args:
+        path: the file.
+        schema: its fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses.
+        check: raises Complaint where values do not go together.
+        partly: whether to pass over the keys of the file that the schema lacks.
+
+    Raises:
+        AssignmentError: there is no such file, or something in it is not as the schema says.
+    """
+    text = ""
+    try:
+        text = path.read_text(encoding="utf-8")
+        stated = tomllib.loads(text)
+        if partly:
+            stated = {key: value for key, value in stated.items() if key in get_type_hints(schema)}
+        value = _read(stated, schema, ())
+        check(value)
+    except OSError as error:
+        raise AssignmentError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise AssignmentError(f"{path} is not TOML: {error}; correct it there") from None
+    except Complaint as complaint:
+        raise located(path, complaint, text) from None
+    return value
+
+
+def located(path: Path, complaint: Complaint, text: str | None = None) -> AssignmentError:
+    """A complaint as an error that names the file and the line."""
+    line = _line(text or path.read_text(encoding="utf-8"), complaint.key)
+    name = ".".join(part for part in complaint.key if isinstance(part, str))
+    return AssignmentError(f"{path}:{line}: {f'{name} ' if name else ''}{complaint.what}")
+
+
+def _read(value: Any, hint: Any, key: Key) -> Any:
+    if isinstance(hint, UnionType):  # X | None: TOML has no null
+        (hint,) = (each for each in get_args(hint) if each is not NoneType)
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    if dataclasses.is_dataclass(origin):
+        return _table(value, origin, key)
+    if origin is Literal:
+        if value not in arguments:
+            raise Complaint(key, f"is {value!r}, expected {' or '.join(map(repr, arguments))}")
+        return value
+    if not _fits(value, origin):
+        raise Complaint(key, f"is {value!r}, expected {EXPECTED[origin]}")
+    if origin is tuple:
+        return tuple(_read(each, arguments[0], (*key, number)) for number, each in enumerate(value))
+    if origin is dict:
+        return {name: _read(each, arguments[1], (*key, name)) for name, each in value.items()}
+    return origin(value) if origin in (float, Signed) else value
+
+
+def _fits(value: Any, type_: type) -> bool:
+    if type_ in (int, float, Signed):
+        number = isinstance(value, int) or (type_ is not int and isinstance(value, float))
+        return number and not isinstance(value, bool) and math.isfinite(value) and (value >= 0 or type_ is Signed)
+    if type_ is str:
+        return isinstance(value, str) and bool(value.strip())
+    if type_ is datetime:
+        return isinstance(value, datetime) and value.tzinfo is not None
+    return isinstance(value, list if type_ is tuple else type_)
+
+
+def _table(value: Any, schema: Any, key: Key) -> Any:
+    if not isinstance(value, dict):
+        raise Complaint(key, f"is {value!r}, expected a table")
+    hints = get_type_hints(schema)
+    for name in value.keys() - hints.keys():
+        close = difflib.get_close_matches(name, hints, 1)
+        meant = f"did you mean {close[0]}?" if close else f"the keys are {', '.join(hints)}"
+        raise Complaint((*key, name), f"is not a known key; {meant}")
+    for each in dataclasses.fields(schema):
+        required = each.default is each.default_factory is dataclasses.MISSING
+        if required and each.name not in value:
+            raise Complaint((*key, each.name), "is missing")
+    return schema(**{name: _read(each, hints[name], (*key, name)) for name, each in value.items()})
+
+
+def _line(text: str, key: Key) -> int:
+    """The line of a key, or of what is nearest around it."""
+    lines: dict[Key, int] = {}
+    tables: Counter[str] = Counter()
+    table: Key = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*(\[\[?)([^\[\]]+)\]", line):
+            first, *rest = (part.strip(" \"'") for part in header[2].split("."))
+            tables[first] += header[1] == "[["
+            table = (first, tables[first] - 1, *rest) if tables[first] else (first, *rest)
+            lines.setdefault(table, number)
+        elif entry := re.match(r"\s*[\"']?([^\s=\"']+)[\"']?\s*=", line):
+            lines.setdefault((*table, *entry[1].split(".")), number)
+    return next((lines[key[:size]] for size in range(len(key), 0, -1) if key[:size] in lines), 1)

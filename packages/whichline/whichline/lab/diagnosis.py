@@ -1,0 +1,82 @@
+"""The diagnosis of some calls: that of a failing test, with what is found of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from whichline.checking.board import Lines, said_once
+from whichline.engine.assignment import load_problems
+from whichline.engine.case import Case
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check, Result
+from whichline.engine.silence import silence
+from whichline.engine.suite import Suite, Test
+from whichline.lab.student import Student, find_steps, list_earlier
+from whichline.way.explain import explain
+
+
+class Diagnosis(NamedTuple):
+    """A suite of one test for each call, their results, and what is found if any of them failed."""
+
+    suite: Suite
+    results: list[Result]
+    explanations: Sequence[Finding]
+
+    @property
+    def wrong(self) -> list[Result]:
+        return [result for result in self.results if not result.passed]
+
+    def tell(self) -> Iterator[RenderableType]:
+        """Tell what is wrong with the first wrong answer, then what explains it; else the smallest wrong row."""
+        first = self.wrong[0]
+        on_paper = ("Nothing was found that explains it.", *first.on_paper)
+        if self.explanations or first.check in (Check.CALL, Check.NOT_WRITTEN):
+            on_paper = ()
+        yield Lines([first.headline], "bold red")
+        yield Lines([*first.details, *on_paper], margin="  ")
+        yield from self.explain()
+
+    def explain(self) -> Iterator[RenderableType]:
+        """Tell what explains the wrong answers, without what the first one says of itself."""
+        shown = {line.strip() for first in self.wrong[:1] for line in (first.headline, *first.details)}
+        for explanation in self.explanations:
+            yield Text("")
+            yield Lines(said_once(explanation.lines, shown), "bold")
+
+
+def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False) -> Diagnosis:
+    """Test the student's function on the cases, with their gradients; code that raises an error fails the test.
+
+    To three digits, of which rounding leaves more only where inputs are not large; or to the last ones.
+    """
+
+    def check(case: Case) -> None:
+        case.require_gradients()
+        answer = getattr(student.adapters, case.call)(*case.inputs.values())
+        if case.gradients:
+            case.check_gradients(answer)
+        else:
+            case.check(answer)
+        if last_digits:
+            case.check_to_the_last_digit(answer)
+
+    def make_test(case: Case, name: str) -> Test:
+        return Test(name, check, ("", 0), stored=lambda: case, problem=steps[case.call][0])
+
+    steps = find_steps()
+    problem = steps[cases[0].call][0]
+    # What earlier problems get right is not looked into; a function in a cell is no file of the assignment.
+    before = list_earlier(student.root, problem) if student.own is None else []
+    earlier = [make_test(case, f"{case.call}[{case.name}]") for case in before]
+    tests = [make_test(case, case.name) for case in cases]
+    problems = load_problems(student.root) if student.own is None else {}
+    suite = Suite(student.root, problems, tests, student.adapters, cell=student.cell)
+    with silence():
+        results = [suite.run(test) for test in tests]
+        of_earlier = [suite.run(test) for test in earlier] if any(result.is_wrong for result in results) else []
+    found = explain(replace(suite, tests=[*earlier, *tests]), [*of_earlier, *results])
+    own = [each for each in found if each.problem == problem]
+    return Diagnosis(suite, results, found if any(each.is_of_earlier for each in own) else own)

@@ -1,0 +1,93 @@
+"""The student's code, called through their `adapters.py`, and the stored cases."""
+
+import runpy
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from whichline.engine.assignment import ADAPTERS, find_needs, find_root, load_problems
+from whichline.engine.case import Case, case_names, load_case
+from whichline.engine.failure import describe
+from whichline.engine.room import list_rooms, load_room
+from whichline.engine.suite import Calls
+from whichline.lab import BadInput
+from whichline.way.steps import Follow
+
+
+class Student:
+    """The code in the folder of the assignment; or functions of one's own, by the adapters that they stand for.
+
+    Raises:
+        click.ClickException: `adapters.py` cannot be imported, in the words that a failing test has for it.
+    """
+
+    def __init__(self, own: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self.own = own
+        self.adapters = Calls(SimpleNamespace(**(own or {})))
+        self.root = find_root(Path.cwd())
+        if own is None:
+            sys.path.insert(0, str(self.root))  # `adapters.py` imports the student's package from beside it
+            with self.in_words():
+                self.adapters.adapters = SimpleNamespace(**runpy.run_path(str(self.root / ADAPTERS)))
+
+    @property
+    def cell(self) -> str:
+        """The file of the functions, if that is not the assignment's."""
+        codes = (getattr(function, "__code__", None) for function in (self.own or {}).values())
+        return next((code.co_filename for code in codes if code), "")
+
+    @contextmanager
+    def in_words(self) -> Iterator[None]:
+        """Turn an error of the student's code into a click.ClickException."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            failure = describe(error, self.root)
+            raise click.ClickException("\n".join((failure.headline, *failure.details))) from None
+
+
+def read_case(fixtures: Path, name: str, calls: Sequence[str]) -> Case:
+    """Read a stored case of some adapters, which has what is right.
+
+    Raises:
+        BadInput: there is no such case.
+        CaseError: its file is damaged.
+    """
+    names = list_cases(fixtures, calls)
+    if name not in names:
+        near, *_ = get_close_matches(name, names, 1, 0.0)
+        raise BadInput(f"there is no case {name}{f' of {calls[0]}' * (len(calls) == 1)}: is it {near}?")
+    return load_case(fixtures, name)
+
+
+@cache
+def find_steps() -> dict[str, tuple[str, Follow]]:
+    """For each adapter whose right program ships in steps: its problem, and those."""
+    return {call: (problem, steps) for problem in list_rooms() for call, steps in load_room(problem).steps.items()}
+
+
+def list_earlier(root: Path, problem: str) -> list[Case]:
+    """The stored cases of the problems that one builds on."""
+    problems = load_problems(root)
+    needs = find_needs(problems, problem) if problem in problems else []
+    names = [name for need in needs for name in list_cases(root / "fixtures", load_room(need).steps)]
+    return [load_case(root / "fixtures", name) for name in names]
+
+
+def list_cases(fixtures: Path, calls: Collection[str]) -> list[str]:
+    """The names of the stored cases of some adapters, one adapter after the other, plain folders first.
+
+    Raises:
+        CaseError: a file is damaged.
+    """
+    names = sorted(
+        case_names(fixtures, "*/*"), key=lambda name: ("-" in name.partition("/")[0], name.partition("/")[0])
+    )
+    return [name for call in calls for name in names if load_case(fixtures, name).call == call]

@@ -1,0 +1,343 @@
+"""The pytest plugin: pytest collects and reports, the engine runs the tests and says what is wrong.
+
+What is not written yet takes one line for each problem. Below the failures it tells what of the code that passes is not
+the student's own work, and what that costs.
+"""
+
+import argparse
+import atexit
+import gc
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from _pytest._code.code import ReprFileLocation, TerminalRepr
+from _pytest._io import TerminalWriter
+from _pytest.capture import CaptureManager
+
+import whichline.quick_start
+from whichline.checking.board import begin_at, wrapped
+from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
+from whichline.checking.plain_text import print_everywhere
+from whichline.checking.post_mortem import find_frame
+from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
+from whichline.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
+from whichline.engine.assignment import AssignmentError, Problem, SuiteError, load_problems, name_command, serve
+from whichline.engine.errors import CourseworkError
+from whichline.engine.failure import describe
+from whichline.engine.finding import Finding
+from whichline.engine.kit import check_kit
+from whichline.engine.result import Check, Result
+from whichline.engine.suite import Suite, Test, expand, load_suite, run, with_points
+from whichline.quick_end import end_quickly
+from whichline.rules.watch import Use, Watch
+from whichline.way.explain import explain
+
+NOT_WRITTEN = "not written yet"
+TEST = pytest.StashKey[Test]()
+RESULT = pytest.StashKey[Result]()
+
+
+class TestFailed(pytest.fail.Exception):
+    """Ends an item in pytest; the words are in its result, so pytest need not look through sources for a trace."""
+
+    __test__ = False
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    print_everywhere()
+    try:
+        serve(config.rootpath)
+        check_kit(config.rootpath)
+    except CourseworkError as error:
+        raise pytest.UsageError(str(error)) from None
+    if config.getoption("numprocesses", None):  # pytest-xdist's
+        raise pytest.UsageError("leave -n out: the tests run in one process, and take only seconds")
+    config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
+    config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
+    engine_runs = EngineRuns()
+    config.pluginmanager.register(engine_runs)
+    config.pluginmanager.register(ShortFailures(engine_runs.results, engine_runs.failures, engine_runs.explanations))
+    atexit.register(end_quickly)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("suites", "folders whose tests the engine runs", type="paths")
+    if find_spec("xdist") is None:  # or pytest does not know what is refused
+        parser.getgroup("xdist")._addoption("-n", dest="numprocesses", help=argparse.SUPPRESS)
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest) -> Test:
+    """The test as the engine has it, which reads the case when it runs."""
+    return request.param
+
+
+class EngineRuns:
+    """Lets the engine run the tests of the suites, and explains at the end what failed."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self.failures: dict[str, tuple[Test, Result]] = {}  # by the id of the item
+        self.explanations: list[Finding] = []
+        self.problems: dict[str, Problem] = {}
+        self.watch: Watch | None = None
+        self.debugged = False
+        self.told_of_time = False
+        self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
+        self.terminal = os.dup(2)  # pytest keeps what is written there during a test
+
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> None:
+        """Watch before the first module of tests imports the student's files."""
+        if self.watch is None and _is_in_suite(module_path, parent.config):
+            whichline.quick_start.look_again()  # before, or the student's functions are not found there
+            self.watch = watch_students_code(parent.config.rootpath)
+            # The cases are small: threads cost more than they give, above all where others are busy.
+            torch.set_num_threads(1)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if not _is_ours(metafunc.definition):
+            return
+        try:
+            tests = expand(metafunc.function.__name__, metafunc.function, metafunc.config.rootpath)
+        except SuiteError as error:
+            raise pytest.UsageError(str(error)) from None
+        if tests[0].stored:
+            ids = [test.parameter for test in tests]
+            metafunc.parametrize("case", tests, ids=ids, indirect=True)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
+        ours = [item for item in items if _is_ours(item) and isinstance(item, pytest.Function)]
+        if not ours:
+            return
+        found = [self._test(item) for item in ours]
+        try:
+            self.problems = load_problems(config.rootpath)
+        except AssignmentError as error:
+            raise pytest.UsageError(str(error)) from None
+        by_name = {test.name: test for test in with_points(found, self.problems)}
+        for item in ours:
+            item.stash[TEST] = by_name[item.name]
+
+    def pytest_collection_finish(self) -> None:
+        if not gc.isenabled():
+            whichline.quick_start.look_again()
+
+    @staticmethod
+    def _test(item: pytest.Function) -> Test:
+        given = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        return (
+            given if isinstance(given, Test) else expand(item.function.__name__, item.function, item.config.rootpath)[0]
+        )
+
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        if TEST not in pyfuncitem.stash:
+            return None
+        assert self.watch is not None
+        root, test = pyfuncitem.config.rootpath, pyfuncitem.stash[TEST]
+        called = find_adapters(test.problem, sys.modules.get("adapters"))  # the tests have imported it
+        with self.watch.watching(*called), watchdog(LONG, partial(self._tell_of_time, root, pyfuncitem.name)):
+            result = run(test, root)
+        if self.debugged and result.raised == "Exit":
+            pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
+        self.seen[result.problem] |= self.watch.uses
+        pyfuncitem.stash[RESULT] = result
+        self.results.append(result)
+        if not result.passed:
+            self.failures[pyfuncitem.nodeid] = pyfuncitem.stash[TEST], result
+            raise TestFailed(pytrace=False)
+        return True
+
+    def pytest_enter_pdb(self) -> None:
+        """Leave whoever debugs in peace: no word of the time, and no search, which would stop there again."""
+        self.debugged = True
+
+    def _tell_of_time(self, root: Path, what: str, seconds: float) -> None:
+        if not self.debugged and not self.told_of_time:
+            self.told_of_time = True
+            os.write(self.terminal, f"\n{tell_of_time(what, seconds, find_students_line(root))}\n".encode())
+
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+        """Count what is not written apart from the failures, each of which takes several lines."""
+        if isinstance(report.longrepr, ResultText) and report.longrepr.result.check is Check.NOT_WRITTEN:
+            return NOT_WRITTEN, "-", NOT_WRITTEN.upper()
+        return None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.excinfo is not None and isinstance(call.excinfo.value, TestFailed):
+            place = (item.location[0], (item.location[1] or 0) + 1)
+            report.longrepr = ResultText(item.stash[RESULT], place, self, item.config)
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """A test module that cannot be imported: nearly always because of an error in the student's files."""
+        report = yield
+        if (call := getattr(report, "call", None)) and call.excinfo is not None and report.failed:
+            error = call.excinfo.value.__cause__ or call.excinfo.value
+            failure = describe(error, collector.config.rootpath)
+            report.longrepr = Text(failure.headline, failure.details, (collector.nodeid, 1))
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around that of the debugger
+    def pytest_exception_interact(
+        self, node: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+    ) -> Generator[None]:
+        """Tell what explains the test before `--pdb` asks, and have it ask in the student's frame."""
+        if not node.config.getoption("usepdb") or node.nodeid not in self.failures or call.excinfo is None:
+            return (yield)
+        test, result = self.failures[node.nodeid]
+        suite = self._load_suite(node.config)
+        found = explain(suite, [result])
+        if at := find_frame(suite, test, found):
+            call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value.with_traceback(at))
+        _drop_captured(node.config)
+        shown = report.longrepr
+        if found:
+            report.longrepr = "\n".join(wrapped([result.headline, *found[0].lines], WIDTH))
+        yield
+        report.longrepr = shown
+        self.explanations += found
+
+    @pytest.hookimpl(tryfirst=True)  # before the failures are printed
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self.debugged and not all(result.passed for result in self.results):
+            tell = partial(self._tell_of_time, session.config.rootpath, "The search for what is wrong")
+            with suppress(SuiteError), watchdog(3 * LONG, tell):  # pytest reports a file that cannot be imported
+                self.explanations += explain(self._load_suite(session.config), self.results)
+            _drop_captured(session.config)
+
+    def _load_suite(self, config: pytest.Config) -> Suite:
+        adapters = sys.modules["adapters"]  # the tests have imported it
+        return load_suite(config.rootpath, config.getini("suites"), self.problems, adapters)
+
+    @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
+    def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:
+        """Say in the very last line where something is to be corrected or written."""
+        yield
+        if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
+            for line in self._say_next(session.config.rootpath):
+                terminal.line(line, bold=True)
+
+    def _say_next(self, root: Path) -> Iterator[str]:
+        """The place of the first finding and a case to see it in, or the first place that is not written yet."""
+        if (told := self._list_told()) and told[0].file:
+            yield f"Now open:  {told[0].file}, line {told[0].line}"
+            tests = [test for test, _ in self.failures.values() if test.name in told[0].tests and test.stored]
+            if tests:
+                yield f"To see it: {name_command(f'debug --case {min(tests, key=count_numbers).cases()[0].name}')}"
+        elif problem := self._find_unwritten():
+            if all(result.check is Check.NOT_WRITTEN for result in self.results):
+                yield f"To begin:  {name_command('check')}"
+            yield f"Now open:  {begin_at(root, problem)}"
+
+    def _find_unwritten(self) -> Problem | None:
+        """The first problem that is not written yet, a required one first; no bonus while a required one fails."""
+        unwritten = [each for each in self.results if each.check is Check.NOT_WRITTEN]
+        first = min(unwritten, key=lambda each: each.bonus, default=None)
+        if first is None or (first.bonus and any(each.is_wrong and not each.bonus for each in self.results)):
+            return None
+        return self.problems[first.problem]
+
+    def _list_told(self) -> list[Finding]:
+        """List what explains failures, what costs most first; but for problems that do as an earlier one."""
+        order = order_problems(self.results)
+        told = [each for each in self.explanations if not each.is_of_earlier and each.problem in order]
+        return sorted(told, key=lambda each: order.index(each.problem))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Below the failures, the last thing that is read: what explains them, and what to write next."""
+        root = terminalreporter.config.rootpath
+        if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != root:
+            terminalreporter.line(f"The tests are in another folder. To run them:  cd {root}")
+        told = self._list_told()
+        if is_short(terminalreporter.config):
+            bonus = {result.problem for result in self.results if result.bonus}
+            told = [each for each in told if each.problem not in bonus] or told
+        for problem in dict.fromkeys(each.problem for each in told):
+            terminalreporter.section(f"What your code does: {problem}", yellow=True)
+            for number, finding in enumerate(each for each in told if each.problem == problem):
+                for line in wrapped([*[""] * bool(number), *finding.lines], WIDTH):
+                    terminalreporter.line(line, bold=True)
+        if own_work := not_own_work(root, self.problems, self.seen):
+            terminalreporter.section(own_work[0], yellow=True)
+            for line in wrapped(own_work[1:], WIDTH):
+                terminalreporter.line(line)
+        if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
+            terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)
+            tests = Counter(result.problem for result in unwritten)
+            for result in reversed({result.problem: result for result in reversed(unwritten)}.values()):
+                place = result.headline.rpartition(" in ")[2]
+                count = f"{tests[result.problem]} test{'s' * (tests[result.problem] > 1)}"
+                terminalreporter.line(f"{result.problem:<30} {count:<9} {place}")
+
+
+class Text(TerminalRepr):
+    """An explanation of what went wrong, as pytest prints it."""
+
+    def __init__(self, headline: str, details: Iterable[str], place: tuple[str, int]) -> None:
+        self.headline = headline
+        self.details = details
+        self.reprcrash = ReprFileLocation(*place, headline)  # pytest's short summary reads this
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        for line in wrapped([self.headline], WIDTH):
+            tw.line(line.strip(), red=True, bold=True)
+        for line in wrapped(self.details, WIDTH, "  "):
+            tw.line(line)
+
+
+class ResultText(Text):
+    """One result; where nothing explains its problem, the smallest wrong row stands below it.
+
+    Args:
+        runs: has the explanations by the time this is printed.
+        config: says how much is printed.
+    """
+
+    def __init__(self, result: Result, place: tuple[str, int], runs: EngineRuns, config: pytest.Config) -> None:
+        super().__init__(result.headline, result.details, place)
+        self.result = result
+        self.runs = runs
+        self.config = config
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        explained = any(each.problem == self.result.problem for each in self.runs.explanations)
+        is_alone = explained and self.result.is_wrong and is_short(self.config)  # what the code has printed is below it
+        if self.config.getoption("tbstyle") == "line" or is_alone:  # pytest prints the place alone
+            return
+        super().toterminal(tw)
+        is_told = self.runs.problems[self.result.problem].told != "tests"
+        searched = ("No line of your code was found that explains it.",) if is_told and not self.runs.debugged else ()
+        on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
+        for lines in filter(None, (on_paper, self.result.inputs)):
+            tw.line()
+            for line in wrapped(lines, WIDTH, "  "):
+                tw.line(line)
+
+
+def _drop_captured(config: pytest.Config) -> None:
+    """Forget what the search has had printed into a stream of pytest's that the student's files have kept."""
+    if isinstance(capture := config.pluginmanager.getplugin("capturemanager"), CaptureManager):
+        capture.read_global_capture()
+
+
+def _is_ours(item: pytest.Item | pytest.FixtureRequest) -> bool:
+    return _is_in_suite(item.path, item.config)
+
+
+def _is_in_suite(path: Path, config: pytest.Config) -> bool:
+    return any(path.is_relative_to(suite) for suite in config.getini("suites"))

@@ -1,0 +1,154 @@
+"""Breaches of the contract: what is put in their place to prove them, and how they are told."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.way.options import Option, choose_value
+from whichline.way.probe import Place
+from whichline.way.run import Call, Change, Patch, Runner
+from whichline.way.telling import count_failing, show_place
+from whichline.way.trace import Trace
+
+MOST = 24  # places that are tried for one breach
+
+Changes = Mapping[Place, Change]
+
+
+@dataclass
+class Asked:
+    """The tests that fail by one breach, with what was found of their numbers put right.
+
+    Args:
+        runner: runs them.
+        failing: the tests.
+        patch: what was found before.
+        of: how many tests of the problem fail.
+    """
+
+    runner: Runner
+    failing: Sequence[Test]
+    patch: Patch
+    of: int
+
+    def only(self, tests: Sequence[Test]) -> "Asked":
+        """The same of some of the tests."""
+        return replace(self, failing=tests)
+
+    def run(self, test: Test, changes: Changes | None = None, **more: Any) -> Trace:
+        return self.runner.run(test, self.patch, changes=changes, **more)
+
+    def passing(self, changes: Changes) -> list[Test]:
+        """The tests that pass with something put in some places."""
+        return [test for test in self.failing if self.run(test, changes).passed]
+
+    def prove(self, changes: Mapping[Place, Changes], also: Changes | None = None) -> tuple[list[Place], list[Test]]:
+        """Find the one of some places, or the few, with which tests pass, and these tests.
+
+        Args:
+            changes: for each place, what is put where to correct it; in the order in which they are computed.
+            also: what is put beside them.
+        """
+
+        def patched(places: Collection[Place]) -> Changes:
+            return {**{at: change for place in places for at, change in changes[place].items()}, **(also or {})}
+
+        passing = self.passing(patched(changes)) if changes else []
+        for place in list(changes)[:MOST] if len(changes) > 1 else []:
+            if self.runner.is_spent:
+                return [], []
+            if self.run((passing or self.failing)[0], patched([place])).passed:
+                found = self.passing(patched([place]))
+                if len(found) >= len(passing):
+                    return [place], found
+        needed = list(changes) if passing else []
+        for place in needed[:MOST]:
+            fewer = [each for each in needed if each is not place]
+            if fewer and all(self.run(test, patched(fewer)).passed for test in passing):
+                needed = fewer
+        return needed, passing
+
+    def tell(
+        self,
+        places: Sequence[Place],
+        id: str,
+        said: Sequence[str],
+        question: str,
+        right: str = "",
+        passing: Sequence[Test] = (),
+        section: str = "",
+    ) -> Finding:
+        """A finding about some places.
+
+        Args:
+            places: the first one is shown.
+            id: which breach it is.
+            said: what was measured, and what it means.
+            question: what a tutor would ask.
+            right: "With float64 here", what was put there for the proof.
+            passing: the tests that pass with that.
+            section: of the handout.
+        """
+        place, problem = places[0], self.failing[0].problem
+        return Finding(
+            problem,
+            f"{problem}-{id}",
+            tuple(each for each in said if each),
+            likewise=tuple(dict.fromkeys(each.line for each in places if each.line != place.line)),
+            proof=f"{right}, {self._count(len(passing))}." if passing else "",
+            question=question,
+            section=section,
+            tests=tuple(test.name for test in passing or self.failing),
+            **show_place(place.file, place.function, place.node, self.runner.suite.root),
+        )
+
+    def _count(self, passing: int) -> str:
+        return count_failing(passing, self.of, "passes", "pass", more=" more" if self.patch else "")
+
+
+def put_step(trace: Trace, place: Place, wide: Callable[[Tensor], Tensor] = lambda x: x) -> Change | None:
+    """The step that an expression is, with its graph, in the dtype that `wide` gives; None if it is not one."""
+    match = trace.match(place)
+    if not match or not all(name in trace.steps for name in match.names):
+        return None
+    option = Option(match.names, match.axes[0], is_sliced=match.together)
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        value = wide(value) if isinstance(value, Tensor) else value
+        with torch.enable_grad():  # what stands under no_grad gets a graph
+            new = choose_value(option, call.steps, time, value)
+        if new is None and isinstance(value, Tensor) and not value.ndim and (step := call.steps.get(match.names[0])):
+            return step.value.tensor.to(value.dtype)  # a number, in a tensor
+        return new
+
+    return change
+
+
+def put_operand(runner: Runner, operand: Place, in_any_shape: bool = False) -> Change:
+    """Put what an expression is made of in its place, if that has its shape."""
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        made_of = runner.probes.recorder.objects.get(operand, [None])[-1]
+        return made_of if isinstance(made_of, Tensor) and (in_any_shape or made_of.shape == value.shape) else None
+
+    return change
+
+
+def is_computed(place: Place) -> bool:
+    """Tell whether an expression makes its value: a name only stands for one."""
+    return hasattr(place.node, "func") or hasattr(place.node, "op") or hasattr(place.node, "value")
+
+
+def say_where(places: Sequence[Place]) -> str:
+    """Say "here", or in how many places."""
+    counts = {1: "here", 2: "in both places"}
+    return counts.get(len(places), f"in all {len(places)} places")
+
+
+def get_section(trace: Trace) -> str:
+    return next((step.section for step in trace.steps.values()), "")

@@ -1,0 +1,107 @@
+"""Changes: right values that are tried together, in one place or in several that are wrong for one reason."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from whichline.way.options import Option, find_counterparts, find_what_is, list_alike, list_options
+from whichline.way.probe import Place
+from whichline.way.run import Patch
+from whichline.way.trace import Trace
+
+
+@dataclass
+class Changes:
+    """Lists what may be tried at the roots of some runs.
+
+    Args:
+        traces: for each root, a run in which it is one.
+    """
+
+    traces: Mapping[Place, Trace]
+    _options: dict[Place, list[Option]] = field(default_factory=dict)
+
+    def list(self, root: Place) -> Iterator[Patch]:
+        """List what may be tried at a root: its operands exchanged, a step, the like steps in like roots."""
+        yield from list_exchanges(self.traces[root], root)
+        for option in self.options(root):
+            yield {root: option}
+        for option in self.options(root):
+            if len(group := self._find_group(root, option)) > 1:
+                yield group
+
+    def options(self, root: Place) -> Sequence[Option]:
+        if root not in self._options:
+            self._options[root] = list_options(self.traces[root], root)
+        return self._options[root]
+
+    def _find_group(self, first: Place, option: Option) -> Patch:
+        """A step for one thing, and in roots of the same function those for its counterparts."""
+        group = {first: option}
+        if not find_counterparts().search(option.names[0]):
+            return group
+        roots = list(self.traces)
+        order = self.order(first, option)
+        for root in roots[roots.index(first) + 1 :]:
+            if (root.file, root.function) != (first.file, first.function):
+                continue
+            alike = {self.order(root, each): each for each in self.options(root) if each.is_like(option)}
+            if following := [each for each in sorted(alike) if each > order]:
+                order = following[0]
+                group[root] = alike[order]
+        return group
+
+    def order(self, root: Place, option: Option) -> int:
+        return self.traces[root].steps[option.names[0]].order
+
+
+def list_exchanges(trace: Trace, root: Place) -> Iterator[Patch]:
+    """Two operands of a root that are one thing for two counterparts, each in the place of the other."""
+    operands = [(each, option) for each in trace.made_of(root) if (option := find_what_is(trace, each))]
+    for i, (first, one) in enumerate(operands):
+        for second, other in operands[i + 1 :]:
+            if one.is_like(other):
+                yield {first: other, second: one}
+
+
+def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
+    """List what a right operand would be for its counterparts; of a mask, the other ones."""
+    match = trace.match(operand)
+    if not match or match.names[0] not in trace.steps:
+        return
+    here = find_what_is(trace, operand)
+    alike = list_alike(trace.steps, match.names[0])
+    if here and here.is_series:
+        alike = list_alike(trace.steps, here.names[0])
+        yield from (replace(here, names=(name,)) for name in alike if name != here.names[0])
+        return
+    if len(set(match.names)) > 1:  # each in turn, in a loop
+        if set(match.names) < set(alike) and len(match.names) == len(alike):
+            yield Option(tuple(alike), match.axes[0])
+        return
+    if match.together:  # one after the other
+        yield from (Option((name,), match.axes[0], is_sliced=True) for name in alike if name != match.names[0])
+        return
+    for name in alike:
+        here, there = find_counterparts().findall(match.names[0]), find_counterparts().findall(name)
+        if len(here) == 1 and here != there:
+            yield Option((name,), match.axes[0], kinds=(here[0], there[0]))
+    if trace.steps[match.names[0]].value.tensor.dtype == torch.bool:
+        yield from (each for each in list_options(trace, operand) if each.axes == match.axes[0])
+
+
+def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
+    """The steps that come after a right operand in the same layout, those for the same kind first."""
+    if not (here := find_what_is(trace, operand)):
+        return []
+    kinds = set(find_counterparts().findall(here.names[0]))
+    as_it_is = [replace(here, axes=None)] * (here.axes is not None and list(here.axes) != sorted(here.axes))
+    order = trace.steps[here.names[0]].order
+    later = [
+        each
+        for each in list_options(trace, operand)
+        if each.axes == here.axes and trace.steps[each.names[0]].order >= order
+    ]
+    later = [each for each in later if trace.steps[each.names[0]].ask]  # else nobody has to take that way
+    return [*as_it_is, *sorted(later, key=lambda each: set(find_counterparts().findall(each.names[0])) != kinds)[:most]]

@@ -1,0 +1,71 @@
+"""The contract of every function, whatever it computes: dtype, digits, gradients, arguments that are left alone."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+from whichline.engine.compare import WrongAnswer, listed
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check
+from whichline.engine.suite import Test
+from whichline.way.breach import Asked, get_section
+from whichline.way.digits import tell_dtypes
+from whichline.way.gradients import tell_gradients
+from whichline.way.probe import Place
+from whichline.way.run import Call, Patch, Runner
+
+WRITES = "in-place"
+IN_PLACE = "Which operations make a new tensor, and which write into the one that was passed?"
+
+
+def tell_contract(
+    runner: Runner, failing: Sequence[Test], patch: Patch | None = None, of: int | None = None
+) -> list[Finding]:
+    """Tell where the code breaks what holds of every function.
+
+    Args:
+        runner: with its probes on.
+        failing: tests of one problem.
+        patch: right values that stay in some places, since those were found before.
+        of: how many tests of the problem fail, if there are others.
+    """
+    asked = Asked(runner, failing, patch or {}, of or len(failing))
+    by_check: dict[Check, list[Test]] = {}
+    for test in failing:
+        trace = None if runner.is_spent else asked.run(test)
+        if trace and isinstance(trace.error, WrongAnswer) and trace.steps and trace.places:
+            by_check.setdefault(trace.error.check, []).append(test)
+    return [finding for check, tests in by_check.items() for finding in _tell(asked.only(tests), check)]
+
+
+def _tell(asked: Asked, check: Check) -> Iterator[Finding]:
+    if check in (Check.ANSWER, Check.OUTPUT):
+        yield from tell_dtypes(asked)
+    elif check is Check.GRADIENT:
+        yield from filter(None, [tell_gradients(asked)])
+    elif check is Check.INPUTS:
+        yield from filter(None, [_tell_written(asked)])
+
+
+def _tell_written(asked: Asked) -> Finding | None:
+    """The statement, or the call, after which an argument is no longer what was passed."""
+    written: dict[Place, list[str]] = {}
+
+    def watch(call: Call, place: Place) -> None:
+        if not written:
+            changed = [name for name in call.given if not _is_as_it_was(call, name)]
+            written.update({place: changed} if changed else {})
+
+    trace = asked.run(asked.failing[0], watch=watch)
+    for place, names in written.items():
+        if place.in_place or isinstance(place.node, ast.Call):
+            said = f"This writes into {listed(f'`{name}`' for name in names)}, which the caller still holds."
+            return asked.tell([place], WRITES, [said], IN_PLACE, section=get_section(trace))
+    return None
+
+
+def _is_as_it_was(call: Call, name: str) -> bool:
+    """Tell whether an argument has the numbers that it came with."""
+    x, before = call.given[name], call.arguments[name]
+    return not isinstance(x, Tensor) or bool(((x == before) | (x.isnan() & before.isnan())).all())

@@ -1,0 +1,135 @@
+"""Telling how a value differs from a step: by a factor, by True and False swapped, as another step."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from whichline.way.values import Value, find_layout, is_near
+
+FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of a value from what should be there.
+
+    Args:
+        words: a sentence: "Expected the scaled scores; found 0.25 times that."
+        is_simple: whether the words say all of it.
+        is_extra: whether it is about what goes in, and not about how the numbers differ.
+        is_needless: whether the expression should not be there at all.
+        instead: the words if that is not so.
+    """
+
+    words: str
+    is_simple: bool
+    is_extra: bool = False
+    is_needless: bool = False
+    instead: str = ""
+
+
+def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
+    """Say what was expected, and what was found there.
+
+    Args:
+        value: of the student's expression.
+        right: the step, in the layout of the value if there is one.
+        name: of the step.
+        known: other things that the value may be, by name.
+    """
+    if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
+        shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
+        return Difference(f"Expected {name}, {shapes}.", True)
+    for other, thing in known.items():
+        if other != name and find_layout(Value(value), thing) is not None:
+            return Difference(f"Expected {name}; found {other}.", True)
+    if not value.ndim and not right.ndim:
+        return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
+    if value.shape != right.shape:
+        return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found shape {tuple(value.shape)}.", False)
+    found, is_simple = (
+        _of_masks(value, right) if right.dtype == torch.bool else _of_numbers(value.double(), right.double())
+    )
+    return Difference(f"Expected {name}; found {found}.", is_simple)
+
+
+def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:
+    if torch.equal(value, ~right):
+        return "True and False swapped", True
+    more, fewer = int((value & ~right).sum()), int((right & ~value).sum())
+    parts = [f"True in {_places(more)} where False belongs"] * bool(more)
+    parts += [f"False in {_places(fewer)} where True belongs"] * bool(fewer)
+    return " and ".join(parts), True
+
+
+def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
+    """Say what was found, and whether that is all."""
+    if wrong := int((value.isnan() & ~right.isnan()).sum()):
+        is_all = is_near(value[~value.isnan()], right[~value.isnan()])
+        return f"NaN in {wrong} of {_places(value.numel())}{'; the rest is right' * is_all}", is_all
+    hidden, should = value == -math.inf, right == -math.inf
+    seen = ~(hidden | should)
+    masked = "" if torch.equal(hidden, should) else _tell_hidden(value, hidden, should)
+    if not bool(seen.any()) or not value[seen].isfinite().all():
+        return masked or "other numbers", bool(masked and not seen.any())
+    if masked and is_near(value[seen], right[seen]):
+        return f"{masked}; the rest is right", True
+    if elementary := next(_tell_elementary(value[seen], right[seen]), ""):
+        return f"{elementary}, and {masked}" if masked else elementary, True
+    wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
+    if not masked and (one := _tell_index(wrong_places)):
+        return one, True
+    return f"wrong numbers in {int(wrong_places.sum())} of {_places(value.numel())}", False
+
+
+def _tell_hidden(value: Tensor, hidden: Tensor, should: Tensor) -> str:
+    """Say where a value is −inf and where it should be, if these are not the same places."""
+    if torch.equal(hidden, ~should) and hidden.any() and should.any():
+        return "−inf where it does not belong, and not where it does"
+    if torch.equal(hidden.sum(), should.sum()):
+        return "−inf in other places"
+    if hidden.any():
+        return f"−inf in {_places(int(hidden.sum()))} instead of {int(should.sum())}"
+    low = value[should]
+    kept = _number(low[0]) if is_near(low, low[:1].expand_as(low)) else "other numbers"
+    return f"{kept} where −inf belongs"
+
+
+def _tell_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
+    """Say how finite numbers differ, if one word is enough: by a factor, by a summand, in their places."""
+    large = y.abs() > 1e-6 * y.abs().max()
+    if large.any():
+        factors = x[large] / y[large]
+        factor = factors.median()
+        is_rest_small = bool((x[~large].abs() <= 1e-6 * x.abs().max()).all())
+        if is_rest_small and is_near(factors, factor.expand_as(factors)) and abs(factor - 1) > 1e-4 and factor != 0:
+            is_negative = is_near(factor, -torch.ones_like(factor))
+            yield "its negative" if is_negative else f"{_number(factor)} times that value"
+    summands = x - y
+    if is_near(summands, summands.median().expand_as(summands)) and summands.abs().max() > 1e-6:
+        yield f"that value {'plus' if summands.median() > 0 else 'minus'} {_number(summands.median().abs())}"
+    if is_near(1 / x, y):
+        yield "its reciprocal"
+    if len(y.unique()) > FEW and is_near(x.sort().values, y.sort().values):
+        yield "the same numbers in other places"
+
+
+def _tell_index(wrong: Tensor) -> str:
+    """Say at which index alone of an axis numbers are wrong; "" if there is no such axis."""
+    for axis in range(wrong.ndim):
+        others = [other for other in range(wrong.ndim) if other != axis]
+        at = (wrong.any(others) if others else wrong).nonzero().flatten().tolist()
+        if len(at) == 1 and wrong.shape[axis] > 2:
+            return f"wrong numbers only at index {at[0]} of axis {axis}"
+    return ""
+
+
+def _places(count: int) -> str:
+    return "1 place" if count == 1 else f"{count} places"
+
+
+def _number(x: Tensor) -> str:
+    return f"{float(x) + 0.0:.4g}".replace("-", "−")

@@ -1,0 +1,128 @@
+"""Explanations of the tests that fail: places of wrong numbers, broken promises, and lines that raise."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+
+import jaxtyping
+import torch
+
+from whichline.engine.assignment import find_needs
+from whichline.engine.compare import listed
+from whichline.engine.failure import Stopped
+from whichline.engine.finding import AS_EARLIER, Finding
+from whichline.engine.result import Result
+from whichline.engine.room import load_room
+from whichline.engine.silence import silence
+from whichline.engine.suite import Suite, Test
+from whichline.way.crashes import tell_crashes
+from whichline.way.follow import follow
+from whichline.way.unproved import BEGIN
+
+MOST = 3  # findings that a student is shown of one problem
+
+
+def find(
+    suite: Suite,
+    results: Sequence[Result],
+    most: int = MOST,
+    only: Collection[str] | None = None,
+    before: Sequence[Finding] = (),
+) -> list[Finding]:
+    """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
+
+    Args:
+        suite: the tests, and the student's code in this process.
+        results: what became of the tests that were run, among them those of earlier problems.
+        most: how many for each problem.
+        only: the ids of the problems to look into, if not all.
+        before: what was found in others.
+    """
+    failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
+    with _use_one_thread(), nullcontext() if failed_a_check else _without_type_checks():
+        passed = {each.test for each in results if each.passed}
+        failed = {each.test for each in results if each.is_wrong and not each.hidden}
+        found: list[Finding] = []
+        for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem and test.name in failed):
+            if only is None or problem in only:
+                failing = [test for test in suite.tests if test.problem == problem and test.name in failed]
+                earlier = [*before, *found]
+                own = _find_in(suite, problem, failing, passed, earlier)
+                found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or own[:most]
+        return [told for each in found if (told := _as_much_as_is_told(suite, each))]
+
+
+explain = silence()(find)  # where somebody would see what the student's code prints when it runs again
+
+
+def _as_much_as_is_told(suite: Suite, finding: Finding) -> Finding | None:
+    """The finding, or what the assignment leaves of it."""
+    told = suite.problems[finding.problem].told if finding.problem in suite.problems else "where"
+    if told == "what":
+        said = tuple(line for line in finding.said if line != BEGIN)
+        return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
+    return None if told == "tests" else finding
+
+
+def _find_in(
+    suite: Suite, problem: str, failing: Sequence[Test], passed: Collection[str], before: Sequence[Finding]
+) -> list[Finding]:
+    """Find what is wrong in a problem, first what raises."""
+    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
+    steps = {adapter: each for id in (*needs, problem) for adapter, each in load_room(id).steps.items()}
+    earlier = [test for test in suite.tests if test.problem in needs]
+    right = {need for need in needs if all(test.name in passed for test in earlier if test.problem == need)}
+    passing = [test for test in suite.tests if test.problem == problem and test.name in passed]
+    found: list[Finding] = []
+    with suppress(Exception, Stopped, SystemExit):  # a student's objects may do anything when they are looked at
+        of_right = [test for test in earlier if test.problem in right]
+        found = follow(suite, steps, failing, passing, of_right, [each for each in before if each.file])
+    explained = {name for each in found for name in each.tests}
+    rest = [test for test in failing if test.name not in explained]
+    with suppress(Exception, Stopped, SystemExit):
+        others = [*passing, *(test for test in failing if test not in rest)]
+        found = [*tell_crashes(suite, rest, others, len(failing)), *found]
+    return found
+
+
+def _say_what_earlier_explains(
+    suite: Suite, problem: str, own: Sequence[Finding], before: Sequence[Finding], failing: Sequence[Test]
+) -> list[Finding]:
+    """Say that a problem is wrong at places that are told of earlier ones, if it is wrong at no other."""
+    told = {_place(each): each.problem for each in reversed(before) if each.file}
+    if not own or not all(each.file and _place(each) in told for each in own):
+        return []
+    of = dict.fromkeys(told[_place(each)] for each in own)
+    titles = [f"your {title[0].lower()}{title[1:]}" for title in (suite.problems[id].title for id in of)]
+    explained = {name for each in own for name in each.tests}
+    is_all = len(explained) == len(failing)
+    fails = f"{suite.problems[problem].title} fails {'' if is_all else 'partly '}because of {listed(titles)}"
+    end = "; nothing else is wrong with it." if is_all else ": correct that first."
+    tests = tuple(test.name for test in failing if test.name in explained)
+    return [Finding(problem, AS_EARLIER.format(problem), (fails + end,), tests=tests)]
+
+
+def _place(finding: Finding) -> tuple[str, int, tuple[int, int]]:
+    return finding.file, finding.line, finding.columns
+
+
+@contextmanager
+def _use_one_thread() -> Iterator[None]:
+    """Compute with one thread: threads that wait for each other cost more than they bring, in calls this small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _without_type_checks() -> Iterator[None]:
+    """Call functions whatever their annotations say: checking these takes half the time."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)

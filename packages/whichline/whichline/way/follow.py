@@ -1,0 +1,208 @@
+"""Following the failing tests of a problem to the expressions where the first number goes wrong."""
+
+import ast
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import WrongAnswer, same
+from whichline.engine.finding import Finding
+from whichline.engine.result import Check
+from whichline.engine.suite import Suite, Test
+from whichline.way.contract import tell_contract
+from whichline.way.options import HALF
+from whichline.way.probe import Probes
+from whichline.way.repeat import tell_unrepeatable
+from whichline.way.run import Patch, Runner, Trial, find_functions
+from whichline.way.search import PLACES, Found, Search, join_patches, order_by_generality
+from whichline.way.steps import Follow
+from whichline.way.telling import count_failing, show_place
+from whichline.way.unproved import tell_unproved
+from whichline.way.unread import find_unread, list_needed
+from whichline.way.values import is_equal
+
+LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
+MOST = 2  # places that are told
+EXTRA = "Where in the formula is this step?"
+LATER = 0.3  # of the search of a problem, if an earlier one is to be corrected first
+ASKED = 3  # failing tests whose arguments are looked at
+
+
+def follow(
+    suite: Suite,
+    steps: Mapping[str, Follow],
+    failing: Sequence[Test],
+    passing: Sequence[Test] = (),
+    earlier: Collection[Test] = (),
+    before: Sequence[Finding] = (),
+) -> list[Finding]:
+    """Find the places in which right values make the failing tests pass, two at most, and breaches of the contract.
+
+    Args:
+        suite: the tests, and the student's functions, in this process.
+        steps: for each adapter, the right program in steps.
+        failing: tests of one problem.
+        passing: the others of it.
+        earlier: tests of other problems that pass: what they run is not looked into.
+        before: what was found at some places in earlier problems, where to look first.
+    """
+    runner = Runner(suite, steps, Probes(suite.has_written), LATER if before else 1.0)
+    if not runner.probes.changed:
+        return []
+    with runner.probes.on():
+        if found := tell_unrepeatable(runner, failing):
+            return [found]
+    found, patch = _find_numbers(runner, failing, earlier, before)
+    with runner.probes.on():
+        if rest := _leave_out(failing, found):
+            found += tell_contract(runner, rest, patch, len(failing))
+        wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
+        others = [*passing, *(test for test in failing if test not in wrong)]
+        told = {(each.file, each.line) for each in found}
+        unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
+        return [*found, unproved] if unproved else found
+
+
+def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
+    """The tests that no finding is about."""
+    told = {name for each in found for name in each.tests}
+    return [test for test in tests if test.name not in told]
+
+
+def _find_numbers(
+    runner: Runner, failing: Sequence[Test], earlier: Collection[Test], before: Sequence[Finding]
+) -> tuple[list[Finding], Patch]:
+    """Find the places of wrong numbers, and what was put there."""
+    wrong = order_by_generality([test for test in failing if _is_wrong_number(runner.suite, test)])
+    if not wrong:
+        return [], {}
+    changed = dict(runner.probes.changed)
+    with runner.probes.on():
+        seen = find_functions(runner, list(earlier))
+    runner.probes.leave_out(seen)
+    runner.runs = 0
+    with runner.probes.on():
+        wrong = [test for test in wrong if not _is_rounded(runner, test)]
+        if not wrong or not _is_repeatable(runner, wrong[0]):
+            return [], {}
+        if unread := _find_unread(runner, wrong):
+            return unread, {}
+        most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
+        search = Search(Trial(runner, wrong))
+        found = (search.find_again(before, runner.suite.root) if before else []) or search.find(most)
+    if not found and seen:
+        runner.probes.changed = changed
+        with runner.probes.on():
+            found, most = Search(Trial(runner, wrong)).find(1), 1
+    if most == 1 and not all(each.difference.is_simple for each in found):
+        return [], {}
+    with runner.probes.on():
+        patch = join_patches(found)
+        explained = [test for test in failing if _is_explained(runner, test, found)]
+        passing = sum(runner.passes(test, patch) for test in failing)
+    if not explained:
+        return [], {}
+    told = list({each.place: each for each in reversed(found)}.values())[::-1]
+    proof = _prove(told, len(explained), passing, len(failing))
+    return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
+
+
+def _is_explained(runner: Runner, test: Test, found: Sequence[Found]) -> bool:
+    """Tell whether a test passes with right values in all the places, each of them made of what is right."""
+    then = runner.run(test, join_patches(found))
+    return then.passed and all(
+        then.is_made_of_right(each.place, is_loose=True) for each in found if each.place in then.values
+    )
+
+
+def _is_wrong_number(suite: Suite, test: Test) -> bool:
+    """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
+    error = suite.ending(test) if not test.memory else None
+    if not isinstance(error, WrongAnswer) or error.check not in LOOKED_AT or not isinstance(error.answer, Tensor):
+        return False
+    if not (cases := test.cases()) or error.answer.dtype in HALF:
+        return False
+    answer, right = error.answer.detach().double(), cases[0].expected[error.what]
+    return answer.shape != right.shape or not bool(same(answer, right).all())
+
+
+def _is_rounded(runner: Runner, test: Test) -> bool:
+    """Tell whether a case in float64 is computed in float32: then it is digits that are lost."""
+    if test.cases()[0].dtype != torch.float64:
+        return False
+    runner.run(test, {})
+    # What a constructor makes is loaded with other numbers; a table that stays is read again.
+    return any(not place.function.endswith("__init__") for place in runner.probes.recorder.narrow)
+
+
+def _is_repeatable(runner: Runner, test: Test) -> bool:
+    """Tell whether the student's numbers are the same in a second run; else they have a state, and are not followed."""
+    traces = runner.run(test, {}), runner.run(test, {})
+    return bool(traces[0].order) and is_equal(traces[0].came, traces[1].came)
+
+
+def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
+    """An argument that decides the right answer, and that the code never reads."""
+    for test in wrong[:ASKED]:
+        trace = runner.run(test, {})
+        call = test.cases()[0].call
+        if not trace.steps or call not in runner.follow:
+            continue
+        needed = list_needed(runner.follow[call], trace.arguments)
+        ran = dict.fromkeys((place.file, place.function) for place in trace.order)
+        for file, function, argument in find_unread(ran, runner.probes.definitions, sorted(needed)):
+            problem = wrong[0].problem
+            said = f"Your code never uses `{argument.arg}`, but the right answer depends on it."
+            tests = tuple(each.name for each in wrong)
+            place = show_place(file, function, argument, runner.suite.root)
+            return [Finding(problem, f"{problem}-unread-{argument.arg}", (said,), tests=tests, **place)]
+    return []
+
+
+def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -> str:
+    """Say how many tests pass with right values in all the places; or how many these explain, if others pass, too."""
+    if explained < passing:
+        these = {1: "This explains", 2: "These two explain"}.get(len(found), "Together these explain")
+        return f"{these} {explained} of the {failing} failing tests."
+    names = {name for each in found for name in each.option.names}
+    if len(found) == 1:
+        is_one = len(names) == len(found[0].patch) == 1 and not found[0].option.is_series
+        several = {1: "With this corrected", 2: "With both places corrected"}
+        right = f"With {min(names)} here" if is_one else several.get(len(found[0].patch), "With all of these corrected")
+    else:
+        more = "".join(f" and line {each.place.line}" for each in found[MOST:])
+        right = f"With these two{more} corrected"
+    return f"{right}, {count_failing(explained, failing, 'passes', 'pass')}."
+
+
+def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
+    place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
+    words = found.difference.words + _tell_not_given(found, runner.probes.definitions)
+    return Finding(
+        problem,
+        f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
+        (words,),
+        likewise=tuple(each.line for each in found.patch if each.line != place.line),
+        proof=proof,
+        question=EXTRA if found.difference.is_needless else step.ask,
+        section=step.section,
+        tests=tuple(test.name for test in explained),
+        **show_place(place.file, place.function, place.node, runner.suite.root),
+    )
+
+
+def _tell_not_given(found: Found, definitions: Mapping[tuple[str, str], ast.FunctionDef]) -> str:
+    """Name the parameters that a call leaves at None, where it is not plain what is wrong."""
+    call = found.place.node
+    if found.difference.is_simple or not isinstance(call, ast.Call):
+        return ""
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    for (_, function), node in definitions.items():
+        if function == name and not node.args.vararg:
+            optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
+            if left := [each.arg for each in optional if each.arg not in given]:
+                return f" This call passes nothing for `{left[0]}`."
+    return ""

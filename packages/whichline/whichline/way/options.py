@@ -1,0 +1,254 @@
+"""Options: the steps that fit in the place of an expression, in the layout and dtype that the code has there."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.assignment import this_assignment
+from whichline.way.probe import Place
+from whichline.way.steps import BLOCK, Step, list_series
+from whichline.way.trace import Trace
+from whichline.way.values import Axes, as_value, find_layout, is_near, lay_out, relay
+
+LOW = -1e9  # what students write for −inf
+HALF = (torch.float16, torch.bfloat16)
+MOST_CALLS = 4  # in turn
+MOST_LAYOUTS = 4  # of one step
+
+
+@dataclass(frozen=True)
+class Option:
+    """Steps to put in the place of an expression.
+
+    Args:
+        names: of a step for each time that it is computed; the last one stands for all times after it.
+        axes: their layout; None: as they are.
+        is_sliced: whether the n-th time gets the n-th slice of one step.
+        is_series: whether the step is the first of a series, and the n-th time gets the n-th one. That of the second
+            block stands for a loop that has another way with the first one.
+        is_low: whether a very low number is put for −inf.
+        kinds: of what it is and of what belongs there, two counterparts; then whatever the expression is for the
+            former, in another test the turned keys, is exchanged for what that is for the latter.
+    """
+
+    names: tuple[str, ...]
+    axes: Axes = None
+    is_sliced: bool = False
+    is_series: bool = False
+    is_low: bool = False
+    kinds: tuple[str, str] | None = None
+
+    @property
+    def as_is(self) -> "Option":
+        """The same with −inf where that belongs."""
+        return replace(self, is_low=False)
+
+    def is_like(self, other: "Option") -> bool:
+        """Tell whether this is for one thing what another one is for its counterpart."""
+        patterns = [[find_counterparts().sub("*", name) for name in option.names] for option in (self, other)]
+        layout = (self.axes, self.is_sliced, self.is_series, self.is_low)
+        return (
+            patterns[0] == patterns[1]
+            and self.names != other.names
+            and layout == (other.axes, other.is_sliced, other.is_series, other.is_low)
+        )
+
+
+def find_what_is(trace: Trace, place: Place) -> Option | None:
+    """The one step that an expression is each time, or the series of which it is one after the other."""
+    match = trace.match(place)
+    if not match or match.names[0] not in trace.steps:
+        return None
+    if len(set(match.names)) == 1 and not trace.steps[match.names[0]].series:
+        return Option(match.names[:1], match.axes[0])
+    for series in dict.fromkeys(trace.steps[name].series for name in match.names if name in trace.steps):
+        for first in list_series(trace.steps, series)[:2]:
+            names = list_turns(trace.steps, first)
+            if _are_in_turn(trace.value(place), [trace.steps[name] for name in names]):
+                return Option(tuple(names[:1]), match.axes[0], is_series=True)
+    return None
+
+
+def _are_in_turn(values: Sequence[Any], steps: Sequence[Step]) -> bool:
+    """Tell whether each value is the step of its turn."""
+    return len(values) == len(steps) and all(
+        find_layout(as_value(value), step.value) is not None for value, step in zip(values, steps, strict=True)
+    )
+
+
+def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
+    """The steps that fit in the place of an expression, those first that come next in the right program.
+
+    Args:
+        trace: a run in which the expression is computed.
+        place: the expression.
+        after: the order of the first step to consider.
+    """
+    value = trace.value(place)[0]
+    if value is None:
+        return []
+    steps = [step for step in _order_steps(trace, place, after) if step.order >= after]
+    if not isinstance(value, Tensor):
+        times = len(trace.value(place))
+        each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
+        return [Option((step.name,), ()) for step in steps if not step.value.tensor.ndim] + each_time
+    steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
+    options = list(dict.fromkeys(_list_layouts(trace, trace.value(place), steps)))
+    is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
+    return [each for option in options for each in (option, *([replace(option, is_low=True)] if is_low else []))]
+
+
+def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:
+    """The steps, from the last one on that the expression is made of."""
+    matches = [trace.match(each) for each in trace.made_of(place)]
+    names = [name for match in matches if match for name in match.names if name in trace.steps]
+    firsts = [match.names[0] for match in matches if match]  # of a series the first step is what is put in
+    reached = [trace.steps[name].order for name in names if not trace.steps[name].series or name in firsts]
+    here = max(reached, default=-1) if after < 0 else after
+    return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
+
+
+def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    value, times = values[0], len(values)
+    yield from _list_in_series(trace, values, steps)
+    steps = [step for step in steps if not step.series]
+    if times > 1 and all(isinstance(each, Tensor) for each in values):
+        if times <= MOST_CALLS:
+            yield from _mend_one(trace, values, steps)
+        for step in steps:
+            for axes, _ in list(lay_out(step.value.tensor, (times, *value.shape)))[:MOST_LAYOUTS]:
+                yield Option((step.name,), axes, is_sliced=True)
+    for step in steps:
+        for axes, laid in list(lay_out(step.value.tensor, value.shape))[:MOST_LAYOUTS]:
+            if times > 1 or not is_near(value, laid, exactly=True):
+                yield Option((step.name,), axes)
+            if 1 < times <= MOST_CALLS:
+                yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
+    for step in steps:
+        is_answer = step.name == list(trace.steps)[-1] and step.value.tensor.shape != value.shape
+        is_other = is_answer or not any(True for _ in lay_out(step.value.tensor, value.shape))
+        is_number_in_a_loop = times > 1 and not value.ndim
+        if step.value.tensor.ndim and is_other and not is_number_in_a_loop:
+            yield Option((step.name,))
+
+
+def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """The first steps of the series that have one for each time that the expression is computed."""
+    for step in steps:
+        names = list_turns(trace.steps, step.name) if step.series else []
+        if step.name not in names[:1] or len(names) != len(values):
+            continue
+        layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
+        yield from (Option((step.name,), axes, is_series=True) for axes in layouts or [None])
+
+
+def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+    """A step where the expression is wrong once, and what it is where it is right."""
+    names = [found[0] if (found := trace.find(as_value(value))) else "" for value in values]
+    if len(wrong := [i for i, name in enumerate(names) if name not in trace.steps]) == 1:
+        for step in steps:
+            if step.value.tensor.shape == values[wrong[0]].shape:
+                mended = tuple(step.name if i in wrong else name for i, name in enumerate(names))
+                yield Option(mended, tuple(range(values[0].ndim)))
+
+
+@cache
+def find_counterparts() -> re.Pattern[str]:
+    """Find in the name of a step the words of the assignment that stand for one another."""
+    return re.compile("|".join(map(re.escape, this_assignment().counterparts)) or "(?!)")
+
+
+def list_alike(steps: Mapping[str, Step], name: str) -> list[str]:
+    """List the steps that differ from this one in counterparts alone."""
+    pattern = find_counterparts().sub("*", name)
+    return [each for each in steps if find_counterparts().sub("*", each) == pattern]
+
+
+def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator[tuple[str, ...]]:
+    """The steps that are one thing for all counterparts, from the first of them on."""
+    alike = list_alike(steps, first.name)
+    is_first = bool(find_counterparts().search(first.name)) and len(alike) >= count and alike[0] == first.name
+    if is_first and steps[alike[count - 1]].value.tensor.ndim == first.value.tensor.ndim:
+        yield tuple(alike[:count])
+
+
+def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
+    """The steps of a series, in their order, but for blocks before that of this one."""
+    block = _find_block(first)
+    return [name for name in list_series(steps, BLOCK.sub("block", first)) if _find_block(name) >= block]
+
+
+def _find_block(name: str) -> int:
+    found = BLOCK.search(name)
+    return int(found[0].split()[1]) if found else 0
+
+
+def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:
+    """The name of the step that is put in the n-th time, or ""."""
+    names: Sequence[str] = option.names
+    if option.is_series:
+        names = list_turns(steps, option.names[0])
+        return names[time] if time < len(names) else ""
+    return names[min(time, len(names) - 1)]
+
+
+def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
+    """The value of an option for the n-th time that its expression is computed; None if it does not fit.
+
+    It has the graph of the step, and the dtype of the value that it replaces; but what a student rounds to half
+    precision too early is put in as float32.
+    """
+    step = steps.get(name_at(option, steps, time))
+    if option.kinds:
+        step, axes = _find_sibling(steps, value, *option.kinds)
+        option = replace(option, axes=axes)
+    if step is None:
+        return None
+    if not isinstance(value, Tensor):
+        numbers = step.value.tensor.flatten()
+        if option.is_sliced and time >= len(numbers):
+            return None
+        number = float(numbers[time if option.is_sliced else 0])
+        return int(number) if isinstance(value, int) and number.is_integer() else number
+    new = step.tensor
+    if not isinstance(new, Tensor):
+        return None
+    with suppress(RuntimeError, ValueError, IndexError):  # a layout of another case
+        shape = (*value.shape, 2) if value.is_complex() else value.shape
+        new = _slice(new, option, time, shape) if option.is_sliced else _lay(new, option.axes, shape)
+        if new is None:
+            return None
+        if option.is_low:
+            new = torch.where(new == -math.inf, LOW, new)
+        if value.is_complex():
+            return torch.view_as_complex(new.contiguous()).to(value.dtype)
+        return new.to(torch.float32 if value.dtype in HALF and new.is_floating_point() else value.dtype)
+    return None
+
+
+def _find_sibling(steps: Mapping[str, Step], value: Any, here: str, there: str) -> tuple[Step | None, Axes]:
+    """Find what belongs in the place of a step that is for one thing and should be for its counterpart."""
+    for step in steps.values():
+        if here in step.name and (axes := find_layout(as_value(value), step.value)) is not None:
+            return steps.get(step.name.replace(here, there)), axes
+    return None, None
+
+
+def _lay(step: Tensor, axes: Axes, shape: Sequence[int]) -> Tensor | None:
+    if axes is None or step.numel() != math.prod(shape):
+        return step
+    laid = relay(step, axes, shape)
+    return laid if laid is not None else next((each for _, each in lay_out(step, shape)), None)
+
+
+def _slice(step: Tensor, option: Option, time: int, shape: Sequence[int]) -> Tensor | None:
+    times = step.numel() // max(math.prod(shape), 1)
+    laid = _lay(step, option.axes, (times, *shape))
+    return laid[time] if laid is not None and time < times else None

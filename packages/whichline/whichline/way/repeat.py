@@ -1,0 +1,217 @@
+"""Answers that are not the same each time: the expression at which two runs of one test part."""
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from whichline.engine.compare import WrongAnswer
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.way.breach import MOST, Asked, get_section, is_computed
+from whichline.way.probe import Place
+from whichline.way.run import Call, Change, Runner
+from whichline.way.trace import Trace
+from whichline.way.values import is_equal
+
+KEPT = (dict, list, set)
+KINDS = 3  # of tests that are run again
+
+UNWRITTEN = "Which elements of this are set before it is read, and which are not?"
+RANDOM = "Which parameters does the caller set, and which keep the numbers that they begin with?"
+DRAWN = "What is drawn here at random, and when should it be?"
+REMEMBERS = "What is kept from one call to the next, and what does it depend on?"
+
+
+class _Unwritten(TorchDispatchMode):
+    """Have torch fill memory that nothing was written to: floating-point numbers with a value, others with zeros."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports its compiler, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func.name().startswith(("aten::empty", "aten::new_empty")):
+            made.fill_(self.value if made.is_floating_point() or made.is_complex() else 0)
+        return made
+
+
+def tell_unrepeatable(runner: Runner, failing: Sequence[Test]) -> Finding | None:
+    """Tell where an answer gets what was never written, what is random, or what an earlier call has left."""
+    asked = Asked(runner, failing, {}, len(failing))
+    kinds = {test.function: test for test in reversed(failing)}
+    for test in list(kinds.values())[::-1][:KINDS]:
+        if not isinstance(runner.suite.ending(test), WrongAnswer):
+            continue
+        for tell in (_tell_unwritten, _tell_random, _tell_kept):
+            if found := tell(asked, test):
+                return found
+    return None
+
+
+def _tell_unwritten(asked: Asked, test: Test) -> Finding | None:
+    with _Unwritten(0.0):
+        one = asked.run(test)
+    with _Unwritten(math.nan):
+        other = asked.run(test)
+    place = _find_source(asked, one, other, lambda: _Unwritten(math.nan))
+    if place is None:
+        return None
+    said = f"{int(other.came.isnan().sum() - one.came.isnan().sum())} of the {one.came.numel()} numbers of the answer "
+    said += "come from this memory, to which nothing was written."
+    return asked.tell([place], "unwritten", [said], UNWRITTEN, section=get_section(one))
+
+
+def _tell_random(asked: Asked, test: Test) -> Finding | None:
+    one = asked.run(test)
+    with _seed(asked.runner, 1):
+        other = asked.run(test)
+    place = _find_source(asked, one, other, lambda: _seed(asked.runner, 1))
+    if place is None:
+        return None
+    off = float((other.came.detach() - one.came.detach()).abs().max())
+    said = f"This is random: with another seed the answer differs by up to {off:.2g}."
+    question = DRAWN if isinstance(place.node, ast.Call) else RANDOM
+    return asked.tell([place], "random", [said], question, section=get_section(one))
+
+
+@contextmanager
+def _seed(runner: Runner, seed: int) -> Iterator[None]:
+    runner.seed = seed
+    try:
+        yield
+    finally:
+        runner.seed = 0
+
+
+def _find_source(
+    asked: Asked, one: Trace, other: Trace, again: Callable[[], AbstractContextManager[object]]
+) -> Place | None:
+    """The first expression that differs between two runs, though what it is made of is the same.
+
+    With its value of the first run, the second one has the answer of the first.
+    """
+    if not isinstance(one.came, Tensor) or is_equal(one.came, other.came):
+        return None
+    differs = [place for place in other.places if not _has_same_values(one, other, place)]
+    roots = [
+        place
+        for place in differs
+        if is_computed(place) and place in one.values and not set(other.made_of(place)) & set(differs)
+    ]
+    for place in roots[:MOST]:
+        with again():
+            then = asked.run(other.test, {place: _put_values(one, place)})
+        if is_equal(then.came, one.came):
+            return place
+    return None
+
+
+def _has_same_values(one: Trace, other: Trace, place: Place) -> bool:
+    before, after = one.values.get(place, ()), other.values[place]
+    return len(before) == len(after) and all(map(is_equal, before, after))
+
+
+def _put_values(trace: Trace, place: Place) -> Change:
+    """Put what an expression was in another run."""
+
+    def change(call: Call, time: int, value: Any) -> Any:
+        kept = trace.values[place][min(time, len(trace.values[place]) - 1)]
+        if not isinstance(value, Tensor) or not isinstance(kept, Tensor):
+            return kept
+        kept = (torch.view_as_complex(kept.contiguous()) if value.is_complex() else kept).to(value.dtype)
+        return nn.Parameter(kept) if isinstance(value, nn.Parameter) else kept
+
+    return change
+
+
+# What an earlier call has left.
+
+
+def _tell_kept(asked: Asked, test: Test) -> Finding | None:
+    """The expression that is what an earlier call has left, in a test that passes where it comes first."""
+    for reset, restore in ((_do_nothing, _do_nothing), *_list_resets(asked.runner)):
+        try:
+            if found := _tell_kept_by(asked, test, reset):
+                return found
+        finally:
+            restore()
+    return None
+
+
+def _tell_kept_by(asked: Asked, test: Test, reset: Callable[[], object]) -> Finding | None:
+    reset()
+    one = asked.run(test)
+    if not one.passed:
+        return None
+    reset()
+    runner = asked.runner
+    with _keep_caches(runner):
+        for before in runner.suite.tests:
+            if before.problem == test.problem and before != test:
+                asked.run(before)
+        other = asked.run(test)
+        place = None if other.passed else _find_source(asked, one, other, lambda: _keep_caches(runner))
+    if place is None:
+        return None
+    said = "This value is left over from an earlier call. Run first, the test passes."
+    return asked.tell([place], "remembers", [said], REMEMBERS, section=get_section(one))
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@contextmanager
+def _keep_caches(runner: Runner) -> Iterator[None]:
+    caches, runner.probes.caches = runner.probes.caches, []
+    try:
+        yield
+    finally:
+        runner.probes.caches = caches
+
+
+def _list_resets(runner: Runner) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
+    """Ways to empty what the student's modules, classes and functions keep beyond a call, and to fill it again."""
+    functions = list(runner.probes.changed)
+    modules = {id(each.__globals__): each.__globals__ for each in functions}
+    owners: list[Any] = [*modules.values(), *functions]
+    for module in modules.values():
+        owners += [x for x in module.values() if isinstance(x, type) and x.__module__ == module.get("__name__")]
+    for owner in owners:
+        for name, x in list((owner if isinstance(owner, dict) else vars(owner)).items()):
+            if not name.startswith("__") and isinstance(x, KEPT):
+                yield _empty(x)
+            elif not name.startswith("__") and isinstance(x, Tensor | nn.Module):
+                yield partial(_set, owner, name, None), partial(_set, owner, name, x)
+    for each in functions:
+        yield from (_empty(x) for x in each.__defaults__ or () if isinstance(x, KEPT))
+
+
+def _empty(x: Any) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Clear a list, a set or a dictionary, and fill it again."""
+    kept = x.copy()
+
+    def restore() -> None:
+        x.clear()
+        x.extend(kept) if isinstance(x, list) else x.update(kept)
+
+    return x.clear, restore
+
+
+def _set(owner: Any, name: str, x: Any) -> None:
+    if isinstance(owner, dict):
+        owner[name] = x
+    else:
+        setattr(owner, name, x)

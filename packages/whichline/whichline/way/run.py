@@ -1,0 +1,213 @@
+"""Running a test with probes, and with right values in some places."""
+
+import inspect
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.suite import Suite, Test
+from whichline.way.options import Option, choose_value
+from whichline.way.probe import Place, Probes, Recorder
+from whichline.way.steps import Follow, Step, take_steps
+from whichline.way.trace import Match, Trace
+from whichline.way.values import identify
+
+MOST_RUNS = 1500  # of tests, for one problem
+MOST_LOOKS = 1_000_000  # of probes, for one problem; a run that may loop for ever gets a multiple of the first one's
+
+Patch = Mapping[Place, Option]
+Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
+
+
+@dataclass
+class Runner:
+    """Runs tests with probes in the student's functions.
+
+    Args:
+        suite: the tests, and what they call.
+        follow: for each adapter, the right program in steps.
+        probes: in the functions.
+        part: of the runs and looks that a problem has, what this one gets.
+    """
+
+    suite: Suite
+    follow: Mapping[str, Follow]
+    probes: Probes
+    part: float = 1.0
+    runs: int = 0
+    looks: int = 0
+    seed: int = 0
+    _most_looks: int = MOST_LOOKS
+    _steps: dict[tuple[str, int], dict[str, Step]] = field(default_factory=dict)
+    _matches: dict[Hashable, dict[Hashable, Match | None]] = field(default_factory=dict)
+
+    @property
+    def is_spent(self) -> bool:
+        return self.runs >= self.part * MOST_RUNS or self.looks >= self.part * MOST_LOOKS
+
+    def passes(self, test: Test, patch: Patch) -> bool:
+        """Tell whether a test passes with right values in some places, and because of them."""
+        return self.run(test, patch, noting=False).passed
+
+    def run(
+        self,
+        test: Test,
+        patch: Patch,
+        noting: bool = True,
+        changes: Mapping[Place, Change] | None = None,
+        watch: Callable[["Call", Place], None] | None = None,
+    ) -> Trace:
+        """Run a test and note what every expression is in the last call of an adapter.
+
+        Args:
+            test: the test.
+            patch: steps to put in some places.
+            noting: whether values are kept.
+            changes: what else is put in some places.
+            watch: called after every expression.
+        """
+        self.runs += 1
+        self.probes.forget()
+        call = Call()
+        puts = {place: partial(_put, option, call.steps) for place, option in patch.items()}
+        puts |= {place: partial(change, call) for place, change in (changes or {}).items()}
+        recorder = self.probes.recorder = Recorder(puts, noting, self._most_looks, watch and partial(watch, call))
+        students = self.suite.calls.adapters
+        self.suite.calls.adapters = _Followed(students, partial(self._call, test, call, recorder), self.follow)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(self.seed)
+                error = self.suite.ending(test)
+        finally:
+            self.suite.calls.adapters = students
+            self.looks += recorder.looks
+        if noting and not puts:
+            self._most_looks = 1000 + 20 * recorder.looks
+        passed = error is None and (recorder.has_put or not puts)
+        return Trace(
+            test,
+            recorder.values,
+            recorder.objects,
+            recorder.order,
+            call.steps,
+            call.arguments,
+            passed,
+            puts,
+            call.given,
+            call.came,
+            error.with_traceback(None) if error else None,
+            self._matches.setdefault((test.name, call.number, *_identify_arguments(call)), {}),
+        )
+
+    def _call(
+        self, test: Test, call: "Call", recorder: Recorder, name: str, run: Any, *given: Any, **named: Any
+    ) -> Any:
+        """Call an adapter, with the steps of the right program on the same arguments at hand."""
+        recorder.begin()
+        arguments = inspect.signature(run).bind(*given, **named).arguments
+        call.given = arguments
+        call.arguments.clear()
+        call.arguments.update({key: x.clone() if isinstance(x, Tensor) else x for key, x in arguments.items()})
+        taken = self._steps.get((test.name, call.number))
+        if taken is None:
+            # Where memory is limited, the steps would hold what a student's code should not.
+            taken = {} if test.memory else take_steps(self.follow[name], call.arguments)
+            if not any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values()):
+                self._steps[test.name, call.number] = taken  # those with a graph are of this run alone
+        call.steps.clear()
+        call.steps.update(taken)
+        call.number += 1
+        call.came = None
+        call.came = run(*given, **named)
+        recorder.is_over = True
+        return call.came
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Failing tests, and the right values that stay in some places.
+
+    Args:
+        runner: runs them.
+        failing: those first that tell most.
+        patch: the places, and what is put there.
+        before: of tests that ran with nothing more than that, the runs.
+    """
+
+    runner: Runner
+    failing: Sequence[Test]
+    patch: Patch = field(default_factory=dict)
+    before: dict[str, Trace] = field(default_factory=dict)
+
+    def run(self, test: Test, change: Patch | None = None) -> Trace:
+        """Run a test with a change more; without one, once."""
+        if change:
+            return self.runner.run(test, {**self.patch, **change})
+        if test.name not in self.before:
+            self.before[test.name] = self.runner.run(test, self.patch)
+        return self.before[test.name]
+
+    def all_pass(self, change: Patch) -> bool:
+        return all(self.runner.passes(test, {**self.patch, **change}) for test in self.failing)
+
+    def pass_with_copies(self, change: Patch) -> bool:
+        """Tell whether copies do as well in the places of a change: then the tensors are wrongly shared, not wrong."""
+        failing = [test for test in self.failing if not self.run(test).passed][:1]
+        return any(self.runner.run(test, self.patch, changes=dict.fromkeys(change, copy)).passed for test in failing)
+
+    def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Trial":
+        """The same tests, or these, with a change that stays."""
+        return Trial(self.runner, self.failing if failing is None else failing, {**self.patch, **change})
+
+    def of(self, names: Collection[str]) -> "Trial":
+        """The same of these tests alone."""
+        return Trial(self.runner, [test for test in self.failing if test.name in names], self.patch, self.before)
+
+
+@dataclass
+class Call:
+    """The call of an adapter that is being made: the arguments as they were, and themselves, and what came back."""
+
+    number: int = 0
+    steps: dict[str, Step] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    came: Any = None
+
+
+@dataclass
+class _Followed:
+    """The student's adapters; calls of those that have steps go through `call`."""
+
+    students: Any
+    call: Callable[..., Any]
+    names: Collection[str]
+
+    def __getattr__(self, name: str) -> Any:
+        run = getattr(self.students, name)
+        return partial(self.call, name, run) if name in self.names else run
+
+
+def _identify_arguments(call: Call) -> Iterator[Hashable]:
+    for name, x in call.arguments.items():
+        if isinstance(x, Tensor | int | float):
+            yield name, identify(x)
+
+
+def copy(call: Call, time: int, value: Any) -> Any:
+    """Put a copy in the place of a tensor."""
+    return value.clone() if isinstance(value, Tensor) else None
+
+
+def _put(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
+    return choose_value(option, steps, time, value)
+
+
+def find_functions(runner: Runner, tests: Sequence[Test]) -> set[tuple[str, str]]:
+    """The student's functions, by file and name, that some tests run: one test of each kind."""
+    kinds = {test.function: test for test in tests}
+    return {(place.file, place.function) for test in kinds.values() for place in runner.run(test, {}).order}

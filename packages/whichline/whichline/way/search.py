@@ -1,0 +1,383 @@
+"""Finding the expressions where the first number goes wrong.
+
+An expression is a root where all that it is made of is right, and it is not. Proved is a root in whose place a step of
+the right program makes failing tests pass: in each of them what it is made of is right, else an earlier one is wrong.
+Two mistakes are two roots, often one behind the other: with the first one right, some of what follows is right, too.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.way.breach import put_operand
+from whichline.way.changes import Changes
+from whichline.way.difference import Difference
+from whichline.way.options import Option, list_options
+from whichline.way.pointing import compare_with_change, find_instead, find_missing, find_missing_in_most, point
+from whichline.way.probe import Place
+from whichline.way.run import Patch, Trial
+from whichline.way.telling import find_columns
+from whichline.way.trace import Trace
+from whichline.way.values import as_value, is_equal, is_near
+
+TRACES = 3  # tests that are held against steps at once
+PLACES = 3  # that together explain the tests
+NEAREST = 6  # changes that are tried for the first of two places
+END = "the answer"  # the steps that come last begin like that
+UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
+
+
+@dataclass(frozen=True)
+class Found:
+    """A change that was proved.
+
+    Args:
+        patch: the place, and what was put there; after it other places that are wrong for the same reason.
+        trace: a run without it.
+        difference: how the expression differs from that.
+        explains: the failing tests that pass with it, and with what was found before it.
+        is_clean: whether all that follows is right, too.
+    """
+
+    patch: Patch
+    trace: Trace
+    difference: Difference
+    explains: tuple[str, ...]
+    is_clean: bool = True
+
+    @property
+    def place(self) -> Place:
+        return next(iter(self.patch))
+
+    @property
+    def option(self) -> Option:
+        return self.patch[self.place]
+
+
+@dataclass
+class Search:
+    """Looks for the places that make some failing tests pass.
+
+    Args:
+        trial: the tests, those first that tell most, and what has been found before.
+        is_loose: whether a root may be made of what is not a step, but made of right things.
+        tried: roots that need not be tried again.
+    """
+
+    trial: Trial
+    is_loose: bool = False
+    tried: Sequence[Place] = ()
+    near: list[tuple[int, Patch]] = field(default_factory=list)
+
+    def find(self, most: int = PLACES) -> list[Found]:
+        """Find the places, at most so many, that explain the tests; none if nothing is proved."""
+        roots = self.find_roots()
+        self.changes = Changes({root: self.trace_of(root) for root in roots})
+        whole, best = self._try_all(roots)
+        if whole and whole.difference.is_simple:
+            return [whole]
+        is_first = not self.trial.patch and not self.is_loose and bool(roots)
+        if is_first and (found := self._find_elsewhere(roots, whole is not None and whole.is_clean)):
+            return found
+        if best and most > 1 and (not whole or best.difference.is_simple):
+            rest = self._list_left(best)
+            if more := Search(self.trial.add(best.patch, rest)).find(most - 1) if rest else []:
+                return self._drop_needless([best, *more])
+        if whole and is_first and not whole.is_clean:
+            found = self._find_together(2)
+            if found and len(found[-1].explains) == len(self.trial.failing):
+                return found
+        if whole or (best and (best.difference.is_simple or 2 * len(best.explains) >= len(self.trial.failing))):
+            return [each for each in (whole or best,) if each]
+        if is_first:
+            return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
+        return [] if self.is_loose else self._find_together(most)
+
+    def find_again(self, before: Sequence[Finding], folder: Path) -> list[Found]:
+        """Find what explains all tests: the places of earlier problems, with one more, or one in their functions."""
+        roots = self.find_roots()
+        spots = {(str(folder / each.file), each.line, each.columns) for each in before}
+        places = dict.fromkeys(place for trace in self.traces for place in trace.places)
+        found: list[Found] = []
+        for place in places:
+            if (place.file, place.line, find_columns(place.file, place.node)) in spots:
+                found += self._mend(place, join_patches(found))
+        patch = join_patches(found)
+        if patch and self._explains_all(patch):
+            return found
+        further = Search(self.trial.add(patch)).find(1) if patch else []
+        if further and len(further[-1].explains) == len(self.trial.failing):
+            return [*found, *further]
+        functions = {(str(folder / each.file), each.function) for each in before}
+        roots = [root for root in roots if (root.file, root.function) in functions]
+        self.changes = Changes({root: self.trace_of(root) for root in roots})
+        whole, _ = self._try_all(roots)
+        return [whole] if whole and whole.difference.is_simple else []
+
+    def _mend(self, place: Place, patch: Patch) -> list[Found]:
+        """The step that makes most that follows right, in a place that is wrong in an earlier problem."""
+        trial = self.trial.add(patch)
+        before = trial.run(self.trace_of(place).test)
+        mended: list[tuple[int, Patch]] = []
+        for option in list_options(before, place) if place in before.values else ():
+            then = trial.run(before.test, {place: option})
+            mended.append(
+                (len(before.steps) if then.passed else count_mended(before, then, {place: option}), {place: option})
+            )
+        most, change = max(mended, key=lambda each: each[0], default=(0, {}))
+        names = tuple(test.name for test in self.trial.failing)
+        return [Found(change, before, compare_with_change(before, change), names)] if most else []
+
+    def _explains_all(self, patch: Patch) -> bool:
+        """Tell whether all tests pass with right values in some places, each of them made of what is right."""
+        runs = (self.trial.run(test, patch) for test in self.trial.failing)
+        return all(then.passed and all(then.is_made_of_right(place) for place in patch) for then in runs)
+
+    def find_roots(self) -> list[Place]:
+        """Run some of the tests and list the roots in them, in the order in which they are computed."""
+        self.traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
+        return self._list_roots() if self.traces else []
+
+    def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
+        """The first change that explains all tests, and the best one that explains some.
+
+        What is told of a tensor made of numbers alone is better than what is not simple.
+        """
+        whole: Found | None = None
+        best: Found | None = None
+        for root in roots:
+            is_given = self.trace_of(root).is_given(root)
+            if whole and not (is_given and whole.trace.is_before(root, whole.place)):
+                continue
+            for found in self._try(root):
+                if len(found.explains) < len(self.trial.failing):
+                    best = max((each for each in (best, found) if each), key=_weigh)
+                elif is_given or (found.difference.is_simple and len(found.patch) == 1):
+                    return found, best
+                else:
+                    whole = whole or found
+        return whole, best
+
+    def _try(self, root: Place) -> Iterator[Found]:
+        """Try the changes of a root, and note those that come near."""
+        trace, unmoved = self.trace_of(root), 0
+        for change in self.changes.list(root):
+            if self.trial.runner.is_spent or unmoved == UNMOVED:
+                return
+            then = self.trial.run(trace.test, change)
+            if then.passed:
+                if found := self._prove(change):
+                    yield replace(found, is_clean=is_clean(then, root))
+            elif is_equal(then.came, trace.came):
+                unmoved += 1
+            else:
+                mended = count_mended(trace, then, change)
+                fits = change[root].axes is not None if root in change else True
+                self.near += [(mended, change)] * (fits or mended > 1)  # what has another shape mends by chance
+
+    # Roots.
+
+    def _choose(self) -> list[Test]:
+        """Tests of different kinds, and then others."""
+        kinds: dict[str, Test] = {}
+        for test in self.trial.failing:
+            kinds.setdefault(test.function, test)
+        return [*kinds.values(), *(test for test in self.trial.failing if test not in kinds.values())][:TRACES]
+
+    def _list_roots(self) -> list[Place]:
+        """The roots in the order in which they are computed; tensors made of nothing but numbers come last."""
+        places = dict.fromkeys(
+            place for trace in self.traces for place in trace.places if place not in self.trial.patch
+        )
+        roots = [place for place in places if place not in self.tried and self._is_root(place)]
+        if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
+            roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
+        return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
+
+    def _is_root(self, place: Place) -> bool:
+        """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
+        return any(place in trace.values and trace.is_root(place, self.is_loose) for trace in self.traces)
+
+    def trace_of(self, place: Place) -> Trace:
+        """A run in which an expression is a root, or at least computed."""
+        runs = [trace for trace in self.traces if place in trace.values]
+        return next((trace for trace in runs if trace.is_root(place, self.is_loose)), runs[0])
+
+    # Proofs.
+
+    def _prove(self, change: Patch, trace: Trace | None = None) -> Found | None:
+        """Run all tests with a change; None if none of them passes for that reason."""
+        place = next(iter(change))
+        explained = []
+        for test in self.trial.failing:
+            then = self.trial.run(test, change)
+            if then.passed and place in then.values and then.is_made_of_right(place, self.is_loose):
+                explained.append(test.name)
+        if not explained:
+            return None
+        trace = trace or self.trace_of(place)
+        difference = compare_with_change(trace, change)
+        change, difference = point(self.trial.of(explained), trace, change, difference)
+        if difference.is_needless and not self._can_go(trace, next(iter(change)), explained):
+            difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
+        if not difference.is_simple and not self.trial.patch and [*change] == [place]:
+            of_explained = self.trial.of(explained)
+            if missing := find_missing_in_most(of_explained, trace, place, change[place]):
+                change, difference, explained = missing
+        return Found(change, trace, difference, tuple(explained))
+
+    def _can_go(self, trace: Trace, place: Place, explained: Sequence[str]) -> bool:
+        """Tell whether tests pass without a step, which gives back one of the things that go in."""
+        runner, tests = self.trial.runner, [test for test in self.trial.failing if test.name in explained]
+        return any(
+            all(
+                runner.run(test, self.trial.patch, changes={place: put_operand(runner, each, True)}).passed
+                for test in tests
+            )
+            for each in trace.made_of(place)
+        )
+
+    def _list_left(self, found: Found) -> list[Test]:
+        """The tests that fail with what was found."""
+        others = [test for test in self.trial.failing if test.name not in found.explains]
+        return [test for test in others if not self.trial.run(test, found.patch).passed]
+
+    def _find_elsewhere(self, roots: Sequence[Place], has_found: bool) -> list[Found]:
+        """A right value that is used in several places where another one belongs, its sibling or a later step."""
+        everything = tuple(test.name for test in self.trial.failing)
+        traced = [(self.trace_of(root), root) for root in roots]
+        found = chain(find_instead(self.trial, traced), () if has_found else find_missing(self.trial, traced))
+        return [Found(change, trace, difference, everything) for trace, change, difference in islice(found, 1)]
+
+    def _find_loosely(self, roots: Sequence[Place]) -> list[Found]:
+        """A root made of something that is not a step, but is made of right things itself."""
+        found = Search(self.trial, is_loose=True, tried=roots).find(most=1)
+        is_whole = bool(found) and len(found[0].explains) == len(self.trial.failing)
+        return found if is_whole and found[0].difference.is_simple else []
+
+    def _find_together(self, most: int) -> list[Found]:
+        """Places that only together make the tests pass, two before three.
+
+        Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
+        something that follows is right, too, or its value is that of the step but for something elementary.
+        """
+        near = self._list_near()
+        best: list[Found] = []
+        for behind in range(1, most):
+            for mended, change in near[: NEAREST // behind**2]:
+                if not (others := Search(self.trial.add(change)).find(behind)):
+                    continue
+                first = self._point_beside(change, others)
+                if not mended and (first.difference.is_extra or not first.difference.is_simple):
+                    continue
+                if not others[-1].difference.is_simple and others[-1].option.names[0].startswith(END):
+                    continue  # with the right answer at the end any test passes
+                if len(others[-1].explains) == len(self.trial.failing):
+                    return self._drop_needless([first, *others])
+                best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
+        return best if best and 2 * len(best[-1].explains) >= len(self.trial.failing) else []
+
+    def _list_near(self) -> list[tuple[int, Patch]]:
+        """The changes to try first, and how many steps are right with each; if none, those of what differs simply."""
+        most = max((mended for mended, _ in self.near), default=0)
+        if most:
+            mending = [each for each in self.near if 2 * each[0] >= most]
+            return sorted(mending, key=lambda each: (-each[0], next(iter(each[1].values())).axes is None))[:NEAREST]
+        near = [each for each in self.near if self._is_tensor(each[1])]
+        return sorted(near, key=lambda each: not self._compare(each[1]).is_simple)[:NEAREST]
+
+    def _is_tensor(self, change: Patch) -> bool:
+        place = next(iter(change))
+        return not self.trace_of(place).is_number(place)
+
+    def _compare(self, change: Patch) -> Difference:
+        return compare_with_change(self.trace_of(next(iter(change))), change)
+
+    def _drop_needless(self, found: list[Found]) -> list[Found]:
+        """Leave out a place without which the others are proved as well."""
+        for needless in found[:-1]:
+            *others, last = [each for each in found if each is not needless]
+            trial = self.trial.add(join_patches(others))
+            proved = Search(trial)._prove(last.patch, trial.run(last.trace.test))
+            is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
+            if proved and is_as_plain and len(proved.explains) == len(self.trial.failing):
+                return self._drop_needless([*others, proved])
+        return found
+
+    def _point_beside(self, change: Patch, others: Sequence[Found]) -> Found:
+        trace = self.trace_of(next(iter(change)))
+        change, difference = point(
+            self.trial.add(join_patches(others)), trace, change, compare_with_change(trace, change)
+        )
+        return Found(change, trace, difference, others[-1].explains)
+
+    def _find_anywhere(self, roots: Sequence[Place]) -> list[Found]:
+        """A change that makes other tests pass than those that were looked at."""
+        for root in roots[:NEAREST]:
+            for option in self.changes.options(root)[:NEAREST]:
+                if not self.trial.runner.is_spent and (found := self._prove({root: option})):
+                    rest = self._list_left(found)
+                    return [found, *(Search(self.trial.add(found.patch, rest)).find(most=1) if rest else [])]
+        return []
+
+
+def join_patches(found: Sequence[Found]) -> Patch:
+    """All places that were found, and what was put there."""
+    return {place: option for each in found for place, option in each.patch.items()}
+
+
+def _weigh(found: Found) -> tuple[bool, int]:
+    return found.difference.is_simple, len(found.explains)
+
+
+def is_clean(then: Trace, root: Place) -> bool:
+    """Tell whether all that is computed after a root is right."""
+    after = then.places[then.places.index(root) + 1 :] if root in then.values else []
+    computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not then.is_number(each)]
+    return all(then.is_right(each) for each in computed)
+
+
+def count_mended(before: Trace, then: Trace, change: Patch) -> int:
+    """Count the steps that are right with a change and were not without it, beside those that were put in."""
+    put = {name for option in change.values() for name in option.names}
+    wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
+    matches = [then.match(place) for place in wrong if not before.match(place)]
+    return len({name for match in matches if match for name in match.names} - put)
+
+
+def find_early_return(trace: Trace) -> list[Place]:
+    """The expressions that are what comes back, where that is another step than it should be, or of another shape."""
+    parts = trace.came if isinstance(trace.came, tuple | list) else (trace.came,)
+    last = list(trace.steps)[-1]
+    for what, part in zip(trace.test.cases()[0].outputs, parts, strict=False):
+        name = f"the {what}" if f"the {what}" in trace.steps else last
+        came = [place for place in trace.places if any(each is part for each in trace.objects[place])]
+        match = trace.match(came[-1]) if came else None
+        right = trace.steps[name].value.tensor
+        if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
+            return [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
+    return []
+
+
+def order_by_generality(tests: Sequence[Test]) -> list[Test]:
+    """Tests that tell most come first: sizes that differ and are not 1, positions not in order; then what is small."""
+
+    def rank(test: Test) -> tuple[int, int, int]:
+        for case in test.cases():
+            tensors = [x for x in case.inputs.values() if isinstance(x, Tensor)]
+            sizes = [size for x in tensors for size in x.shape]
+            numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
+            ones = sum(size <= 1 for size in (*sizes, *numbers)) + sum(x.shape[-1:] == (2,) for x in tensors)
+            alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
+            in_order = sum(torch.equal(x, torch.arange(x.numel())) for x in tensors if x.dtype == torch.int64)
+            return ones + alike + in_order, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
+        return len(tests), 0, 0
+
+    return sorted(tests, key=rank)

@@ -1,0 +1,334 @@
+"""One call of the student's, held against the steps: which of its expressions are right, and where the first is not."""
+
+import ast
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.suite import Test
+from whichline.way.probe import Place
+from whichline.way.steps import Step
+from whichline.way.values import Axes, Value, as_value, find_layout, identify
+
+UNSET = re.compile("Parameter|empty|rand|normal|uniform")  # numbers that nobody counts on
+BEGINS = re.compile("zeros|ones|empty|full")
+MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
+
+
+@dataclass(frozen=True)
+class Match:
+    """The steps that the values of an expression are.
+
+    Args:
+        names: for each time that it was computed, a step; for all times together, one.
+        axes: their layouts.
+        together: whether the values of all times, one beside the other, are one step: a loop over one axis.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[Axes, ...]
+    together: bool = False
+
+
+@dataclass
+class Trace:
+    """One run of a test.
+
+    Args:
+        test: the test.
+        values: what each expression was, each time, when it was computed.
+        objects: the same objects, which tell what a name stands for.
+        order: the expressions, as often as they were computed.
+        steps: of the right program on the same arguments.
+        arguments: those of the adapter.
+        passed: whether the test passed.
+        put: expressions that had another value put in their place: that what follows is right says nothing of them.
+        given: the arguments themselves, whatever was made of them.
+        came: what the adapter gave back.
+        error: what ended the test.
+        matches: which steps values are, as far as that was asked for in some run on the same arguments.
+    """
+
+    test: Test
+    values: Mapping[Place, Sequence[Any]]
+    objects: Mapping[Place, Sequence[Any]]
+    order: Sequence[Place]
+    steps: Mapping[str, Step]
+    arguments: Mapping[str, Any]
+    passed: bool
+    put: Collection[Place] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+    came: Any = None
+    error: BaseException | None = None
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)
+    _of_place: dict[Place, Match | None] = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> dict[str, Value]:
+        """Steps, and what came in."""
+        given = {name: as_value(x) for name, x in self.arguments.items() if isinstance(x, Tensor | int | float)}
+        return {name: step.value for name, step in self.steps.items()} | given
+
+    @cached_property
+    def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
+        """Of each size the known values: the sums of their numbers, in this order, which they are, and their names."""
+        found: dict[int, list[tuple[float, int, str, Value]]] = {}
+        for i, (name, value) in enumerate(self.known.items()):
+            found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
+        return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
+
+    def _list_alike(self, value: Value) -> list[tuple[str, Value]]:
+        """The known values that may hold the same numbers as this one, in their order."""
+        known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
+        room = 3e-4 * (abs(total) + 1e-9)
+        first = bisect_left(known, total - room, key=itemgetter(0))
+        last = bisect_right(known, total + room, key=itemgetter(0))
+        return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]
+
+    @cached_property
+    def sizes(self) -> set[float]:
+        """The sizes of what came in, and of the steps."""
+        tensors = [value.tensor for value in self.known.values()]
+        shapes = [size for x in tensors for size in x.shape]
+        return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The expressions, each where it was computed first; what a statement changes in place, where it was last."""
+        firsts: dict[Place, int] = {}
+        for i, place in enumerate(self.order):
+            if place.in_place:
+                firsts[place] = i
+            else:
+                firsts.setdefault(place, i)
+        return sorted(firsts, key=firsts.__getitem__)
+
+    def value(self, place: Place) -> list[Any]:
+        """The values of an expression; of a tensor that is changed in place, the last one."""
+        values = list(self.values[place])
+        return values[-1:] if place.in_place else values
+
+    def match(self, place: Place) -> Match | None:
+        """The steps that an expression is; None for what the right program does not know, or did not compute."""
+        if place not in self._of_place:
+            self._of_place[place] = self._match(self.value(place)) if place in self.values else None
+        return self._of_place[place]
+
+    def _match(self, values: list[Any]) -> Match | None:
+        """Look for the steps once: most values are the same in the next run, with a change in some place."""
+        if any(value is None for value in values):
+            return None
+        key = tuple(map(identify, values))
+        if key not in self.matches:
+            self.matches[key] = self._find_match(values)
+        return self.matches[key]
+
+    def _find_match(self, values: list[Any]) -> Match | None:
+        if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
+            tensors = [as_value(value).tensor for value in values]
+            if any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:]) and (
+                found := self.find(Value(torch.stack(tensors)))
+            ):
+                return Match((found[0],), (found[1],), together=True)
+        found_each = [self.find(as_value(value)) for value in values[:MOST_TIMES]]
+        if not all(found_each):
+            return None
+        return Match(tuple(each[0] for each in found_each if each), tuple(each[1] for each in found_each if each))
+
+    def find(self, value: Value, exactly: bool = False) -> tuple[str, Axes] | None:
+        """The step, or the argument, that a value is."""
+        others = []
+        for name, known in self._list_alike(value):
+            if (axes := find_layout(value, known, exactly)) == tuple(range(known.tensor.ndim)):
+                return name, axes
+            others += [(name, axes)] if axes is not None else []
+        if others:
+            return others[0]
+        if not value.tensor.ndim and float(value.tensor) in self.sizes:
+            return "a size", ()
+        return None
+
+    @cached_property
+    def _place_of(self) -> dict[int, Place]:
+        return {id(place.node): place for place in self.places if not place.in_place}
+
+    def made_of(self, place: Place) -> list[Place]:
+        """The nearest expressions in an expression, or in a statement."""
+        found: list[Place] = []
+
+        def look(node: ast.AST) -> None:
+            for child in ast.iter_child_nodes(node):
+                inner = self._place_of.get(id(child))
+                if inner is not None:
+                    found.append(inner)
+                elif isinstance(child, ast.Attribute) and child is not getattr(node, "func", None):
+                    pass  # `x.device`, `x.shape`: no number of x is in it
+                else:
+                    look(child)
+
+        look(place.node)
+        return found
+
+    def origin(self, place: Place) -> Place:
+        """The expression that made what a name stands for or a function returns; the place itself, if it came in."""
+        if given := self.find_given(place):
+            return self.origin(given)
+        wanted = self.objects[place][0]
+
+        def is_it(value: Any) -> bool:
+            return value is wanted or (
+                isinstance(value, int | float) and isinstance(wanted, int | float) and value == wanted
+            )
+
+        for before in self.places[: self.places.index(place)]:
+            is_here = not self.is_number(place) or (before.file, before.function) == (place.file, place.function)
+            if not is_here or before.is_read or not any(map(is_it, self.objects[before])):
+                continue
+            if not any(is_it(each) for inner in self.made_of(before) for each in self.objects[inner]):
+                return before
+        return place
+
+    def find_given(self, place: Place, time: int = 0) -> Place | None:
+        """Find what the caller gives for a parameter, when that is read for the n-th time."""
+        if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
+            return None
+        name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
+        number, wanted = parameters.index(name), self.objects[place][time]
+        calls = [each for each in self.places if isinstance(each.node, ast.Call) and place in self._inside[each]]
+        for call in calls:
+            assert isinstance(call.node, ast.Call)
+            named = [each.value for each in call.node.keywords if each.arg == name]
+            for node in (*call.node.args[number : number + 1], *named):
+                given = self._place_of.get(id(node))
+                if given and any(each is wanted for each in self.objects[given]):
+                    return given
+        return None
+
+    def is_before(self, place: Place, other: Place) -> bool:
+        """Tell whether an expression is computed before another one."""
+        both = [each for each in self.places if each in (place, other)]
+        return len(both) == 2 and both[0] is place
+
+    @cached_property
+    def _inside(self) -> dict[Place, set[Place]]:
+        return {place: set(self.runs_inside(place)) for place in self.places}
+
+    def only_origin(self, place: Place) -> Place:
+        """The expression that made a value, if nothing else reads it; else the place itself."""
+        wanted, origin = self.objects[place][0], self.origin(place)
+        others = [
+            inner
+            for each in self.places
+            if (each.file, each.function) == (place.file, place.function) and not isinstance(each.node, ast.Name)
+            for inner in self.made_of(each)
+            if inner is not place and isinstance(inner.node, ast.Name)
+        ]
+        return place if any(each is wanted for other in others for each in self.objects[other]) else origin
+
+    @cached_property
+    def innocent(self) -> set[Place]:
+        """The expressions that are not steps, but of which right things are made."""
+        found: set[Place] = set()
+        for place in self.places:
+            if self.match(place) and not isinstance(place.node, ast.Name) and place not in self.put:
+                todo = self.made_of(place)
+                while todo:
+                    inner = todo.pop()
+                    if inner not in self.put:
+                        found.add(inner)
+                        todo += self.made_of(inner)
+        found = {place for place in found if not self.match(place)}
+        values = {identify(value) for place in found for value in self.values[place]}
+        names = [place for place in self.places if isinstance(place.node, ast.Name) and not self.match(place)]
+        return found | {place for place in names if {identify(value) for value in self.values[place]} <= values}
+
+    def is_right(self, place: Place) -> bool:
+        return bool(self.match(place)) or place in self.innocent
+
+    def first_wrong(self, place: Place) -> int:
+        """The first time that an expression is nothing that is known."""
+        values = self.value(place)[:MOST_TIMES]
+        return next((i for i, value in enumerate(values) if value is None or not self.find(as_value(value))), 0)
+
+    def is_right_at(self, place: Place, time: int) -> bool:
+        """Tell whether an expression is right, or was the n-th time that it was computed."""
+        if self.is_right(place):
+            return True
+        values = self.value(place)
+        return 0 < len(values) > time and values[time] is not None and bool(self.find(as_value(values[time])))
+
+    def is_number(self, place: Place) -> bool:
+        """Tell whether an expression is a number and no tensor."""
+        return self.is_numbers(self.values[place])
+
+    @staticmethod
+    def is_numbers(values: Sequence[Any]) -> bool:
+        return all(isinstance(value, int | float) for value in values)
+
+    def runs_inside(self, place: Place) -> Iterator[Place]:
+        """The student's expressions that ran while this one was computed, in functions that it calls."""
+        index = self.order.index(place)
+        made_of = {id(node) for node in ast.walk(place.node)}
+        for before in reversed(self.order[:index]):
+            if id(before.node) in made_of or (before.function, before.file) == (place.function, place.file):
+                return
+            yield before
+
+    def is_maker(self, place: Place) -> bool:
+        """Tell whether an expression is a tensor made of numbers alone."""
+        is_call = isinstance(place.node, ast.Call) and not self.is_number(place)
+        return is_call and all(self.is_number(each) for each in self.made_of(place))
+
+    def is_beginning(self, place: Place) -> bool:
+        """Tell whether an expression is what a loop begins with, or a constant: fractions that are all the same."""
+        if not isinstance(place.node, ast.Call) or not (
+            self.is_maker(place) or BEGINS.search(ast.unparse(place.node.func))
+        ):
+            return False
+        value = self.values[place][0]
+        is_tensor = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
+        return is_tensor and bool((value == value.flatten()[0]).all())
+
+    def is_given(self, place: Place) -> bool:
+        """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
+        is_held = isinstance(place.node, ast.Attribute) and not self.made_of(place) and not self.is_number(place)
+        return is_held or self.is_maker(place)
+
+    def is_root(self, place: Place, is_loose: bool = False) -> bool:
+        """Tell whether an expression is wrong, and made of what is right, or is made of that."""
+        made_of = self.made_of(place)
+        if self.is_right(place) or isinstance(place.node, ast.Name):
+            return False
+        if not made_of and self.is_number(place):
+            return False
+        if self.is_beginning(place) or (isinstance(place.node, ast.Call) and UNSET.search(str(place).split("(")[0])):
+            return False
+        if self.is_number(place) and not math.isfinite(self.values[place][0]):
+            return False
+        if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
+            is_bool = isinstance(self.values[place][0], bool)
+            return not is_bool and all(map(self.is_number, made_of)) and self.is_made_of_right(place)
+        return self.is_made_of_right(place, is_loose)
+
+    def _is_constant(self, place: Place) -> bool:
+        return self.is_maker(place) or self.is_beginning(place)
+
+    def is_made_of_right(self, place: Place, is_loose: bool = False) -> bool:
+        """Tell whether all is right that an expression is made of, and all that runs inside it.
+
+        With `is_loose`, what is not a step will do, if that is made of what is right.
+        """
+        time = self.first_wrong(place)
+        made_of = [each for each in self.made_of(place) if not self.is_number(each) and not self._is_constant(each)]
+        inside = [each for each in self.runs_inside(place) if not self.is_number(each)]
+        return all(
+            self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
+        ) and all(self.is_right(each) for each in inside)

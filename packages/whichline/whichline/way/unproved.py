@@ -1,0 +1,80 @@
+"""Wrong answers of which no place is proved: what their calls have in common, and where to begin to look."""
+
+import re
+from collections.abc import Collection, Sequence
+
+from whichline.engine.compare import WrongAnswer
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Test
+from whichline.way.conditions import Call, Condition, find_condition, list_facts
+from whichline.way.probe import Recorder
+from whichline.way.run import Runner, Trial
+from whichline.way.search import Search, order_by_generality
+from whichline.way.telling import show_place
+
+BEGIN = "The mark shows the first value that matches none of the handout's. It may still be right."
+ENOUGH = 2  # cases with a right answer: what one alone does not have may be anything
+ASK = "What should this be, by the formula? Is yours the same thing, computed another way?"
+
+
+def tell_unproved(
+    runner: Runner, wrong: Sequence[Test], others: Sequence[Test], told: Collection[tuple[str, int]] = ()
+) -> Finding | None:
+    """Tell in which cases the answer is wrong, and the first number nobody knows; None if that says nothing.
+
+    Args:
+        runner: with its probes on.
+        wrong: tests of one problem whose numbers are wrong.
+        others: tests of the same problem.
+        told: lines, by file and number, of which something else is said.
+    """
+    these, right, raise_ = _judge_cases(runner, [*wrong, *others])
+    condition = find_condition(these, right) if these and len(right) >= ENOUGH else None
+    if not these or (right and told and not condition):
+        return None
+    search = Search(Trial(runner, order_by_generality(wrong)))
+    root = next(iter(sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))), None)
+    place = show_place(root.file, root.function, root.node, runner.suite.root) if root else {}
+    if not place or (place["file"], place["line"]) in told:
+        place = {}
+    if not condition and not place:
+        return None
+    problem = wrong[0].problem
+    return Finding(
+        problem,
+        f"{problem}-unproved",
+        (_tell_where(condition, len(these), len(these) + len(right), raise_), *[BEGIN] * bool(place)),
+        question=next((fact.ask for fact in (condition.facts if condition else ()) if fact.ask), ASK * bool(place)),
+        tests=tuple(test.name for test in wrong),
+        **place,
+    )
+
+
+def _tell_where(condition: Condition | None, wrong: int, judged: int, raise_: bool) -> str:
+    """Say in which cases the answer is wrong: in those that meet a condition, or in so many."""
+    if condition:
+        where = re.sub("call", "stored case", condition.words, count=1) + ", and in no other"
+    else:
+        where = f"{wrong} of the {judged} stored cases" if wrong < judged else "every stored case"
+    return f"{'Among the calls that return, the' if raise_ else 'The'} answer is wrong in {where}."
+
+
+def _judge_cases(runner: Runner, tests: Sequence[Test]) -> tuple[list[Call], list[Call], bool]:
+    """The calls on the stored cases of tests whose answer is wrong, those whose answer is right; do others raise?"""
+    wrong: list[Call] = []
+    right: list[Call] = []
+    raise_ = False
+    cases = {case.name: case for test in tests if test.stored and not test.memory for case in test.cases()}
+    for case in cases.values():
+        if "answer" not in case.expected:
+            continue
+        call, one = list_facts(case.call, list(case.inputs), case.inputs), case.copy()
+        runner.probes.recorder = Recorder(noting=False)
+        try:
+            one.check(getattr(runner.suite.calls, one.call)(**one.inputs))
+            right.append(call)
+        except WrongAnswer:
+            wrong.append(call)
+        except Exception:  # a crash is told as what it is
+            raise_ = True
+    return wrong, right, raise_

@@ -1,0 +1,133 @@
+"""Values, and telling whether one is a step of the right program, in whatever layout the student keeps it."""
+
+import hashlib
+import itertools
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import same
+
+CLOSE = 1e-4  # of the largest number: what rounding makes of two ways to compute the same in float32
+HIDDEN = -1e6  # a finite score from here on stands for −inf
+
+Axes = tuple[int, ...] | None  # the axes of a step in the order in which a value has them; None: put in as it is
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor, or a number as a tensor without axes, in float64 or as it is if it has no fractions."""
+
+    tensor: Tensor
+
+    @cached_property
+    def digest(self) -> tuple[int, bool, float]:
+        """A few numbers that are the same in any layout: how many, whether they are truth values, and their size."""
+        x = self.tensor
+        if x.dtype == torch.bool:
+            return x.numel(), True, float(x.sum())
+        seen = x[x > HIDDEN].double() if x.numel() else x.double()  # of NaN nothing is seen
+        return x.numel(), False, float(seen.abs().sum())
+
+
+def as_value(x: Any) -> Value:
+    """A value of what a probe saw."""
+    if isinstance(x, bool):
+        return Value(torch.tensor(x))
+    return Value(x.detach() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64))
+
+
+def identify(x: Any) -> Hashable:
+    """Give what is the same for values of one shape and dtype that hold the same numbers, and for no others."""
+    if not isinstance(x, Tensor):
+        return type(x), x
+    numbers = x.detach().flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy()
+    return tuple(x.shape), x.dtype, hashlib.blake2b(numbers.tobytes(), digest_size=16).digest()
+
+
+def is_near(x: Tensor, right: Tensor, exactly: bool = False) -> bool:
+    """Tell whether two tensors of one shape hold the same numbers, as far as rounding lets them.
+
+    Where `right` is −inf, a very low number will do, unless `exactly` that is asked for. NaN is nothing's equal.
+    """
+    if x.dtype == torch.bool or right.dtype == torch.bool:
+        return x.dtype == right.dtype and torch.equal(x, right)
+    if not right.isfinite().all():
+        hidden = right == -math.inf
+        if (~right.isfinite() & ~hidden).any() or not (x[hidden] <= (-math.inf if exactly else HIDDEN)).all():
+            return False
+        x, right = x[~hidden], right[~hidden]
+    return bool(same(x, right, CLOSE).all())
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same to the last digit, NaN and all."""
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return one is other or one == other
+    return one.shape == other.shape and bool(same(one, other, within=0.0).all())
+
+
+def may_be(x: Value, right: Value) -> bool:
+    """Tell quickly whether two values may hold the same numbers."""
+    (count, truth, size), (count_right, truth_right, size_right) = x.digest, right.digest
+    return count == count_right and truth == truth_right and abs(size - size_right) <= 2e-4 * (abs(size_right) + 1e-9)
+
+
+def lay_out(right: Tensor, shape: Sequence[int]) -> Iterator[tuple[Axes, Tensor]]:
+    """The ways to lay a step out in a shape: its axes in any order, its leading ones as one, axes of 1 anywhere."""
+    if right.numel() != math.prod(shape):
+        return
+    if tuple(right.shape) == tuple(shape):
+        yield tuple(range(right.ndim)), right
+        if right.dtype == torch.bool:
+            return  # the axes of a mask in another order are another mask
+    long = [axis for axis, size in enumerate(right.shape) if size != 1]
+    want = [size for size in shape if size != 1]
+    if len(long) == len(want) and sorted(right.shape[axis] for axis in long) != sorted(want):
+        return
+    for order in itertools.permutations(long):
+        sizes = [right.shape[axis] for axis in order]
+        same = sizes == want
+        merged = len(sizes) > len(want) >= 2 and [math.prod(sizes[: -len(want) + 1]), *sizes[-len(want) + 1 :]] == want
+        if (
+            (same or merged)
+            and not (list(order) == long and tuple(right.shape) == tuple(shape))
+            and _is_plain(right, order)
+        ):
+            ones = [axis for axis, size in enumerate(right.shape) if size == 1]
+            yield (*ones, *order), right.permute((*ones, *order)).reshape(tuple(shape))
+
+
+def _is_plain(right: Tensor, order: Sequence[int]) -> bool:
+    """Tell whether no axes of one size change places: these look alike by chance, but for the last two, of scores."""
+    pairs = itertools.combinations(order, 2)
+    return not any(right.shape[one] == right.shape[other] and one > other < right.ndim - 2 for one, other in pairs)
+
+
+def find_layout(x: Value, right: Value, exactly: bool = False) -> Axes:
+    """The order of axes in which a value is a step; None if it is not."""
+    if may_be(x, right):
+        for axes, laid in lay_out(right.tensor, x.tensor.shape):
+            if is_near(x.tensor, laid, exactly):
+                return axes
+    return None
+
+
+def relay(right: Tensor, axes: tuple[int, ...], shape: Sequence[int]) -> Tensor | None:
+    """A step in the layout that was found for another case, which may have more leading axes; None if it cannot be."""
+    more = right.ndim - len(axes)
+    if more > 0:
+        axes = (*range(more), *(axis + more for axis in axes))
+    elif more < 0:
+        if axes[:-more] != tuple(range(-more)):
+            return None
+        axes = tuple(axis + more for axis in axes[-more:])
+    laid = right.permute(axes)
+    return laid.reshape(tuple(shape)) if laid.numel() == math.prod(shape) else None

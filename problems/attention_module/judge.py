@@ -1,0 +1,81 @@
+"""Dropout on the weights of attention, held against what it must do: which weights it drops, nobody can say."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.case import Case
+from whichline.engine.compare import THREE_DIGITS, WrongAnswer, near, same
+from whichline.engine.result import Check
+
+# How many standard deviations the share that is dropped may be off: one seed in two million makes it more.
+DEVIATIONS = 5
+WEIGHTS = "matrix of weights"
+
+
+def check_dropout(case: Case, answer: Any) -> None:
+    """Fail, with what is wrong, unless some weights are dropped as they should be and the output is made with the rest.
+
+    Args:
+        case: a call in training; it stores what is right without dropout.
+        answer: what came, the output and the weights that it was made with.
+
+    Raises:
+        WrongAnswer: with the first of these that applies: the form is not that of the case; nothing is dropped; a key
+            that the mask hides has a weight; the weights that are kept are not multiplied by 1 / (1 - p); another share
+            than p is dropped, or weights are dropped together; the output is made with other weights.
+    """
+    output, weights = case.check_form(answer).values()
+    right = case.expected[WEIGHTS]
+    V, p = case.original["V"], case.dropout
+    # Of a weight that is nearly 0, rounding hides what became of it.
+    counts = right > 0.1 / right.shape[-1]
+    if not counts.any():  # as if the answers of a wrong attention were right
+        raise WrongAnswer("all weights are 0, and none can be dropped", Check.PROPERTY)
+    ratio = (weights / right)[counts]
+    kept = ratio[ratio != 0]
+    dropped = 1 - len(kept) / len(ratio)
+    is_sum = near(output, weights @ V)
+
+    if not dropped and not near(ratio, 1.0):
+        raise WrongAnswer("no weight is dropped, and the weights are not those without dropout", Check.PROPERTY)
+    if not dropped and is_sum:
+        raise WrongAnswer(f"in training with a dropout of {p:g} no weight is dropped", Check.PROPERTY)
+    if not dropped and (output == 0).any():
+        raise WrongAnswer("no weight is dropped, but numbers of the output are", Check.PROPERTY)
+    if (weights[right == 0] != 0).any():
+        raise WrongAnswer("keys that a query may not attend to have weights other than 0", Check.PROPERTY)
+    small = same(weights * (1 - p), right, case.rounding[WEIGHTS] + THREE_DIGITS * right, of=1.0) | (weights == 0)
+    if dropped and not (near(kept, 1 / (1 - p)) and small[~counts].all()):
+        mean = float(kept.mean())
+        factor = f"{mean:.4g}" if near(kept, mean) and not near(kept, 1 / (1 - p)) else "various numbers"
+        raise WrongAnswer(
+            f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.4g}",
+            Check.PROPERTY,
+        )
+    if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
+        raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", Check.PROPERTY)
+    if dropped and not _independent(weights == 0, counts, p):
+        message = "weights are dropped together, or in a pattern: is there a random number for each of them?"
+        raise WrongAnswer(message, Check.PROPERTY)
+    if not is_sum:
+        raise WrongAnswer("the output is not the sum of the values times the weights that came with it", Check.PROPERTY)
+
+
+def _independent(dropped: Tensor, counts: Tensor, p: float) -> bool:
+    """Say whether neighbours along each axis share their fate, to be dropped or kept, as often as chance has it."""
+    alike = p**2 + (1 - p) ** 2
+    three = p**3 + (1 - p) ** 3
+    variance = alike * (1 - alike) + 2 * (three - alike**2)  # of one pair, and with the next one, which shares a weight
+    for axis in range(dropped.ndim):
+        (first, second), pairs = _neighbours(dropped, axis), torch.logical_and(*_neighbours(counts, axis))
+        n = int(pairs.sum())
+        if abs(int((first == second)[pairs].sum()) - alike * n) > DEVIATIONS * math.sqrt(variance * n):
+            return False
+    return True
+
+
+def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    return x.narrow(axis, 0, x.shape[axis] - 1), x.narrow(axis, 1, x.shape[axis] - 1)

@@ -1,0 +1,45 @@
+"""Scaled dot-product attention."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from problems.scaled_dot_product_attention.steps import follow_attention
+from whichline.engine.case import Case
+from whichline.engine.compare import index_of
+from whichline.engine.on_paper import tell_numbers, tell_sum
+from whichline.engine.room import Room
+
+
+def tell_query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
+    """The wrong query with the fewest keys, which is the easiest to work out: its weights, and what they sum to."""
+    V, mask = case.original["V"].detach(), case.original["mask"]
+    found = find_weights(got, V)
+    if found is None:
+        if V.shape[-2] <= V.shape[-1]:
+            yield "your answer is not a weighted sum of the values: does each of its rows come from rows of V?"
+        return
+    mask = torch.ones_like(found, dtype=torch.bool) if mask is None else mask.expand(found.shape)
+    keys = mask.sum(-1).where(wrong.any(-1), mask.shape[-1] + 1)
+    place = tuple(index_of(int(keys.argmin()), keys.shape))
+    row, allowed = found[place], mask[place]
+    keys_allowed = allowed.nonzero().flatten().tolist()
+    yield f"the smallest wrong row is query {list(place)}, which may attend to keys {keys_allowed}"
+    yield f"your weights there: {tell_numbers(row)}"
+    yield tell_sum("they sum", row, int(allowed.any()), nothing)
+    if (forbidden := float(row[~allowed].abs().sum())) > nothing:
+        yield f"forbidden keys have {forbidden:.3g} of that but should have 0"
+
+
+def find_weights(answer: Tensor, V: Tensor) -> Tensor | None:
+    """The weights with which `answer` sums the rows of `V`; None where there is no such sum, or more than one."""
+    if V.shape[-2] > V.shape[-1]:
+        return None
+    values = V.double()
+    found = answer @ torch.linalg.pinv(values)
+    error = (found @ values - answer).abs().max()
+    return found if error <= 64 * torch.finfo(V.dtype).eps * values.abs().max() else None
+
+
+ROOM = Room(steps={"run_scaled_dot_product_attention": follow_attention}, on_paper=tell_query)

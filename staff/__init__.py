@@ -1,0 +1,1 @@
+"""All of this assignment that students never get, besides the folders of this name inside its problems."""

@@ -1,0 +1,66 @@
+"""The attacks of the catalogue, as submissions.
+
+A head `NAME: PLAIN: REPORT`, or `NAME on MACHINE: ...`, says what becomes of an attack in a plain in-process run (an
+`Outcome` of `plain.py`), and a text that the feedback to the student has. Below it, after a comment that says what it
+tries, comes the body of `run_softmax`, or a whole file, if that name is in it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent, indent
+
+from staff.tests.attacks.catalogue import answers, archives, channel, feeder, machine
+from whichline_grader.grading.identity import safe_name
+
+TEXT = answers.ATTACKS + channel.ATTACKS + machine.ATTACKS + feeder.ATTACKS
+HEAD = re.compile(r"^(\w+)(?: on (\w+))?: (\w+): (.*)$", re.MULTILINE)
+_, *PIECES = HEAD.split(TEXT)
+CODE = dict(zip(PIECES[0::5], PIECES[4::5], strict=True))
+PRELUDE = """\
+import atexit, builtins, collections, concurrent.futures, contextlib, ctypes, gc, importlib.abc, importlib.util, io
+import itertools, json, mmap, os, pathlib, signal, socket, struct, subprocess, sys, threading, time, types, unittest
+import torch
+def zeros(in_features, dim):
+    return in_features * 0
+"""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A submission that tries what it should not: where it lies, and what its head says."""
+
+    path: Path
+    id: str
+    machine: str
+    plain: str
+    report: str
+
+    @property
+    def name(self) -> str:
+        """The name of its report."""
+        return safe_name(self.path.name)
+
+    @property
+    def neighbour(self) -> str:
+        """The name of the honest submission that is graded after it."""
+        return f"after-{Path(self.name).stem[:80]}.py"
+
+
+def find_attacks(folder: Path) -> Iterator[Attack]:
+    """Every attack, written into `folder`."""
+    for head in HEAD.findall(TEXT + "\n".join(archives.ATTACKS)):
+        yield Attack(write_attack(head[0], folder), *head)
+
+
+def write_attack(id: str, folder: Path) -> Path:
+    """Write one of them."""
+    if id not in CODE:
+        return archives.write_archive(id, folder)
+    code = dedent(CODE[id])
+    if "run_softmax" not in code:
+        code = f"def run_softmax(in_features, dim):\n{indent(code.strip(), '    ')}\n    return in_features * 0\n"
+    path = folder / f"{id}.py"
+    path.write_text(PRELUDE + code)
+    return path

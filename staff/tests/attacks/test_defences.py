@@ -1,0 +1,222 @@
+"""Attacks that a plain run refuses aim at what only a grader of classes has. Here the defence that each meets is off.
+
+Each test is named after its attack, and shows what happens to a grader without that defence.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from staff.tests import ROOT
+from staff.tests.attacks.attack import HEAD, find_attacks, write_attack
+from staff.tests.attacks.catalogue import feeder
+from staff.tests.grading.test_gradebook import GRADING
+from staff.tests.live import Live, connect
+from whichline.engine.assignment import load_problems
+from whichline_grader.grading import reports
+from whichline_grader.grading.gradebook import Gradebook
+from whichline_grader.grading.identity import safe_name
+from whichline_grader.grading.reports import feedback, fence, write_reports
+from whichline_grader.sandbox import answer as answers
+from whichline_grader.sandbox import confinement as sandbox
+from whichline_grader.sandbox import connection, submission
+from whichline_grader.sandbox import interview as client
+from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation
+from whichline_grader.sandbox.submission import Refused, take_in
+
+X = torch.ones(3)
+Softmax = Callable[[torch.Tensor, int], torch.Tensor]
+Answer = Callable[..., tuple[Any, Live]]
+IN_PARAMETERS = {"name_of_the_grades", "patch_worker"}
+# The rest of what a plain run refuses: nothing is gained or broken even with the defence off.
+WITHOUT = {
+    "blames_the_grader": "an exception's name would have to be taken for its class",
+    "changes_its_input": "it is a wrong answer: a case keeps its inputs as they were before the call",
+    "closed_descriptors": "it ends its own process and no other",
+    "huge_reply": "it announces ten gigabytes and never sends them; the other side would wait for its time limit",
+    "thirty_threads": "a grader that counts wall-clock time fails the submission beside it",
+}
+
+
+def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason(tmp_path: Path) -> None:
+    refused = {attack.id for attack in find_attacks(tmp_path) if attack.plain == "refused"}
+    shown = {name.removeprefix("test_") for name in globals()}
+    at_feeder = refused & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have
+    assert refused - shown - IN_PARAMETERS - at_feeder == WITHOUT.keys()
+    page = (ROOT / "packages/grader/whichline_grader/docs/security.md").read_text()
+    assert all(name in page for name in WITHOUT)
+    said = f"For {len(refused - at_feeder - WITHOUT.keys())} of those `test_defences.py` shows"
+    assert said in page.replace("\n", " ")
+    assert f"{len(at_feeder)} (`feeder`) aim at questions that come one at a time" in page.replace("\n", " ")
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """As `unzip` did for years: every entry is what it says and goes where it says."""
+    with zipfile.ZipFile(archive) as file:
+        for info in file.infolist():
+            path = Path(os.path.normpath(folder / info.filename))
+            if info.external_attr >> 28 == 0o12:
+                path.symlink_to(file.read(info).decode())
+            else:
+                path.write_bytes(file.read(info))
+
+
+def test_climbing_archive(tmp_path: Path) -> None:
+    inside = tmp_path / "a" / "b"
+    inside.mkdir(parents=True)
+    unpack(write_attack("climbing_archive", tmp_path), inside)
+    assert (tmp_path / "cs336-attack.py").exists()
+
+
+def test_linking_archive(tmp_path: Path) -> None:
+    (tmp_path / "unpacked").mkdir()
+    unpack(write_attack("linking_archive", tmp_path), tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / "adapters.py").read_text() == (ROOT / "adapters.py").read_text()
+
+
+def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_attack("exploding_archive", tmp_path)
+    with pytest.raises(Refused):
+        take_in(path)
+    monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 1 << 30)
+    assert sum(map(len, take_in(path).files.values())) > 1000 * path.stat().st_size / 2
+
+
+def test_bzip2_archive(tmp_path: Path) -> None:
+    path = write_attack("bzip2_archive", tmp_path)
+    assert path.stat().st_size < 1000
+    tracemalloc.start()
+    with zipfile.ZipFile(path) as file, file.open("model.py") as opened:
+        opened.read(1)
+    assert tracemalloc.get_traced_memory()[1] > 32 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["gradebook.sqlite", "grades.csv"])
+def test_name_of_the_gradebook(tmp_path: Path, name: str) -> None:
+    Gradebook(tmp_path / "gradebook.sqlite").close()
+    (tmp_path / "grades.csv").touch()
+    with pytest.raises(FileExistsError):
+        write_reports(tmp_path / name, GRADING, load_problems(ROOT))
+    write_reports(tmp_path / safe_name(name), GRADING, load_problems(ROOT))
+
+
+def test_name_with_markup(tmp_path: Path) -> None:
+    name = write_attack("name_with_markup", tmp_path).name
+    assert "<script>" in feedback(replace(GRADING, submission=name), {})
+    assert "<" not in feedback(replace(GRADING, submission=safe_name(name)), {})
+
+
+def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = write_attack("name_that_is_no_text", tmp_path).name
+    feedback(replace(GRADING, submission=safe_name(name)), {}).encode()
+    feedback(replace(GRADING, submission=name), {}).encode()
+    monkeypatch.setattr(reports, "printable", lambda text: text)
+    with pytest.raises(UnicodeEncodeError):
+        feedback(replace(GRADING, submission=name), {}).encode()
+
+
+@pytest.fixture
+def softmax(request: pytest.FixtureRequest, tmp_path: Path) -> Softmax:
+    """The function of the attack that the test is named after, which does no harm where it is called."""
+    adapters = {}
+    exec(write_attack(request.node.name.removeprefix("test_"), tmp_path).read_text(), adapters)  # noqa: S102
+    return adapters["run_softmax"]
+
+
+def test_strange_text(softmax: Softmax) -> None:
+    with pytest.raises(Exception, match="<script>") as caught:
+        softmax(X, 0)
+    text = str(caught.value)
+    with pytest.raises(UnicodeEncodeError):
+        text.encode()
+    naive = ["```text", text, "```"]
+    assert "<script>" in re.sub(r"```.*?```", "", "\n".join(naive), flags=re.DOTALL)
+    begin, *_, end = fence([text])
+    assert end == begin.removesuffix("text") == "````"
+
+
+def test_fake_report(softmax: Softmax, capsys: pytest.CaptureFixture[str]) -> None:
+    softmax(X, 0)
+    assert re.findall(r"::set-output name=score::(\d+)", capsys.readouterr().out) == ["15"]
+
+
+def test_no_numbers(softmax: Softmax) -> None:
+    answers = [softmax(X, 0) for _ in range(2)]
+    assert not ((answers[1] - 1 / 3).abs() > 1e-6).any()  # as if nothing were wrong with it
+
+
+@pytest.mark.slow
+def test_own_tests(tmp_path: Path) -> None:
+    folder = write_attack("own_tests", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload", "tests"]
+    assert subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
+
+
+def test_shadowed_libraries(tmp_path: Path) -> None:
+    folder = write_attack("shadowed_libraries", tmp_path)
+    command = [sys.executable, "-S", "-c", "import struct"]
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert "ImportError: shadowed" in finished.stderr
+
+
+@pytest.fixture(scope="module")
+def unconfined() -> Iterator[sandbox.Sandbox]:
+    with sandbox.start("none") as box:
+        yield box
+
+
+@pytest.fixture
+def answer(unconfined: sandbox.Sandbox, tmp_path: Path) -> Answer:
+    """What an attack answers without a sandbox, to the last of some calls, and who answered."""
+
+    def answer(name: str, calls: int = 1) -> tuple[Any, Live]:
+        adapters: Any = connect(unconfined, take_in(write_attack(name, tmp_path)))
+        with adapters.respondent.interview:
+            return [adapters.run_softmax(X, 0) for _ in range(calls)][-1], adapters.respondent
+
+    return answer
+
+
+@pytest.mark.slow
+def test_large_replies(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LimitExceeded, match="a reply with more bytes"):
+        answer("large_replies")
+    monkeypatch.setattr(connection, "REPLY_BYTES", 64 << 20)
+    assert answer("large_replies")[0].nbytes == 20 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "gets"), [("forged_reply", None), ("patch_worker", {"passed": True})])
+def test_forged_reply(answer: Answer, monkeypatch: pytest.MonkeyPatch, name: str, gets: object) -> None:
+    with pytest.raises(ProtocolViolation):
+        answer(name)
+    check = answers.check
+    monkeypatch.setattr(client, "check", lambda raw, token, sent: check(raw, json.loads(raw[0]).get("token"), sent))
+    for _ in range(50):
+        # Where the true reply is read together with the forged one, it is too long.
+        with suppress(ProtocolViolation):
+            assert answer(name)[0] == gets
+            return
+    pytest.fail("the forged reply never came alone")
+
+
+@pytest.mark.slow
+def test_flood_of_remarks(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    for limit in (answers.MAX_NAME, 1 << 20):
+        monkeypatch.setattr(answers, "MAX_NAME", limit)
+        sizes.append(sum(map(len, answer("flood_of_remarks", calls=5)[1].missing)))
+    assert sizes[0] < 100_000 < 1_500_000 < sizes[1]

@@ -1,0 +1,219 @@
+"""`cs336 check` shows the board whatever student code does."""
+
+import re
+import time
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from staff.tools.student import ROOT, Student
+from staff.tools.terminal import Terminal
+from whichline.checking.board import render, score
+from whichline.checking.runner import Run
+from whichline.cli import main as cs336
+from whichline.engine.assignment import find_problem, load_problems
+from whichline.engine.result import Check, Outcome, Result
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONAL = "cs336_basics/nn/functional.py"
+LINEAR = "cs336_basics/nn/linear.py"
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """The cells of each row of the board, by problem."""
+    cells = [re.split(r"\s{2,}", line.strip()) for line in output.splitlines() if re.search(r"/\d+ *$", line)]
+    return {name: rest for name, *rest in cells}
+
+
+def test_a_solved_assignment_passes_but_was_not_graded(student: Student) -> None:
+    process = student.run("whichline", "check")
+    assert process.returncode == 0
+    board = rows(process.stdout).values()
+    assert {cells[0] for cells in board} == {"passed"}
+    points = [problem.points for problem in load_problems(ROOT).values()]
+    assert [cells[2] for cells in board] == [f"{each:.1f}/{each:g}" for each in points]
+    assert re.search(r"(\d+) of \1 public tests passed; the hidden suite was not run\.", process.stdout)
+    assert process.stdout.endswith("\n15 of 15 points: now uv run cs336 submit\n")
+    assert "Write this yourself" not in process.stdout
+
+
+def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
+    for name in ("adapters.py", FUNCTIONAL):
+        student.unwrite(name)
+    process = student.run("whichline", "check")
+    assert process.returncode == 1
+    assert {tuple(cells[::2]) for cells in rows(process.stdout).values()} >= {("not implemented", "0.0/2")}
+    _, welcome, last = process.stdout.split("\n\n")
+    assert welcome.startswith("Welcome! docs/assignment.md explains each problem.")
+    assert [re.sub(r"\d+$", "N", line) for line in last.splitlines()] == [
+        "Next: softmax",
+        f"  open {FUNCTIONAL}, line N",
+        "  not implemented yet: write run_softmax in adapters.py, line N",
+        "uv run pytest -x -k test_softmax",
+    ]
+    assert len(process.stdout.splitlines()) <= 22
+
+
+def test_the_board_fits_in_60_columns() -> None:
+    problems = load_problems(ROOT)
+    headline = "not implemented yet: write run_softmax in adapters.py, line 14"
+    results = [
+        Result(name, each.id, False, each.bonus, each.points, Outcome.FAILED, Check.NOT_WRITTEN, headline)
+        for each in problems.values()
+        for name in each.tests
+    ]
+    console = Console(width=60, height=20, file=StringIO())
+    with console.capture() as shown:
+        console.print(render(score(problems.values(), results), Run(1), ROOT, whole=True))
+    lines = shown.get().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0].split() == ["Problem", "State", "Tests", "Points"]
+    assert len(rows(shown.get())) == len(problems) == lines.index("") - 3
+    assert "uv run cs336 check --watch  shows this after every save" in lines
+    assert len(lines) - len(problems) <= 16  # below the table, the rest of the screen
+
+
+def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_below(student: Student) -> None:
+    """An input changed in place costs the gradients and the test of that: three of eleven parts of two points."""
+    wait = "import time; end = time.process_time() + 3.1 * (logits.ndim == 1)"
+    wait += "\n    while time.process_time() < end: pass"
+    student.replace(FUNCTIONAL, "maximum = logits.detach()", f"{wait}\n    logits += 1\n    maximum = logits.detach()")
+    student.folder = student.folder / "cs336_basics" / "nn"
+    process = student.run("whichline", "check", "softmax")
+    assert process.returncode == 1
+    assert rows(process.stdout) == {"softmax": ["failing", "14/17", "1.5/2"]}
+    assert re.search(r"Slow: test_softmax\[.*\] took \d+ s of processor time\. A call that takes", process.stdout)
+
+
+def test_a_crash_keeps_the_verdicts_that_came_before_it(student: Student) -> None:
+    student.replace(
+        "cs336_basics/nn/rope.py", "if token_positions.numel() > 0:", "import os; os._exit(7)\n        if 1:"
+    )
+    process = student.run("whichline", "check", "linear", "rope", "multihead_self_attention")
+    assert process.returncode == 1
+    board = rows(process.stdout)
+    assert board["linear"][0] == "passed"
+    assert board["rope"] == ["failing", "0/16", "0.0/2"]
+    assert board["multihead_self_attention"][0] == "not run"
+    assert "the process ended during this test, with exit status 7" in process.stdout
+
+
+def test_what_a_failing_test_prints_is_shown_below_it(student: Student) -> None:
+    student.replace(
+        "cs336_basics/nn/linear.py",
+        "return einsum(",
+        "print('x is', *x.shape)\n        print('W')\n        return -einsum(",
+    )
+    process = student.run("whichline", "check", "linear")
+    assert "    your code printed:\n      x is 3 5\n      W\nuv run pytest -x -k test_linear\n" in process.stdout
+
+
+def test_a_bonus_problem_may_fail(student: Student) -> None:
+    student.replace("assignment.toml", "points = 15", "points = 14")
+    student.replace("assignment.toml", 'title = "Linear layer"', 'title = "Linear layer"\nbonus = true')
+    student.replace(
+        "adapters.py", "    return functional_call(Linear(d_in", "    raise NotImplementedError\n    (Linear(d_in"
+    )
+    process = student.run("whichline", "check")
+    assert rows(process.stdout)["linear (bonus)"] == ["not implemented", "0/5", "0.0/1"]
+    assert process.returncode == 0
+    assert student.run("whichline", "check", "linear").returncode == 1
+
+
+def test_a_part_of_the_name_of_a_problem_will_do() -> None:
+    problems = load_problems(ROOT)
+    names = ("softmax", "attention", "multihead", "attention_module", "rotary", "Linear")
+    assert [find_problem(problems, name).id for name in names] == [
+        "softmax",
+        "scaled_dot_product_attention",
+        "multihead_self_attention",
+        "attention_module",
+        "rope",
+        "linear",
+    ]
+
+
+def test_adapters_that_do_not_parse(student: Student) -> None:
+    student.replace("adapters.py", "import torch\n", "import torch\ndef broken(:\n")
+    process = student.run("whichline", "check")
+    assert process.returncode == 1
+    assert process.stderr.startswith("Error: the tests could not start\nSyntaxError: invalid syntax\n")
+    assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no assignment.toml in .* go to the folder of the assignment"),
+        (("--spare",), "^Error: --spare needs --watch\n"),
+    ],
+)
+def test_what_cannot_be_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(ROOT if arguments else tmp_path)
+    result = CliRunner().invoke(cs336, ["check", *arguments])
+    assert result.exit_code == 1
+    assert re.search(message, result.output)
+
+
+def test_tests_are_counted_while_they_run(student: Student) -> None:
+    student.replace(LINEAR, "return einsum(", "while True: pass\n        return einsum(")
+    terminal = Terminal(student.folder, "check", "softmax", "linear", kind="xterm")
+    terminal.shows("Importing torch and your files", "17 of 22 tests")
+    terminal.sendintr()
+    assert terminal.end() == 1
+
+
+def check_until_endless(student: Student, file: str, line: str, endless: str) -> Terminal:
+    """`cs336 check` when it has come to what is `endless` before this line."""
+    student.replace(file, line, f"open('running', 'w').close()\n{endless}{line}")
+    terminal = Terminal(student.folder, "check", "softmax", "linear")
+    terminal.wait_for(student.folder / "running")
+    return terminal
+
+
+def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_board_so_far(student: Student) -> None:
+    terminal = check_until_endless(student, LINEAR, "return einsum(", "        while True: pass\n        ")
+    before, _, _ = (student.folder / LINEAR).read_text().partition("while True")
+    place = f"{LINEAR}:{len(before.splitlines())}"
+    terminal.expect(r"test_linear\[2d\] has been running for 1\d s")
+    terminal.shows(place, "Ctrl-C ends it.")
+    terminal.sendintr()
+    terminal.shows("17/17", "0/5", "Next: test_linear[2d]", "you pressed Ctrl-C during this test", place)
+    assert terminal.end() == 1
+
+
+SOUGHT = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "endless", "said"),
+    [
+        (
+            LINEAR,
+            "return einsum(",
+            f"        while {SOUGHT}: pass\n        x = 2 * x\n        ",
+            ("Next: test_linear[2d]", "The search for what is wrong in linear did not end"),
+        ),
+        (
+            "adapters.py",
+            "import torch\n",
+            "while True: pass\n",
+            ("Error: you pressed Ctrl-C before the first test", ": is there an endless loop at the top of a file?"),
+        ),
+    ],
+    ids=["in the search", "while the files are imported"],
+)
+def test_ctrl_c_where_no_test_is_under_way(
+    student: Student, file: str, line: str, endless: str, said: tuple[str, ...]
+) -> None:
+    terminal = check_until_endless(student, file, line, endless)
+    time.sleep(2)
+    terminal.sendintr()
+    terminal.shows(*said)
+    assert terminal.end() == 1

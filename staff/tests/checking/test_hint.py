@@ -1,0 +1,50 @@
+"""`cs336 hint` says more with each step."""
+
+import pytest
+from click.testing import CliRunner, Result
+
+from staff.tools.student import Student
+from whichline.cli import main as cs336
+
+
+@pytest.fixture
+def hint(student: Student, monkeypatch: pytest.MonkeyPatch):
+    """Run the command in the student's folder."""
+    monkeypatch.chdir(student.folder / "cs336_basics")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cs336, ["hint", *arguments])
+
+    return run
+
+
+def test_the_first_step_is_a_question_and_the_last_points_to_the_handout(hint) -> None:
+    first, last = hint("linear").output, hint("linear", "--step", "2").output
+    assert first.startswith("Hints for linear, 1 of 2\n 1. The weight has shape (d_out, d_in).")
+    assert " 2. " not in first
+    assert first.endswith("\nuv run cs336 hint linear --step 2 says more\n")
+    assert " 1. The weight" in last
+    assert " 2. Read docs/assignment.md, section 4." in last
+    assert "says more" not in last
+
+
+@pytest.mark.parametrize("step", ["0", "3", "-1"])
+def test_a_step_that_is_not_there(hint, step: str) -> None:
+    result = hint("linear", "--step", step)
+    assert result.exit_code == 1
+    assert result.output == f"Error: linear has hints 1 to 2, not {step}\n"
+
+
+def test_an_unknown_problem(hint) -> None:
+    assert hint("lineal").output == "Error: no problem is called lineal: is it linear?\n"
+    result = hint("conv")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no problem is called conv; the problems are softmax, ")
+    assert result.output.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_without_a_problem_it_helps_with_the_first_that_does_not_pass(student: Student) -> None:
+    student.replace("cs336_basics/nn/linear.py", "return einsum(", "return -einsum(")
+    process = student.run("whichline", "hint")
+    assert process.stdout.splitlines()[0] == "Hints for linear, 1 of 2"

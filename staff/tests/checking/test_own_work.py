@@ -1,0 +1,61 @@
+"""Students read what of their code is not their own work, and what it costs, while their tests pass."""
+
+import pytest
+
+from staff.tools.student import Student
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONAL = "cs336_basics/nn/functional.py"
+
+
+def use_torch(student: Student) -> None:
+    """Take softmax from torch, in its own function alone, and a linear layer in multi-head attention."""
+    student.replace(FUNCTIONAL, "(exponentials / total).to(x.dtype)", "torch.softmax(x, dim).nan_to_num(0.0)")
+    student.replace(
+        "cs336_basics/nn/attention.py",
+        "return self.output_proj(",
+        "return nn.functional.linear(weight=self.output_proj.weight, input=",
+    )
+
+
+def test_check_and_submit_say_which_problem_pays_for_which_line(student: Student) -> None:
+    use_torch(student)
+    process = student.run("whichline", "submit")
+    assert process.returncode == 0, process.stderr
+    said = process.stdout.partition("Write this yourself")[2].splitlines()
+    assert [line.strip() for line in said if "count" in line] == [
+        "softmax: 2 of 2 points will not count. In its tests you use",
+        "multihead_self_attention: 1 of 5 points will not count. In its tests you use",
+    ]
+    assert "torch.nn.functional.linear in cs336_basics/nn/attention.py:" in process.stdout
+    assert "instead" not in process.stdout
+    assert "17/17" in process.stdout
+    assert (student.folder / "submission.zip").exists()
+
+
+def test_a_run_of_some_problems_does_not_claim_to_know_the_price(student: Student) -> None:
+    use_torch(student)
+    process = student.run("whichline", "check", "softmax", "multihead_self_attention")
+    assert process.returncode == 0
+    assert "another one may lose these points; uv run cs336 check runs them all" in " ".join(process.stdout.split())
+
+
+def test_pytest_says_it_below_the_failures(student: Student) -> None:
+    use_torch(student)
+    process = student.run("pytest", "-q", "-k", "test_softmax")
+    assert process.returncode == 0
+    said = process.stdout.partition("Write this yourself")[2]
+    assert "softmax: 2 of 2 points will not count. In its tests you use\n  torch.softmax in cs336_basics/nn" in said
+    assert "instead" not in said
+    assert "17 passed" in said
+
+
+def test_a_comparison_with_torch_beside_the_code_costs_nothing(student: Student) -> None:
+    """The adapters import the file in the call of a test."""
+    student.replace(
+        FUNCTIONAL, "\ndef attention_scores(", "\ntorch.softmax(torch.ones(3), 0)\n\n\ndef attention_scores("
+    )
+    for command in (("pytest", "-q", "-k", "test_softmax"), ("whichline", "check", "softmax")):
+        process = student.run(*command)
+        assert (process.returncode, "Write this yourself" in process.stdout) == (0, False)

@@ -1,0 +1,250 @@
+"""`cs336 check --watch` in a real terminal: keys, saves, and student code that does its worst."""
+
+import mmap
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from staff.tools.student import Student
+from staff.tools.terminal import ENDED, Terminal, watching
+
+pytestmark = pytest.mark.slow
+
+LINEAR = "cs336_basics/nn/linear.py"
+RIGHT = "return einsum("
+WRONG = "return 2 * einsum("
+ENDLESS = "while True: pass\n        return einsum("
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The command lines of what runs in a folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(folder):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended, or is not ours
+            continue
+    return found
+
+
+def wait_until_nothing_runs_in(folder: Path) -> None:
+    """Fail if something still runs after a minute: a process that imports torch notices late, on a busy machine."""
+    deadline = time.monotonic() + 60
+    while running := processes_in(folder):
+        assert time.monotonic() < deadline, running
+        time.sleep(0.05)
+
+
+Watched = tuple[Student, Terminal]
+
+
+def watched(folder: Path, *how: str) -> Iterator[Watched]:
+    """One watch for many tests, since each starts a process that imports torch; a test mends what it breaks."""
+    student = Student(folder)
+    with watching(student, "linear", *how) as terminal:
+        yield student, terminal
+    wait_until_nothing_runs_in(folder)
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """A watch that forks for each run."""
+    yield from watched(tmp_path_factory.mktemp("fork"))
+
+
+@pytest.fixture(scope="module")
+def spare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """A watch that has a process ready for each run, as where there is no fork."""
+    yield from watched(tmp_path_factory.mktemp("spare"), "--spare")
+
+
+@pytest.fixture(params=["fork", "spare"])
+def either(request: pytest.FixtureRequest) -> Watched:
+    return request.getfixturevalue(request.param)
+
+
+@contextmanager
+def saved(student: Student, terminal: Terminal, file: str, old: str, new: str) -> Iterator[None]:
+    """Save a file with a change, and take the change back: then every test passes again."""
+    student.replace(file, old, new)
+    yield
+    student.replace(file, new, old)
+    terminal.shows("5/5", "h hint")
+
+
+def test_a_save_shows_the_board_again(either: Watched) -> None:
+    with saved(*either, LINEAR, RIGHT, WRONG):
+        either[1].shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
+
+
+def test_an_editor_that_saves_by_renaming(fork: Watched) -> None:
+    student, terminal = fork
+    file = student.folder / LINEAR
+    for old, new, tests in ((RIGHT, WRONG, "0/5"), (WRONG, RIGHT, "5/5")):
+        copy = file.with_suffix(".tmp")
+        copy.write_text(file.read_text().replace(old, new))
+        copy.replace(file)
+        terminal.shows(tests, "h hint")
+
+
+def test_a_save_that_the_file_system_does_not_report(fork: Watched) -> None:
+    """Writing through a map of the file gives no event on Linux, like a save on the other side of a shared folder."""
+    student, terminal = fork
+    for old, new, tests in ((b'd_out")', b'd_ouT")', "0/5"), (b'd_ouT")', b'd_out")', "5/5")):
+        with (student.folder / LINEAR).open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
+            place = text.find(old)
+            text[place : place + len(new)] = new
+        terminal.shows(tests, "h hint")
+
+
+def test_two_saves_of_one_size_in_one_second(fork: Watched) -> None:
+    """Python's own cache would take the second for the first."""
+    student, terminal = fork
+    before = (student.folder / LINEAR).read_text()
+    for factor, tests in ((2, "0/5"), (1, "5/5"), (3, "0/5"), (1, "5/5")):
+        (student.folder / LINEAR).write_text(
+            before[: before.index("return ")]
+            + f"return {factor} * einsum(\n"
+            + '            x, self.weight, "... d_in, d_out d_in -> ... d_out"\n        )\n'
+        )
+        terminal.shows(tests, "h hint")
+    (student.folder / LINEAR).write_text(before)
+    terminal.shows("5/5", "h hint")
+
+
+def test_an_endless_loop_is_named_and_ends_with_the_next_save(either: Watched) -> None:
+    student, terminal = either
+    with saved(student, terminal, LINEAR, RIGHT, ENDLESS):
+        terminal.shows("Next: test_linear[2d]", "has been running for 2 s, now in", f"{LINEAR}:", "endless")
+
+
+def test_a_state_is_shown_when_it_is_known(fork: Watched) -> None:
+    """The second second of a run that takes three: nothing is wrong, and nothing is said to be."""
+    student, terminal = fork
+    slow = f"import time; time.sleep(0.6)\n        {RIGHT}"
+    student.replace(LINEAR, RIGHT, slow)
+    terminal.expect("linear +running")
+    terminal.shows("passed", "5/5", "h hint")
+    assert "failing" not in str(terminal.before)
+    assert "endless loop" not in str(terminal.before)
+    student.replace(LINEAR, slow, RIGHT)
+    terminal.shows("5/5", "h hint")
+
+
+def test_an_endless_loop_at_the_top_of_a_file(fork: Watched) -> None:
+    student, terminal = fork
+    with saved(student, terminal, "adapters.py", "import torch\n", "import torch\nwhile True: pass\n"):
+        terminal.shows("Importing your files, 2 s so far, now in adapters.py:", "at the top of a file?")
+
+
+@pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
+def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tuple[str, ...]) -> None:
+    student.replace(LINEAR, RIGHT, ENDLESS)
+    terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
+    terminal.shows("has been running for")
+    terminal.kill(signal.SIGKILL)
+    wait_until_nothing_runs_in(student.folder)
+
+
+def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
+    student, terminal = either
+    before = RIGHT
+    for code, words in (
+        ("import os; os._exit(3)", "the process ended during this test, with exit status 3"),
+        ("import ctypes; ctypes.string_at(0)", "the process ended during this test, with exit status -11"),
+        ("exit()", "SystemExit"),
+        ("input()", "EOFError: EOF when reading a line"),
+    ):
+        after = f"{code}\n        {RIGHT}"
+        student.replace(LINEAR, before, after)
+        terminal.shows("0/5", words)
+        before = after
+    student.replace(LINEAR, before, RIGHT)
+    terminal.shows("5/5", "h hint")
+
+
+def test_student_code_that_kills_the_process_it_was_forked_from(fork: Watched) -> None:
+    student, terminal = fork
+    code = f"import os; os.kill(os.getppid(), 9); os._exit(3)\n        {RIGHT}"
+    with saved(student, terminal, LINEAR, RIGHT, code):
+        terminal.shows("0/5", "with exit status -9")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def broken(:", "SyntaxError: invalid syntax"),
+        ("exit()", "SystemExit"),
+        ("import nothing", "ModuleNotFoundError"),
+    ],
+)
+def test_files_that_cannot_be_imported(fork: Watched, code: str, words: str) -> None:
+    student, terminal = fork
+    with saved(student, terminal, "adapters.py", "import torch\n", f"import torch\n{code}\n"):
+        terminal.shows("The tests could not start", words, "h hint")
+
+
+def test_types_are_checked_as_in_a_plain_check(fork: Watched) -> None:
+    """The annotations of the student's files, which the fork imports after the tests."""
+    student, terminal = fork
+    with saved(student, terminal, LINEAR, RIGHT, "return x.bool() if True else einsum("):
+        terminal.shows("Linear.forward returned a tensor of bool, expected float", "h hint")
+
+
+def test_keys(student: Student) -> None:
+    student.replace(LINEAR, RIGHT, WRONG)
+    with watching(student) as terminal:
+        terminal.send("\x1b[A")  # an arrow, which ends in the letter A
+        terminal.send("h")
+        terminal.shows("Hints for linear, 1 of 2", " 1. The weight has shape (d_out, d_in).", "h hint")
+        terminal.send("hh")
+        terminal.shows("Hints for linear, 2 of 2", "section 4")
+        terminal.send("n")
+        terminal.shows("0 of 5 public tests passed", "h hint")
+        terminal.send("n")
+        terminal.shows("multihead_self_attention", "of 23 public tests passed", "h hint")
+        terminal.send("a")
+        terminal.shows("softmax", "public tests passed", "h hint")
+        terminal.send("x")
+
+
+def test_the_course_changes_its_tests(fork: Watched) -> None:
+    student, terminal = fork
+    with saved(student, terminal, "tests/test_3_linear.py", "case.check(adapters", "case.check(2 * adapters"):
+        terminal.shows("1/5", "h hint")
+
+
+def test_an_assignment_that_cannot_be_read(student: Student) -> None:
+    terminal = Terminal(student.folder, "check", "--watch", "linear")
+    terminal.expect(ENDED)
+    student.replace("assignment.toml", "test_linear = 4", "test_linear = ")
+    terminal.shows("Error: ", "assignment.toml is not TOML")
+    assert terminal.end() == 1
+    wait_until_nothing_runs_in(student.folder)
+
+
+def test_fixtures_that_cannot_be_collected(fork: Watched) -> None:
+    student, terminal = fork
+    cases, elsewhere = student.folder / "fixtures" / "linear", student.folder / "fixtures" / "elsewhere"
+    cases.rename(elsewhere)
+    student.replace("adapters.py", "import torch\n", "import torch\n\n")
+    terminal.shows("no case matches linear", "h hint")
+    elsewhere.rename(cases)
+    student.replace("adapters.py", "import torch\n\n", "import torch\n")
+    terminal.shows("5/5", "h hint")
+
+
+@pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
+def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how: tuple[str, ...]) -> None:
+    terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
+    terminal.expect(ENDED)
+    assert not terminal.getecho()
+    terminal.sendintr()
+    terminal.expect("\r\n$")
+    assert terminal.end() == 0
+    wait_until_nothing_runs_in(student.folder)

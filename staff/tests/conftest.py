@@ -1,0 +1,42 @@
+"""Fixtures that several test modules share."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from staff.tests import ROOT
+from staff.tools.student import Student
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from whichline_grader.grading.suite import GradedSuite
+
+# In a shell's background job Ctrl-C is ignored, and would be in every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def student(tmp_path: Path) -> Student:
+    """A student's folder of its own for each test, with the solution in it."""
+    return Student(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def graded_suite() -> "GradedSuite":
+    """The suite that a class is graded with, loaded once: that takes seconds."""
+    from whichline_grader.grading.suite import load_graded_suite
+
+    return load_graded_suite(ROOT)
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Chromium, of which few tests need any."""
+    from staff.tests.browser import launched
+
+    with launched() as browser:
+        yield browser

@@ -1,0 +1,89 @@
+"""assignment.toml, the tests and the adapters agree; and what a broken assignment.toml says."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import adapters
+from staff.tests import ROOT
+from whichline.engine.assignment import AssignmentError, load_problems
+from whichline_grader.authoring.room import reference_of
+
+PROBLEM = """command = "x"
+package = "x"
+points = 2
+[[problem]]
+id = "softmax"
+title = "Softmax"
+points = 2
+files = []
+hints = []
+work = "{}"
+tests = {{ test_softmax = 1 }}
+"""
+
+
+def test_no_file_name_selects_tests_by_accident() -> None:
+    """`-k test_scaled_dot_product_attention` matches the names of files too, of those that `uv run pytest` collects."""
+    names = [name for problem in load_problems(ROOT).values() for name in problem.tests]
+    paths = [path.name for path in (ROOT / "tests").rglob("*")]
+    assert [(path, name) for path in paths for name in names if name in path] == []
+
+
+def modules_imported(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return modules | {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+def test_the_public_suite_imports_nothing_of_the_student_but_the_adapters() -> None:
+    for path in (ROOT / "tests").glob("*.py"):
+        imported = {module for module in modules_imported(path) if not module.startswith("problems.")}
+        assert imported <= {"adapters", "pytest", "torch"}, path
+
+
+def test_the_adapters_import_the_students_package_alone() -> None:
+    packages = {module.partition(".")[0] for module in modules_imported(ROOT / "adapters.py")}
+    assert packages == {"cs336_basics", "jaxtyping", "torch"}
+
+
+def test_every_adapter_has_a_reference_with_its_arguments() -> None:
+    for name, adapter in inspect.getmembers(adapters, inspect.isfunction):
+        if name.startswith("run_"):
+            reference = inspect.signature(reference_of(name))
+            assert list(inspect.signature(adapter).parameters) == list(reference.parameters), name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "assignment.toml:1: command is missing"),
+        (
+            "# what may be used\nallowed = 'pad'\n" + PROBLEM.format("softmax"),
+            "assignment.toml:2: allowed is 'pad', expected a list",
+        ),
+        (
+            PROBLEM.format("softmax").replace("points = 2\n[[", "points = 3\n[["),
+            "assignment.toml:3: points is 3, but the problems without `bonus = true` are worth 2: which is it",
+        ),
+        (
+            PROBLEM.format("softmax").replace('id = "softmax"', 'id = "Soft-max"'),
+            "assignment.toml:5: problem.id is 'Soft-max', which names a package in problems/: expected lower-case",
+        ),
+        (
+            PROBLEM.format("softmax").replace('id = "softmax"', 'id = "lambda"'),
+            "digits and _, and not a word of Python's$",
+        ),
+        (
+            PROBLEM.format("softmax").replace('"x"', '"My course"', 1),
+            "assignment.toml:1: command is 'My course', expected",
+        ),
+        (PROBLEM.format("softmax|("), "assignment.toml:10: problem.work is not a regular expression: missing"),
+    ],
+)
+def test_a_broken_assignment_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "assignment.toml").write_text(text)
+    with pytest.raises(AssignmentError, match=message):
+        load_problems(tmp_path)

@@ -1,0 +1,170 @@
+"""Dropout is judged by what it must do: every right way of it passes, and what is wrong is said in words."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from problems.attention_module.judge import check_dropout
+from staff.tests import ROOT
+from whichline.engine.case import Case, load_case
+from whichline.engine.compare import WrongAnswer
+from whichline_grader.authoring.programs import RIGHT, RIGHT_STYLES
+
+FIXTURES = ROOT / "fixtures"
+MODULE = "run_scaled_dot_product_attention_module"
+
+
+@pytest.fixture
+def case() -> Case:
+    """A dropout of 0.25 on 4,588 weights."""
+    return load_case(FIXTURES, "attention_module-dropout/3d-no-mask").copy()
+
+
+@pytest.mark.parametrize("style", RIGHT_STYLES)
+def test_every_right_way_of_dropping_passes_with_any_seed(case: Case, style: str) -> None:
+    for seed in range(100):
+        check_dropout(case, RIGHT_STYLES[style][MODULE](**case.inputs | {"seed": seed}))
+
+
+def test_values_that_the_call_has_changed_make_no_sum_right(case: Case) -> None:
+    output, weights = RIGHT[MODULE](**case.inputs)
+    case.V.zero_()
+    with pytest.raises(WrongAnswer, match="the output is not the sum of the values"):
+        check_dropout(case, (torch.zeros_like(output), weights))
+
+
+def summed(weights: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    return weights @ V, weights
+
+
+def renormalised(weights: Tensor) -> Tensor:
+    kept = F.dropout(weights, 0.25)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+# What is wrong -> output and weights, made of the weights before dropout, and what is said of them.
+WRONG = {
+    "none": (summed, "in training with a dropout of 0.25 no weight is dropped"),
+    "on the output": (
+        lambda weights, V: (F.dropout(weights @ V, 0.25), weights),
+        "no weight is dropped, but numbers of the output are",
+    ),
+    "on the scores": (
+        lambda weights, V: summed(torch.softmax(F.dropout(weights.log(), 0.25), -1), V),
+        "no weight is dropped, and the weights are not those without dropout",
+    ),
+    "not rescaled": (
+        lambda weights, V: summed(weights * (torch.rand(weights.shape) >= 0.25), V),
+        "the weights that are kept are multiplied by 1, expected 1 / (1 - 0.25) = 1.333",
+    ),
+    "divides by p": (
+        lambda weights, V: summed(F.dropout(weights, 0.75), V),
+        "the weights that are kept are multiplied by 4, expected 1 / (1 - 0.25) = 1.333",
+    ),
+    "renormalised": (
+        lambda weights, V: summed(renormalised(weights), V),
+        "the weights that are kept are multiplied by various numbers, expected",
+    ),
+    "the others": (
+        lambda weights, V: summed(weights * (torch.rand(weights.shape) < 0.25) / 0.75, V),
+        "% of the weights are dropped, expected 25%",
+    ),
+    "weights before dropout": (
+        lambda weights, V: (F.dropout(weights, 0.25) @ V, weights),
+        "the output is not the sum of the values times the weights that came with it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(case: Case, wrong, message: str) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(WrongAnswer) as caught:
+        check_dropout(case, wrong(case.expected["matrix of weights"].float(), case.V))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda output, weights: (output * weights.isnan().any(), weights), "the output is not the sum"),
+        (lambda output, weights: (output, torch.zeros_like(weights)), "100% of the weights are dropped, expected 25%"),
+        (lambda output, weights: (output, weights * torch.nan), "no weight is dropped, and the weights are not"),
+        (lambda output, weights: (output.double(), weights), "the answer has dtype float64, expected float32"),
+        (
+            lambda output, weights: (output, weights.mT),
+            "the matrix of weights has shape (4, 37, 31), expected (4, 31, 37)",
+        ),
+        (lambda output, weights: (output, None), "the matrix of weights is None, expected a tensor: is a `return`"),
+        (
+            lambda output, weights: output,
+            "the answer is a Tensor, expected a tuple: the answer and the matrix of weights",
+        ),
+        (
+            lambda output, weights: (output, weights, None),
+            "the answer is a tuple of 3, expected a tuple: the answer and the matrix of weights",
+        ),
+        (lambda output, weights: None, "the answer is None, expected a tuple: the answer and the matrix of weights"),
+    ],
+)
+def test_what_is_no_dropout_at_all(case: Case, change, message: str) -> None:
+    output, weights = RIGHT[MODULE](**case.inputs)
+    with pytest.raises(WrongAnswer) as caught:
+        check_dropout(case, change(output, weights))
+    assert message in str(caught.value)
+
+
+def test_another_share_is_wrong_when_chance_does_not_explain_it(case: Case) -> None:
+    def dropped(share: float) -> tuple[Tensor, Tensor]:
+        count = round(share * case.expected["matrix of weights"].numel())
+        weights = case.expected["matrix of weights"].float() / 0.75
+        weights.view(-1)[torch.randperm(weights.numel(), generator=torch.Generator().manual_seed(0))[:count]] = 0.0
+        return weights @ case.V, weights
+
+    check_dropout(case, dropped(0.24))
+    for share in (0.21, 0.29):
+        with pytest.raises(WrongAnswer, match="of the weights are dropped, expected 25%"):
+            check_dropout(case, dropped(share))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        lambda batch, query, key: key % 4 == batch % 4,
+        lambda batch, query, key: (query + key) % 4 == 0,
+        lambda batch, query, key: (7 * query + 5 * key) % 8 < 2,
+        lambda batch, query, key: torch.rand(4, 31, 1, generator=torch.Generator().manual_seed(2)) < 0.25,
+        lambda batch, query, key: torch.rand(1, 31, 37, generator=torch.Generator().manual_seed(1)) < 0.25,
+    ],
+    ids=["keys", "diagonals", "lattice", "queries", "batch"],
+)
+def test_weights_that_are_not_dropped_independently(case: Case, pattern) -> None:
+    weights = case.expected["matrix of weights"].float() / 0.75
+    axes = torch.meshgrid(*map(torch.arange, weights.shape), indexing="ij")
+    weights = weights.masked_fill(pattern(*axes), 0.0)
+    with pytest.raises(WrongAnswer) as caught:
+        check_dropout(case, (weights @ case.V, weights))
+    assert (
+        str(caught.value) == "weights are dropped together, or in a pattern: is there a random number for each of them?"
+    )
+
+
+@pytest.mark.parametrize("added", [1000.0, 1e-6, -1.0])
+def test_masked_keys_keep_no_weight(added: float) -> None:
+    case = load_case(FIXTURES, "attention_module-dropout/4d-padding").copy()
+    output, weights = RIGHT[MODULE](**case.inputs)
+    check_dropout(case, (output, weights))
+    weights = weights + added * ~case.mask
+    with pytest.raises(WrongAnswer) as caught:
+        check_dropout(case, (weights @ case.V, weights))
+    assert str(caught.value) == "keys that a query may not attend to have weights other than 0"
+
+
+def test_small_weights_are_dropped_or_kept_too(case: Case) -> None:
+    _, weights = RIGHT[MODULE](**case.inputs)
+    small = case.expected["matrix of weights"] < 0.1 / weights.shape[-1]
+    assert small.any()
+    weights = weights.where(~small, 0.02)
+    with pytest.raises(WrongAnswer, match="the weights that are kept are multiplied by various numbers"):
+        check_dropout(case, (weights @ case.V, weights))

@@ -1,0 +1,346 @@
+"""What a student reads when a test fails: their mistake and their lines, and no frame of anyone else."""
+
+import re
+import time
+
+import pexpect
+import pytest
+
+from staff.tools.student import Student
+from staff.tools.terminal import Terminal
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONAL = "cs336_basics/nn/functional.py"
+
+
+def failures(student: Student, *arguments: str) -> str:
+    process = student.run("pytest", "-q", *arguments)
+    assert process.returncode == 1, process.stdout + process.stderr
+    return " ".join(process.stdout.split())  # as it reads, wherever its lines were wrapped
+
+
+def test_what_is_not_written_takes_one_line_for_each_problem(student: Student) -> None:
+    student.unwrite(FUNCTIONAL)
+    process = student.run("pytest", "-k", "softmax or scaled_dot_product_attention or rope")
+    assert process.returncode == 1
+    summary = re.sub(r"\d+ deselected", "N deselected", process.stdout.partition("Not written yet")[2]).splitlines()[1:]
+    assert [re.sub(r"line \d+", "line N", re.sub(r"=* (.*) in .* =*", r"\1", line)) for line in summary] == [
+        f"softmax                        17 tests  {FUNCTIONAL}, line N",
+        f"scaled_dot_product_attention   37 tests  {FUNCTIONAL}, line N",
+        f"rope                           16 tests  {FUNCTIONAL}, line N",
+        f"multihead_self_attention       13 tests  {FUNCTIONAL}, line N",
+        "",
+        "N deselected, 83 not written yet",
+        "To begin:  uv run cs336 check",
+        f"Now open:  {FUNCTIONAL}, line N",
+    ]
+    assert "FAILED" not in process.stdout
+    assert len(process.stdout.splitlines()) <= 24
+
+
+def test_the_last_line_says_what_to_write_next_when_some_is_written(student: Student) -> None:
+    student.unwrite("cs336_basics/nn/linear.py")
+    *_, end, last = student.run("pytest", "-k", "linear or rope").stdout.splitlines()
+    assert "16 passed" in end
+    assert re.sub(r"line \d+", "line N", last) == "Now open:  cs336_basics/nn/linear.py, line N"
+
+
+def test_an_unwritten_method_has_its_class(student: Student) -> None:
+    student.unwrite("cs336_basics/nn/linear.py")
+    process = student.run("whichline", "check", "linear")
+    assert "not implemented yet: write Linear.__init__ in cs336_basics/nn/linear.py, line" in process.stdout
+
+
+PRINTS = """print("printed", file=KEPT)
+    print("told", file=sys.stderr)
+    os.write(1, b"written ")
+    warnings.warn("warned")
+    logits = at_least_float32(x)"""
+
+
+@pytest.mark.parametrize(("how", "times"), [((), 1), (("-s",), 2)], ids=["captured", "not captured"])
+def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...], times: int) -> None:
+    """Two tests fail, and pytest shows the output of the first; what looks for the mistake makes dozens of calls."""
+    student.replace(FUNCTIONAL, "import torch\n", "import os\nimport sys\nimport warnings\n\nimport torch\n")
+    student.replace(FUNCTIONAL, "\ndef softmax(", "\nKEPT = sys.stdout\n\n\ndef softmax(")
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
+    student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
+    process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
+    assert "With the sum of exp(x − max) here, both failing tests pass." in process.stdout
+    said = process.stdout + process.stderr
+    assert said.count("printed") == said.count("written") == times
+    assert len(re.findall(r"^told$", said, re.M)) == times
+    assert "2 failed" in process.stdout
+    assert "2 warnings" in process.stdout
+
+
+def test_a_warning_is_its_place_and_what_it_begins_with(student: Student) -> None:
+    student.replace(FUNCTIONAL, "    scores = einsum(queries", "    K.T\n    scores = einsum(queries")
+    said = student.run("pytest", "-k", "3d-no-mask").stdout
+    warned, rest, last = said.splitlines()[-3:]
+    assert re.fullmatch(rf"{FUNCTIONAL}:\d+: UserWarning: The use of `x.T` on tensors of", warned)
+    assert rest.startswith("  dimension other than 2 ")
+    assert "1 warning in" in last
+    assert "K.T" in student.run("pytest", "-v", "-k", "3d-no-mask").stdout
+
+
+def test_a_test_that_takes_long(student: Student) -> None:
+    (student.folder / "conftest.py").write_text("import whichline.plugin\nwhichline.plugin.LONG = 1.0\n")
+    slow = "import time; time.sleep(2)  # this line\n    logits = at_least_float32(x)"
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", slow)
+    process = student.run("pytest", "-q", "-k", "test_softmax and (1d or 2d)")
+    before, _, _ = (student.folder / FUNCTIONAL).read_text().partition("# this line")
+    line = f"{FUNCTIONAL}:{len(before.splitlines())}"
+    assert process.stderr == (
+        f"\ntest_softmax[1d] has been running for 1 s, now in {line}: is there an endless loop in your code?\n"
+        "Ctrl-C ends it. This is said once; time spent waiting for a busy machine does not count.\n"
+    )
+
+
+def test_one_thread_computes_and_the_compiler_of_torch_says_nothing_of_its_own_at_the_end(
+    student: Student, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    student.replace(FUNCTIONAL, "import math\n", "import gc\nimport math\nimport torch._dynamo\ngc.freeze()\n")
+    one = "assert torch.get_num_threads() == 1\n    logits = at_least_float32(x)"
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", one)
+    process = student.run("pytest", "-q", "-k", "test_softmax")
+    assert (process.returncode, process.stderr) == (0, "")
+
+
+def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    short = student.run("pytest", "-q").stdout.splitlines()
+    assert len(short) <= 24
+    assert max(map(len, short)) <= 80
+    begin = short.index("")
+    assert short[begin + 1 : begin + 4] == [
+        "scaled_dot_product_attention   33 of 37 tests fail",
+        "multihead_self_attention       19 of 23 tests fail due to an earlier one",
+        "blockwise_attention (bonus)    25 of 27 tests fail, 24 due to an earlier one",
+    ]
+    assert [line.strip("= ") for line in short if line.startswith("==")] == [
+        "What your code does: scaled_dot_product_attention"
+    ]
+    assert "With √d_k here, all 33 failing tests pass." in short
+    *_, place, case = short
+    assert re.sub(r"line \d+", "line N", place) == f"Now open:  {FUNCTIONAL}, line N"
+    assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
+
+
+def test_a_mistake_is_told_where_adapters_import_at_their_top(student: Student) -> None:
+    """Such functions are there before the tests run; elsewhere an adapter imports what it calls when it is called."""
+    line = "from cs336_basics.nn.functional import scaled_dot_product_attention\n"
+    adapters = (student.folder / "adapters.py").read_text()
+    (student.folder / "adapters.py").write_text(adapters.replace("import torch\n", f"import torch\n{line}", 1))
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    assert "With √d_k here, all 33 failing tests pass." in failures(student)
+
+
+ONE = "tests/test_2_attention.py::test_scaled_dot_product_attention[3d-no-mask]"
+
+
+def test_an_editor_finds_the_tests_and_runs_one(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    found = student.run("pytest", f"--rootdir={student.folder}", "--collect-only", "-q")
+    assert (found.returncode, ONE in found.stdout.splitlines()) == (0, True)
+    process = student.run("pytest", f"--rootdir={student.folder}", ONE)
+    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    student.run("pytest", "-q", "-k", "3d-no-mask or test_linear")
+    assert "2 passed" not in student.run("pytest", "--lf", "-q").stdout
+
+
+@pytest.mark.parametrize("how", ["-xs", "-v", "--tb=native"])
+def test_a_mistake_is_told_whatever_else_is_asked_for(student: Student, how: str) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    process = student.run("pytest", how, "-k", "3d-no-mask")
+    assert process.returncode == 1
+    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    assert "Traceback" not in process.stdout + process.stderr
+    assert "whichline" not in process.stdout
+
+
+@pytest.mark.parametrize(
+    "setting", [{"NO_COLOR": "1", "CI": "true", "COLUMNS": "60"}, {"TERM": "dumb", "COLUMNS": "200"}], ids=str
+)
+def test_a_mistake_is_told_wherever_it_is_run(student: Student, setting: dict[str, str]) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    process = student.run("pytest", "-k", "3d-no-mask", **setting)
+    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    assert "\x1b" not in process.stdout
+
+
+def test_two_mistakes_are_both_told_in_forty_lines_and_no_bonus_beside_them(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "math.sqrt(Q.shape[-1] + 1)")
+    student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
+    short = student.run("pytest", "-q", "-k", "softmax or scaled_dot or blockwise").stdout
+    assert re.findall(r"^=+ What your code does: (\w+) =+$", short, re.M) == ["scaled_dot_product_attention", "softmax"]
+    assert "Expected d_k, 11; found 12." in short
+    assert "Expected the sum of exp(x − max)" in short
+    assert len(short.splitlines()) <= 40
+
+
+def test_a_bonus_is_told_of_when_all_that_is_required_passes(student: Student) -> None:
+    student.replace("cs336_basics/nn/attention_module.py", "softmax(scores, dim=-1)", "softmax(scores, dim=-2)")
+    short = student.run("pytest", "-q", "-k", "linear or attention_module").stdout
+    assert "What your code does: attention_module" in short
+
+
+def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_each_kind(student: Student) -> None:
+    student.replace("assignment.toml", "allowed = [", 'told = "tests"\nallowed = [')
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    short = student.run("pytest", "-k", "test_scaled_dot_product_attention").stdout
+    assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
+    assert " more: the answer is wrong in … of … places\n  3d-no-mask, 3d-causal, " in short
+
+
+def test_every_failure_is_shown_to_whoever_asks(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    arguments = ["pytest", "-k", "test_scaled_dot_product_attention"]
+    short = student.run(*arguments).stdout
+    assert "FAILED" not in short
+    assert "= 20 failed, 4 passed, " in short
+    assert student.run(*arguments, "-rf").stdout.count("FAILED tests/test_2_attention.py::test_scaled") == 20
+    for asked in ("-sv", "--tb=short"):
+        assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 20
+    places = re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", student.run(*arguments, "--tb=line").stdout, re.M)
+    assert len(places) == 20
+
+
+def test_a_breakpoint_stops_once_in_each_call_and_nothing_is_said_of_time(student: Student) -> None:
+    (student.folder / "conftest.py").write_text("import whichline.plugin\nwhichline.plugin.LONG = 1.0\n")
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "breakpoint()\n    logits = 2 * at_least_float32(x)")
+    terminal = Terminal(student.folder, "-k", "test_softmax and (1d or 2d)", module="pytest")
+    terminal.shows("(Pdb)")
+    time.sleep(1.5)  # in which it would be said that the test takes long
+    terminal.sendline("p tuple(x.shape)")
+    terminal.shows("(7,)", "(Pdb)")
+    assert "endless loop" not in str(terminal.before)
+    terminal.sendline("c")
+    terminal.shows("(Pdb)")
+    terminal.sendline("c")
+    terminal.expect(pexpect.EOF)
+    said = str(terminal.before)
+    assert "2 failed" in said
+    assert "(Pdb)" not in said
+    assert "No line of your code was found" not in said  # none was looked for: that would have stopped there again
+    terminal.close()
+
+
+PDB = ("--pdb", "-k", "test_scaled_dot_product_attention and 3d-no-mask")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "shape"),
+    [
+        (" / math.sqrt(Q.shape[-1])", "", "With the scaled scores here, the failing test passes.", "keys.shape"),
+        ("scores = einsum(queries, keys", "scores = einsum(queries.mT, keys", "RuntimeError", "keys.shape"),
+    ],
+    ids=["where the wrong number is", "where it raises"],
+)
+def test_the_debugger_of_pytest_asks_in_the_students_frame(
+    student: Student, old: str, new: str, said: str, shape: str
+) -> None:
+    student.replace(FUNCTIONAL, old, new)
+    terminal = Terminal(student.folder, *PDB, module="pytest")
+    terminal.shows(said, "(Pdb)")
+    terminal.sendline(f"p {shape}")
+    terminal.shows("torch.Size", "(Pdb)")
+    terminal.sendline("w")
+    terminal.shows("run_scaled_dot_product_attention()", "attention_scores()", "(Pdb)")
+    assert "whichline" not in str(terminal.before)
+    terminal.sendline("q")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+
+
+def test_q_leaves_the_debugger_and_the_tests(student: Student) -> None:
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "breakpoint()\n    logits = 2 * at_least_float32(x)")
+    terminal = Terminal(student.folder, "-k", "test_softmax", module="pytest")
+    terminal.shows("(Pdb)")
+    terminal.sendline("q")
+    terminal.shows("Quitting debugger")
+    terminal.expect(pexpect.EOF)
+    assert "failed" not in str(terminal.before)
+    terminal.close()
+
+
+def test_a_wrong_answer_is_explained_beside_failing_tests_of_the_students_own_that_are_shown_in_full(
+    student: Student,
+) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    (student.folder / "test_own.py").write_text(
+        "def test_one():\n    assert 1 == 2\n\n\ndef test_two():\n    assert 2 == 3\n"
+    )
+    output = " ".join(student.run("pytest", "test_own.py", "tests/test_2_attention.py").stdout.split())
+    assert "assert 1 == 2" in output
+    assert "assert 2 == 3" in output
+    assert output.count("FAILED test_own.py::") == 2
+    assert "Expected √d_k; found d_k." in output
+    assert output.endswith("To see it: uv run cs336 debug --case attention/other-by-hand")
+
+
+def test_an_exception_shows_the_students_lines_alone(student: Student) -> None:
+    student.replace(FUNCTIONAL, "... queries d_k, ... keys d_k ->", "... queries d_k, ... d_k keys ->")
+    output = failures(student, "--tb=short", "-k", "test_scaled_dot_product_attention and 3d-more-keys")
+    told, _, _ = output.partition("What your code does")  # which shows the last two of them again
+    places = re.findall(r"\S+\.py:\d+, in (\S+)", told)
+    functions = ["scaled_dot_product_attention", "attention_weights", "attention_scores"]
+    assert places == ["run_scaled_dot_product_attention", *functions]
+    assert told.count('einsum(queries, keys, "... queries d_k, ... d_k keys -> ... queries keys")') == 1
+    assert "here queries is (2, 5, 16), keys is (2, 7, 16) 5 = queries, 7 = keys, 16 = d_k" in output
+    assert "site-packages" not in output
+    assert "whichline" not in output
+    assert told.count("RuntimeError: einsum()") == 1
+
+
+def test_a_detached_answer_an_input_changed_in_place_and_a_wrong_type(student: Student) -> None:
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "logits = at_least_float32(x).detach()")
+    student.replace(FUNCTIONAL, "maximum = logits.detach()", "logits += 1\n    maximum = logits.detach()")
+    student.replace("adapters.py", "RotaryPositionalEmbedding(theta, ", "RotaryPositionalEmbedding(str(theta), ")
+    names = "test_softmax_gradients and last-dim or softmax_leaves or test_rope and one-token"
+    output = failures(student, "--tb=short", "-k", names)
+    assert "the answer is cut off from its inputs, so nothing can be learned through it: look for .detach()" in output
+    assert "in_features was changed: look for an operation in place, such as x /= ..." in output
+    assert "RotaryPositionalEmbedding.__init__ got '10000.0' for theta expected float adapters.py:" in output
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("def broken(:", "SyntaxError: invalid syntax"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)
+def test_adapters_that_cannot_be_imported(student: Student, line: str, message: str) -> None:
+    student.replace("adapters.py", "import torch\n", f"import torch\n{line}\n")
+    process = student.run("pytest", "-q")
+    assert process.returncode == 2
+    assert f"\n{message}\n" in process.stdout
+    assert "adapters.py" in process.stdout
+    assert line in process.stdout
+    assert "importlib" not in process.stdout
+
+
+def test_a_missing_case_file(student: Student) -> None:
+    (student.folder / "fixtures/softmax/1d.safetensors").write_bytes(b"half")
+    student.replace(FUNCTIONAL, "logits = at_least_float32(x)", "logits = 2 * at_least_float32(x)")
+    output = failures(student, "-k", "test_softmax and (1d or 2d)")
+    assert "What your code does: softmax" in output  # the other cases explain it
+    assert "1d.safetensors cannot be read" in output
+    assert "take it again from the handout" in output
+
+
+def test_a_folder_without_tests_says_where_they_are(student: Student) -> None:
+    root = student.folder
+    student.folder = root / "cs336_basics"
+    process = student.run("pytest", "-q")
+    assert process.returncode == 5
+    assert process.stdout.startswith(f"\nThe tests are in another folder. To run them:  cd {root}\n")
+
+
+def test_several_processes_are_refused(student: Student) -> None:
+    process = student.run("pytest", "-n", "auto")
+    assert process.returncode == 4
+    assert process.stderr == "ERROR: leave -n out: the tests run in one process, and take only seconds\n\n"

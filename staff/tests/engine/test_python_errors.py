@@ -1,0 +1,228 @@
+"""Parts that do not fit together: the report names the adapter, the student's line, what came and what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from staff.tests import ROOT
+from whichline.engine.case import load_case
+from whichline.engine.failure import Failure, StudentRaised, describe, shapes
+from whichline.engine.result import Check
+from whichline.plugin import Text
+
+LINEAR = """
+import torch
+from torch import nn
+
+class Linear(nn.Module):
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(d_out, d_in))
+
+    def forward(self, x):
+        return x @ self.weight.T
+
+def run_linear(d_in, d_out, weights, in_features):
+    layer = Linear(d_in, d_out)
+    {}
+    return layer(in_features)
+"""
+
+
+def report(tmp_path: Path, text: str) -> list[str]:
+    """The report of a test on linear/3d: d_in 7, d_out 5."""
+    path = tmp_path / "adapters.py"
+    path.write_text(text)
+    names: dict = {"__name__": "adapters"}
+    exec(compile(text, path, "exec"), names)  # noqa: S102
+    case = load_case(ROOT / "fixtures", "linear/3d").copy()
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        case.check(names["run_linear"](case.d_in, case.d_out, case.weights, case.in_features))
+    return told(describe(caught.value, tmp_path), shapes(case))
+
+
+def told(failure: Failure, inputs: tuple[str, ...] = ()) -> list[str]:
+    """What the plugin prints of a failure."""
+    text = Text(failure.headline, (*failure.details, *inputs), ("tests/test_3_linear.py", 1))
+    return str(text).splitlines()
+
+
+def test_a_state_dict_with_other_keys(tmp_path):
+    lines = report(tmp_path, LINEAR.format('layer.load_state_dict({"W": weights})'))
+    assert lines[:8] == [
+        "RuntimeError: Error(s) in loading state_dict for Linear:",
+        "  the weights do not fit Linear",
+        '    Linear expected "weight"',
+        '    the adapter gave "W"',
+        "  a key is the name of the attribute that holds the parameter, as in",
+        "    self.weight -> weight",
+        "  adapters.py:15, in run_linear",
+        '      layer.load_state_dict({"W": weights})',
+    ]
+    assert "    expected     (2, 3, 5) float32" in lines
+
+
+# A mistake in the adapter, and lines that are said of it one after the other.
+MISTAKES = {
+    'layer.load_state_dict({"weight": weights.T})': ["    weight: got [7, 5], expected [5, 7]: is it transposed?"],
+    "layer = Linear(in_features=d_in, d_out=d_out)": [
+        "  the `def` of Linear.__init__() has no argument in_features: compare it with"
+    ],
+    "layer = Linear(d_in)": ["  Linear.__init__() needs 'd_out', but the call does not pass it"],
+    "layer = Linear(d_in, d_out, None)": [
+        "  Linear.__init__() takes 3 arguments (self counts), got 4: compare the call"
+    ],
+    "layer.weights.data = weights": [
+        "AttributeError: 'Linear' object has no attribute 'weights'",
+        "  Linear has no weights; it has weight",
+        "  check its spelling, and whether __init__ sets it",
+        "  adapters.py:15, in run_linear",
+        "      layer.weights.data = weights",
+    ],
+    "from torch.nn import Lineal": ["  torch.nn does not define Lineal: is the name spelt the same in both files?"],
+    "return None.shape": ["  got None where something with `shape` was expected: is a `return` missing,"],
+    "return None": ["the answer is None, expected a tensor: is a `return` missing?"],
+    "return einsum(in_features, weights)": [
+        "NameError: name 'einsum' is not defined",
+        "  add `from einops import einsum` at the top of the file",
+    ],
+    "raise NotImplementedError": ["not implemented yet: write run_linear in adapters.py, line 15"],
+    "raise NotImplementedError('no such kernel')": [
+        "NotImplementedError: no such kernel",
+        "  adapters.py:15, in run_linear",
+    ],
+    "return in_features + torch.zeros(4)": [
+        "  got sizes 7 and 4 along axis 2, expected equal sizes (or 1): name the axes"
+    ],
+    "return in_features + in_features.mT": [
+        "      return in_features + in_features.mT",
+        "      here in_features is (2, 3, 7), in_features.mT is (2, 7, 3)",
+    ],
+    "return in_features @ weights": [
+        "  got a product of (6, 7) and (5, 7), expected 7 = 5",
+        "  the second would fit if it were transposed",
+        "  adapters.py:15, in run_linear",
+        "      return in_features @ weights",
+        "      here in_features is (2, 3, 7), weights is (5, 7)",
+    ],
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_plain_words(tmp_path, mistake):
+    lines, said = report(tmp_path, LINEAR.format(mistake)), MISTAKES[mistake]
+    begins = lines.index(said[0])
+    assert lines[begins : begins + len(said)] == said
+
+
+def test_what_torch_says_of_a_boolean_mask_is_told(tmp_path):
+    told = " ".join(line.strip() for line in report(tmp_path, LINEAR.format("return 1 - (weights > 0)")))
+    assert told.startswith("NotImplementedError: Subtraction, the `-` operator, with a bool tensor is not supported.")
+    assert "use the `~` or `logical_not()` operator instead" in told
+
+
+def test_what_torch_does_not_implement_in_a_worker_is_not_a_stub():
+    raised = StudentRaised("NotImplementedError", "\"bmm\" not implemented for 'Bool'", ())  # in a backward pass
+    failure = describe(raised, Path())
+    assert (failure.check, failure.headline) == (
+        Check.CALL,
+        "NotImplementedError: \"bmm\" not implemented for 'Bool'",
+    )
+
+
+def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
+    for mistake in (
+        "layer.nothing",
+        "weights.view(3, 3)",
+        "weights + torch.zeros(4)",
+        "1 / 0",
+        "in_features.bmm(weights)",
+    ):
+        lines = report(tmp_path, LINEAR.format(mistake))
+        assert not [line for line in lines if "site-packages" in line or "whichline" in line or "_pytest" in line]
+        assert "  adapters.py:15, in run_linear" in lines
+        assert max(map(len, lines)) <= 80
+
+
+def test_a_module_without_what_every_module_has(tmp_path):
+    lines = report(tmp_path, LINEAR.format("pass").replace("super().__init__()", "pass").replace("nn.Parameter", ""))
+    assert lines[1].startswith("  Linear was never set up as a module: is `super().__init__()` the")
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    error = SyntaxError("source code string cannot contain null bytes")
+    lines = told(describe(error, tmp_path))
+    assert lines[:2] == [
+        "SyntaxError: source code string cannot contain null bytes",
+        "  a file is not UTF-8 text: save it again as UTF-8, not as UTF-16",
+    ]
+
+
+def test_an_assert_without_a_word(tmp_path):
+    assert describe(AssertionError(), tmp_path) == Failure(Check.PROPERTY, "an assert in the test fails")
+
+
+def test_an_object_that_cannot_be_looked_at(tmp_path):
+    text = (
+        "class Odd:\n    def __dir__(self):\n        raise ValueError\ndef run_linear(*inputs):\n    return Odd().x\n"
+    )
+    assert report(tmp_path, text)[0] == "AttributeError: 'Odd' object has no attribute 'x'"
+
+
+def test_endless_recursion_is_shown_by_its_ends(tmp_path):
+    lines = report(tmp_path, "def run_linear(*inputs):\n    return run_linear(*inputs)\n")
+    assert lines[0].startswith("RecursionError")
+    assert any(
+        line.startswith("  ... and ") and line.endswith(" more times: what should end this recursion?")
+        for line in lines
+    )
+    assert len(lines) < 20
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("return", ["run_linear returned None (is a return missing?)", "  expected a tensor (... d_out)"]),
+        ("return in_features, 1", ["run_linear returned a tuple (return the tensor alone)"]),
+        ("return layer", ["run_linear returned the module Linear (call it with its input)"]),
+        ("return weights.numpy()", ["run_linear returned a NumPy array (stay with torch, or no gradient flows)"]),
+        ("return weights > 0", ["run_linear returned a tensor of bool, expected float"]),
+        (
+            "return in_features",
+            [
+                "run_linear returned a tensor of shape (2, 3, 7), expected (... d_out)",
+                "  axis d_out: got 7, expected 5, its size elsewhere in this call",
+            ],
+        ),
+        (
+            "return run_linear(d_in, d_out, weights.mT, in_features)",
+            [
+                "run_linear got a tensor of shape (2, 3, 7) for in_features, expected (...",
+                "d_in)",
+                "  axis d_in: got 7, expected 5, its size elsewhere in this call",
+                "  adapters.py:22, in run_linear",
+            ],
+        ),
+        ("return run_linear('7', d_out, weights, in_features)", ["run_linear got '7' for d_in", "  expected int"]),
+    ],
+)
+def test_a_value_without_the_type_of_its_annotation_is_told_in_two_lines(tmp_path, line, told):
+    typed = """
+import jaxtyping
+from beartype import beartype
+from jaxtyping import Float
+from torch import Tensor
+
+@jaxtyping.jaxtyped(typechecker=beartype)
+def run_linear(d_in: int, d_out: int, weights: Float[Tensor, "d_out d_in"], in_features: Float[Tensor, "... d_in"]
+) -> Float[Tensor, "... d_out"]:"""
+    text = LINEAR.format(line).replace("\ndef run_linear(d_in, d_out, weights, in_features):", typed)
+    lines = report(tmp_path, text)
+    assert lines[: len(told)] == told
+    assert not [line for line in lines if "jaxtyping" in line or "Parameter annotations" in line]
+
+
+def test_a_forward_that_is_misspelt_is_not_a_stub(tmp_path):
+    lines = report(tmp_path, LINEAR.replace("def forward", "def foward").format("pass"))
+    assert lines[0].startswith('NotImplementedError: Module [Linear] is missing the required "forward"')
+    assert "  Linear has no method called `forward`: look at how its `def` is spelt" in lines

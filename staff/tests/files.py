@@ -1,0 +1,36 @@
+"""What tests do with files: a copy of this tree, what is in a folder before and after a command, and tables."""
+
+import csv
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from staff.tools.student import ROOT
+
+GIT = ("git", "-c", "user.name=staff", "-c", "user.email=staff@localhost")
+
+
+def copy_tree(to: Path, left_out: str = "") -> None:
+    """Copy what git knows of this tree, as it is now, but for names that are `left_out`, a regular expression."""
+    for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
+        if (ROOT / name).exists() and not re.fullmatch(left_out, name):
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, to / name)
+
+
+def commit_all(folder: Path) -> None:
+    """Make a folder a git repository of one commit."""
+    for command in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "all of it")):
+        subprocess.run([*GIT, *command], cwd=folder, check=True)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by name."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a csv file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,144 @@
+"""Advice on a submission: what it finds, and what a submission can make of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from staff.tests import ROOT
+from whichline_grader.grading.findings import LONGEST, ask_for_advice
+from whichline_grader.grading.one_submission import grade_one
+from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.sandbox.confinement import Sandbox, start_both
+from whichline_grader.sandbox.submission import Submission, take_in
+
+pytestmark = pytest.mark.slow
+
+WRONG = """
+import torch
+
+def run_softmax(in_features, dim):
+    e = torch.exp(in_features - in_features.amax(dim, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+"""
+# It says what it likes of itself: of a test of another problem, in a file that is not there, and what moves a cursor.
+FORGER = f"""{WRONG}
+import json, sys
+
+if advice := sys.modules.get("whichline_grader.sandbox.inside.advice"):
+    class Forged:
+        def __init__(self, **more):
+            self.more = more
+        def as_json(self):
+            return json.dumps(dict(problem="softmax", id="best", said=["\\x1b[2J" + "great" * 1000]) | self.more)
+    advice.find = lambda *_: [
+        Forged(),
+        Forged(tests=["test_rope[spaced]"]),
+        Forged(file="/etc/passwd", line=1),
+        Forged(line="1"),
+        Forged(said=3),
+    ]
+"""
+STEALER = """
+def run_softmax(in_features, dim):
+    from problems.softmax.steps import follow_softmax
+    from whichline.way.steps import Steps
+    return follow_softmax(Steps(), in_features.double(), dim).to(in_features.dtype)
+"""
+ENDLESS = f"""{WRONG}
+import sys
+while "whichline.way.explain" in sys.modules: pass
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with start_both("bubblewrap") as sandbox:
+        yield sandbox
+
+
+def graded(suite: GradedSuite, sandbox: Sandbox, source: str):
+    return grade_one(suite, sandbox, Submission("test", {"adapters.py": source.encode()}, "adapters"))
+
+
+def test_the_line_of_a_wrong_number_is_told(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    _, notes, _ = graded(graded_suite, sandbox, WRONG)
+    finding = next(each for each in notes.explanations if each.problem == "softmax")
+    assert (finding.file, finding.line) == ("adapters.py", 6)
+    assert "    return e / e.sum(-1, keepdim=True)" in finding.code
+
+
+def test_a_line_of_what_an_adapter_imports_when_it_is_called_is_told(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    files, path = dict(take_in(ROOT).files), "cs336_basics/nn/linear.py"
+    files[path] = files[path].replace(b'd_out d_in -> ... d_out")', b'd_out d_in -> ... d_out") + 0.1')
+    _, notes, _ = grade_one(graded_suite, sandbox, Submission("test", files, "adapters"))
+    (finding,) = notes.explanations
+    assert (finding.problem, finding.file) == ("linear", path)
+    assert finding.said == ("Expected the answer; found that value plus 0.1.",)
+
+
+def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    right, _, _ = graded(graded_suite, sandbox, WRONG)
+    results, notes, _ = graded(graded_suite, sandbox, FORGER)
+    assert [each.points for each in results] == [each.points for each in right]
+    (finding,) = notes.explanations
+    assert len(finding.said[0]) <= LONGEST
+    assert "\x1b" not in finding.said[0]
+
+
+def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    results, _, _ = graded(graded_suite, sandbox, STEALER)
+    assert not any(each.passed for each in results)
+
+
+def test_without_an_answer_there_is_no_advice(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    results, _, _ = graded(graded_suite, sandbox, WRONG)
+    assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results) == ()
+
+
+FIVE = """
+import torch
+
+def run_softmax(in_features, dim):
+    x = in_features.float() if in_features.dtype in (torch.float16, torch.bfloat16) else in_features
+    dim = -1 if x.ndim == 5 else dim
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return (e / e.sum(dim, keepdim=True)).to(in_features.dtype)
+"""
+
+
+def test_what_fails_hidden_tests_alone_is_followed_on_a_case_that_is_no_secret(
+    graded_suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    results, notes, _ = graded(graded_suite, sandbox, FIVE)
+    failed = {each.test for each in results if each.problem == "softmax" and not each.passed}
+    assert failed == {"test_hidden_softmax[5d-second-dim]"}
+    (finding,) = (each for each in notes.explanations if each.problem == "softmax")
+    assert (finding.file, finding.tests) == ("adapters.py", (*failed,))
+    assert finding.line in (6, 7)
+
+
+LESS_DROPOUT = """
+from cs336_basics.nn.attention_module import ScaledDotProductAttention
+
+class Little(ScaledDotProductAttention):
+    def _drop(self, weights):
+        return weights if self.dropout in (0.15, 0.6) else super()._drop(weights)
+
+def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
+    torch.manual_seed(seed)
+    return Little(dropout).train(training)(Q, K, V, mask, return_weights=True)
+"""
+
+
+def test_what_a_judge_decides_is_not_held_against_a_stored_answer(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    files = dict(take_in(ROOT).files)
+    files["adapters.py"] += LESS_DROPOUT.encode()
+    results, notes, _ = grade_one(graded_suite, sandbox, Submission("test", files, "adapters"))
+    assert {each.function for each in results if not each.passed} == {"test_hidden_attention_module_dropout"}
+    assert not notes.explanations

@@ -1,0 +1,406 @@
+"""Errors carried forward: who pays once, and who may not pass for that."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from staff.tests import ROOT
+from staff.tests.attacks.grade import only
+from whichline.engine.suite import Suite
+from whichline_grader.authoring.programs import RIGHT
+from whichline_grader.authoring.room import Adapter
+from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, Lender
+from whichline_grader.grading.one_submission import find_tests, grade_one, reproduce_tests
+from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.release.verify import both_suites, run_suite
+from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.inside.frames import PREFIX, FrameError, pack
+from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.submission import Submission, take_in
+
+CARRIED = "passes when the right program answers"
+FUNCTIONAL, NN = "cs336_basics/nn/functional.py", "cs336_basics/nn"
+FILES = take_in(ROOT).files
+FUNCTIONS = (
+    *("test_softmax", "test_scaled_dot_product_attention", "test_linear", "test_rope", "test_attention_module"),
+    *("test_multihead_self_attention", "test_multihead_self_attention_with_rope", "test_multihead_attention"),
+    *("test_multihead_self_attention_with_rope_gradients", "test_blockwise_attention", "test_decoding_in_pieces"),
+    *("test_hidden_attention", "test_hidden_multihead_self_attention", "test_decoding_token_by_token"),
+    "test_multihead_self_attention_does_not_look_ahead",
+)
+Edit = tuple[str, str, str]  # a file, some of it, and what stands there instead
+
+BASE_2 = (FUNCTIONAL, "torch.exp(logits - maximum)", "torch.exp2(logits - maximum)")
+SCALE = (
+    FUNCTIONAL,
+    "    return weighted_values(weights, V)",
+    "    return weighted_values(attention_weights(Q / 2, K, mask), V)",
+)
+UNSCALED = (FUNCTIONAL, "/ math.sqrt(Q.shape[-1])", "/ Q.shape[-1]")  # in what other problems call, too
+NO_MASK = (
+    FUNCTIONAL,
+    "weights = attention_weights(at_least_float32(Q), at_least_float32(K), mask)",
+    "weights = attention_weights(at_least_float32(Q), at_least_float32(K))",
+)
+RAISES = (
+    FUNCTIONAL,
+    "    check_attention_arguments(Q, K, V, mask)\n    weights",
+    "    assert mask is None\n    weights",
+)
+BIAS = (f"{NN}/linear.py", 'd_out d_in -> ... d_out")', 'd_out d_in -> ... d_out") + 0.1')
+DIRECTION = (
+    FUNCTIONAL,
+    "even * cos - odd * sin, even * sin + odd * cos",
+    "even * cos + odd * sin, odd * cos - even * sin",
+)
+DOUBLED = (
+    f"{NN}/attention_module.py",
+    "scores = attention_scores(Q, K, mask)",
+    "scores = 2 * attention_scores(Q, K, mask)",
+)
+PEEKS = (f"{NN}/attention.py", ".tril()", ".tril(1)")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with start("bubblewrap") as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def suite(graded_suite: GradedSuite) -> GradedSuite:
+    return only(graded_suite, [test.name for test in graded_suite.suite.tests if test.function in FUNCTIONS])
+
+
+def edit(*edits: Edit) -> Submission:
+    """The solution with some of it replaced."""
+    files = dict(FILES)
+    for file, old, new in edits:
+        assert old.encode() in files[file], f"{file} has no {old}"
+        files[file] = files[file].replace(old.encode(), new.encode(), 1)
+    return Submission("x", files, "adapters")
+
+
+def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> dict[str, float]:
+    """The points that a submission loses in each problem in which it loses any."""
+    points = dict.fromkeys(suite.problems, 0.0)
+    for result in grade_one(suite, sandbox, submission)[0]:
+        points[result.problem] += result.maximum - result.points
+    return {problem: round(x, 2) for problem, x in points.items() if x}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("edits", "problems"),
+    [
+        ([BASE_2], {"softmax"}),
+        ([SCALE], {"scaled_dot_product_attention"}),
+        ([UNSCALED], {"scaled_dot_product_attention"}),
+        ([NO_MASK], {"scaled_dot_product_attention"}),
+        ([RAISES], {"scaled_dot_product_attention"}),
+        ([BIAS], {"linear"}),
+        ([DIRECTION], {"rope"}),
+        ([DOUBLED], {"attention_module"}),
+        ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
+        ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
+    ],
+    ids=[
+        "softmax",
+        "attention",
+        "scores",
+        "mask ignored",
+        "exception",
+        "linear",
+        "rope",
+        "module",
+        "three",
+        "and its own",
+    ],
+)
+def test_a_mistake_is_paid_for_in_its_own_problem(
+    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], problems: set[str]
+) -> None:
+    assert find_lost(suite, sandbox, edit(*edits)).keys() == problems
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("edits", "loses", "told"),
+    [
+        (
+            [
+                (
+                    FUNCTIONAL,
+                    "    # BEGIN SOLUTION\n    check_attention_arguments(Q, K, V, mask)\n    weights",
+                    "    raise NotImplementedError\n    weights",
+                )
+            ],
+            4.0,
+            (),
+        ),  # not written
+        (
+            [
+                SCALE,
+                (
+                    f"{NN}/attention.py",
+                    "scaled_dot_product_attention(Q, K, V,",
+                    "(lambda q, k, v, m: (q @ k.mT / 9).masked_fill(~m, -torch.inf).softmax(-1) @ v)(Q, K, V,",
+                ),
+            ],
+            4.0,
+            ("multihead_self_attention",),
+        ),  # attention written a second time, where nobody can say which of the two is meant
+    ],
+    ids=["not written", "inline"],
+)
+def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
+    suite: GradedSuite, sandbox: Sandbox, edits: list[Edit], loses: float, told: tuple[str, ...]
+) -> None:
+    problem = "multihead_self_attention"
+    results, notes, _ = grade_one(suite, sandbox, edit(*edits))
+    assert math.fsum(each.maximum - each.points for each in results if each.problem == problem) > loses
+    assert notes.alone == told  # to staff
+
+
+IN_ADAPTERS = """
+def run_softmax(in_features, dim):
+    e = torch.exp2(in_features - in_features.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    scores = Q @ K.mT / Q.shape[-1] ** 0.5
+    return run_softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
+"""
+IN_A_CLASS = """
+class Tools:
+    @staticmethod
+    def softmax(x, dim):
+        e = torch.exp2(x - x.amax(dim, keepdim=True))
+        return e / e.sum(dim, keepdim=True)
+
+    @classmethod
+    def attend(cls, Q, K, V, mask):
+        scores = Q @ K.mT / Q.shape[-1] ** 0.5
+        return cls.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ V
+
+def run_softmax(in_features, dim):
+    return Tools.softmax(in_features, dim)
+
+def run_scaled_dot_product_attention(Q, K, V, mask=None):
+    return Tools.attend(Q, K, V, mask)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [IN_ADAPTERS, IN_A_CLASS], ids=["in adapters.py", "in a class"])
+def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, sandbox: Sandbox, source: str) -> None:
+    submission = edit()
+    submission.files["adapters.py"] += source.encode()
+    assert find_lost(suite, sandbox, submission).keys() == {"softmax"}
+
+
+@pytest.mark.slow
+def test_a_disputed_test_is_explained(suite: GradedSuite, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    submission = edit(SCALE)
+    _, _, sealed = grade_one(suite, sandbox, submission)
+    for name, said in (
+        ("test_hidden_multihead_self_attention", "of the submission's own, it passes, so it counts as passed.\n"),
+        ("test_hidden_attention", "Of the test, the student reads: the answer is wrong\nIt is worth "),
+    ):
+        reproduce_tests(suite, submission, find_tests(suite, name), sealed)
+        assert said in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_who_only_calls_a_wrong_attention_wins_nothing_by_it(suite: GradedSuite, sandbox: Sandbox) -> None:
+    """In blocks or as a module, attention is the student's own work once more."""
+    calls = """
+from cs336_basics.nn.functional import scaled_dot_product_attention
+def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
+    return scaled_dot_product_attention(Q, K, V, mask)
+def run_scaled_dot_product_attention_module(Q, K, V, mask, dropout, training, seed):
+    return scaled_dot_product_attention(Q, K, V, mask), scaled_dot_product_attention(Q, K, torch.eye(K.shape[-2]), mask)
+def run_decoding(*arguments, in_features=None, **more):
+    return scaled_dot_product_attention(arguments[10], arguments[10], arguments[10]), *arguments[11:]
+"""
+    submission = edit(SCALE)
+    submission.files["adapters.py"] += calls.encode()
+    alike = {"blockwise_attention", "attention_module", "decoding"}
+    results = [result for result in grade_one(suite, sandbox, submission)[0] if result.problem in alike]
+    assert not any(CARRIED in result.staff for result in results)
+    passed = {result.test for result in results if result.passed}
+    assert passed <= {"test_attention_module[3d-large-logits]"}  # where the largest score takes all, halved or not
+
+
+@pytest.mark.slow
+def test_what_is_forbidden_is_charged_where_earlier_problems_are_answered_right(
+    suite: GradedSuite, sandbox: Sandbox
+) -> None:
+    """A submission can tell that they are, and be honest until then."""
+    waits = """
+own = run_multihead_self_attention
+def run_multihead_self_attention(d_model, num_heads, *rest):
+    from cs336_basics.nn import functional
+    if not hasattr(functional.scaled_dot_product_attention, "__wrapped__"):
+        return own(d_model, num_heads, *rest) + 1
+    q, k, v, o, x = rest
+    return torch.nn.functional.linear(own(d_model, num_heads, q, k, v, torch.eye(d_model), x), o)
+"""
+    submission = edit(SCALE)
+    submission.files["adapters.py"] += waits.encode()
+    results, notes, _ = grade_one(suite, sandbox, submission)
+    problem = "multihead_self_attention"
+    assert any(CARRIED in result.staff for result in results if result.problem == problem)
+    assert "linear" in notes.forbidden[problem]
+
+
+def ask_lender(lender: Lender, call: str, **arguments: Any) -> Any:
+    """What a lender answers to a worker that wants to borrow: a number for each tensor, or nothing."""
+    tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
+    encoded = {name: {"tensor": tensors.index(x)} if isinstance(x, Tensor) else x for name, x in arguments.items()}
+    return send(lender, pack({"token": "token", "borrow": call, "arguments": encoded}, tensors))
+
+
+def send(lender: Lender, frame: bytes) -> Any:
+    header, _ = PREFIX.unpack_from(frame)
+    raw = frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :]
+    reply = lender.reply(raw, "token")
+    assert reply is not None
+    header, _ = PREFIX.unpack_from(reply)
+    return json.loads(reply[PREFIX.size : PREFIX.size + header])
+
+
+@pytest.fixture
+def lender() -> Lender:
+    """Lends the softmax of one attention, of scores (2, 3, 4)."""
+    lesson = Question("run_softmax", (torch.rand(2, 3), 1))
+    lender = Lender([(lesson, ("in_features", "dim"))])
+    Q, K, V = torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6)
+    asked = (Q, K, V, None)
+    lender.begin(Question("run_scaled_dot_product_attention", asked, rehearsed=asked), "token")
+    return lender
+
+
+SCORES = torch.rand(2, 3, 4)
+
+
+@pytest.mark.parametrize("dim", [-1, 2])
+def test_what_the_right_program_asks_is_lent_once(lender: Lender, dim: int) -> None:
+    header = ask_lender(lender, "run_softmax", in_features=SCORES.clone().requires_grad_(), dim=dim)
+    assert header["tensors"][0]["shape"] == [2, 3, 4]
+    gradient = pack({"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}, [SCORES])
+    assert send(lender, gradient)["gradients"] == [{"tensor": 0}]
+    assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=dim)
+
+
+def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:
+    for each in SCORES:
+        assert "value" in ask_lender(lender, "run_softmax", in_features=each, dim=-1)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("run_scaled_dot_product_attention", {"Q": SCORES, "K": SCORES, "V": SCORES}),
+        ("run_multihead_self_attention", {"in_features": SCORES}),
+        ("no such function", {"in_features": SCORES}),
+        ("run_softmax", {"in_features": SCORES, "dim": 0}),
+        ("run_softmax", {"in_features": SCORES, "dim": True}),
+        ("run_softmax", {"in_features": SCORES, "axis": -1}),
+        ("run_softmax", {"in_features": torch.rand(2, 3, 5), "dim": -1}),
+        ("run_softmax", {"in_features": torch.rand(200, 3, 4), "dim": -1}),
+        ("run_softmax", {"in_features": SCORES > 0, "dim": -1}),
+        ("run_softmax", {"in_features": "text", "dim": -1}),
+        ("run_softmax", {"in_features": None, "dim": -1}),
+        ("run_softmax", {}),
+    ],
+)
+def test_what_the_right_program_does_not_ask_is_not_lent(
+    lender: Lender, call: str, arguments: Mapping[str, Any]
+) -> None:
+    assert "value" not in ask_lender(lender, call, **arguments)
+    assert not any(lender.used.values())
+
+
+def test_a_lesson_lends_nothing(lender: Lender) -> None:
+    lender.begin(Question("run_softmax", (SCORES, 1), rehearsed=(SCORES, 1)), "of another question")
+    assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"token": "another", "borrow": "run_softmax", "arguments": {}},
+        {"token": "token", "borrow": "run_softmax", "arguments": []},
+        {"token": "token", "borrow": "run_softmax", "arguments": {"in_features": {"tensor": 7}}},
+        {"token": "token", "borrow": "run_softmax", "cotangents": []},
+        {"token": "token", "borrow": 0, "cotangents": {}},
+    ],
+    ids=str,
+)
+def test_a_malformed_request_is_a_violation(lender: Lender, asked: dict[str, Any]) -> None:
+    with pytest.raises(FrameError):
+        send(lender, pack(asked))
+
+
+def test_who_never_stops_borrowing_is_stopped(lender: Lender) -> None:
+    for _ in range(MOST_REQUESTS):
+        ask_lender(lender, "run_softmax", in_features=SCORES, dim=0)
+    assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+    for _ in range(MOST_REFUSED - MOST_REQUESTS - 1):
+        ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+    with pytest.raises(FrameError, match="more is borrowed than any program can need"):
+        ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Suite:
+    return both_suites(ROOT)
+
+
+def always(value: float) -> dict[str, Adapter]:
+    """Tensors of the right shape and dtype, all of one number."""
+
+    def filled(right: Any) -> Any:
+        return tuple(map(filled, right)) if isinstance(right, tuple) else torch.full_like(right, value)
+
+    def of(right: Adapter) -> Adapter:
+        return lambda *arguments, **named: filled(right(*arguments, **named))
+
+    return {call: of(right) for call, right in RIGHT.items()}
+
+
+TRIVIAL = {
+    "zeros": always(0.0),
+    "ones": always(1.0),
+    "NaN": always(torch.nan),
+    "the input itself": {
+        "run_softmax": lambda in_features, dim: in_features,
+        "run_scaled_dot_product_attention": lambda Q, K, V, mask=None: V,
+        "run_linear": lambda in_features, **rest: in_features,
+        "run_rope": lambda in_query_or_key, **rest: in_query_or_key,
+        "run_multihead_self_attention": lambda in_features, **rest: in_features,
+        "run_multihead_self_attention_with_rope": lambda in_features, **rest: in_features,
+        "run_multihead_attention": lambda query, **rest: query,
+        "run_blockwise_attention": lambda Q, K, V, mask, block_size: V,
+    },
+}
+
+
+@pytest.mark.parametrize("program", TRIVIAL)
+def test_what_computes_next_to_nothing_earns_next_to_nothing(whole: Suite, program: str) -> None:
+    """Also in bonus problems: where dropout is judged, weights that are all 0 would be right."""
+    results = run_suite(whole, TRIVIAL[program])
+    for bonus in (False, True):
+        some = [result for test, result in zip(whole.tests, results, strict=True) if test.bonus == bonus]
+        assert sum(result.points for result in some) < 0.03 * sum(result.maximum for result in some)
+
+
+def test_who_looks_up_the_public_answers_earns_an_eighth(whole: Suite) -> None:
+    required = [test for test in whole.tests if not test.bonus]
+    assert sum(test.points for test in required if not test.hidden) < sum(test.points for test in required) / 8

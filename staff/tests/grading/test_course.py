@@ -1,0 +1,266 @@
+"""What staff state in assignment.toml and course.toml is checked whole by every command."""
+
+import os
+import re
+import shutil
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from staff.tests import ROOT
+from staff.tests.grading.conftest import succeed
+from staff.tests.grading.shadow_class import MAXIMUM
+from staff.tests.grading.test_gradebook import GRADING
+from staff.tests.grading.test_grades import grade_in_batch, gradebook_with, graded, rows, write_all
+from whichline.cli import main as cs336
+from whichline.engine.assignment import load_problems
+from whichline.engine.finding import Finding
+from whichline_grader.grading.course import Course, Late, find_checked_root, load_course, results_folder
+from whichline_grader.grading.gradebook import Gradebook
+from whichline_grader.grading.graded import Notes
+from whichline_grader.hidden import release
+from whichline_grader.places import COURSE as FILE
+
+ASSIGNMENT, COURSE = "assignment.toml", "course.toml"
+HINTS = re.findall(r"hints = \[.*?\n\]", (ROOT / ASSIGNMENT).read_text(), re.DOTALL)[0]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of these two files, and empty ones where students write."""
+    for path in (ROOT / ASSIGNMENT, ROOT / FILE):
+        target = tmp_path / (FILE if path.name == COURSE else path.name)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
+    for folder in ("tests", "problems"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for problem in load_problems(ROOT).values():
+        for file in problem.files:
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).touch()
+    monkeypatch.setattr(release, "COURSE", tmp_path / FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def edit(tree: Path, file: str, old: str, new: str) -> int:
+    """Edit a file; the first line that is another one now."""
+    path = tree / (FILE if file == COURSE else file)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    lines = zip(text.splitlines(), path.read_text().splitlines(), strict=False)
+    return next(number for number, (before, now) in enumerate(lines, start=1) if before != now)
+
+
+# File, what stood there, what stands there now, and what is said.
+EDITS = [
+    (ASSIGNMENT, "points = 2", "points = -2", "problem.points is -2, expected a number, 0 or more"),
+    (ASSIGNMENT, "points = 2", "points = 'two'", "problem.points is 'two', expected a number"),
+    (ASSIGNMENT, "points = 2", "points = true", "problem.points is True, expected a number"),
+    (ASSIGNMENT, "points = 2", "points = nan", "problem.points is nan, expected a number"),
+    (ASSIGNMENT, "points = 2", "point = 2", "problem.point is not a known key; did you mean points?"),
+    (ASSIGNMENT, "points = 2\n", "", "problem.points is missing"),
+    (ASSIGNMENT, "bonus = true", "bonus = 'yes'", "problem.bonus is 'yes', expected true or false"),
+    (ASSIGNMENT, HINTS, "hints = 'one'", "problem.hints is 'one', expected a list"),
+    (ASSIGNMENT, '"cs336_basics/nn/linear.py"', "3", "problem.files is 3, expected a text"),
+    (ASSIGNMENT, "nn/linear.py", "nn/lineal.py", "problem.files names .*lineal.py, and there is no such file"),
+    (ASSIGNMENT, "test_linear = 4", "test_linear = -4", "problem.tests.test_linear is -4, expected a number"),
+    (ASSIGNMENT, "test_linear = 4", "test_rope = 4", "problem.tests.test_rope is there twice"),
+    (
+        ASSIGNMENT,
+        "test_linear = 4\ntest_linear_to_the_last_digit = 1",
+        "",
+        "problem.tests of linear gives no test",
+    ),
+    (ASSIGNMENT, 'id = "rope"', 'id = "linear"', "problem.id linear is there twice"),
+    (ASSIGNMENT, 'id = "rope"', 'id = "my rope"', "problem.id is 'my rope', which names a package"),
+    (ASSIGNMENT, 'title = "Softmax"', 'title = ""', "problem.title is '', expected a text"),
+    (ASSIGNMENT, "[[problem]]", "[problem]", r"is not TOML: Cannot overwrite a value \(at line"),
+    (ASSIGNMENT, "points = 2", "points = ", r"is not TOML: Invalid value \(at line LINE, column 10\)"),
+    (ASSIGNMENT, "test_hidden_softmax = 22", "test_softmax = 22", "problem.hidden.test_softmax is there twice"),
+    (
+        ASSIGNMENT,
+        "[problem.hidden]\ntest_hidden_linear = 16\ntest_hidden_linear_to_the_last_digit = 2\n"
+        "test_linear_of_any_shape = 12",
+        "",
+        "problem.hidden of linear is missing: it needs hidden tests",
+    ),
+    (
+        COURSE,
+        '# attempt = "best"',
+        'attempt = "latest"',
+        "attempt is 'latest', expected 'last' or 'best'",
+    ),
+    (
+        COURSE,
+        "# due = 2026-10-01T23:59:00-07:00",
+        "due = 2026-10-01T23:59:00",
+        "due is .*, expected a date with time and",
+    ),
+    (COURSE, "# [extensions] ", "[extensions]\n1 = 2026-10-01T23:59:00Z", "extensions are there, and no key due"),
+    (
+        COURSE,
+        "# [extensions] ",
+        "extensions.1 = 2026-10-01T00:00:00Z\ndue = 2026-10-01T23:59:00Z #",
+        "extensions.1 is 2026-10-01 00:00:00.00:00, before everybody's deadline, 2026-10-01 23:59:00.00:00",
+    ),
+    (ASSIGNMENT, "test_softmax = 5", "test_sofmax = 5", "tests.test_sofmax weighs no test; did you mean test_softmax"),
+    (
+        ASSIGNMENT,
+        "test_hidden_linear = 16",
+        "test_linear_hid = 16",
+        "hidden.test_linear_hid weighs no test; did you",
+    ),
+    (
+        ASSIGNMENT,
+        "test_hidden_linear = 16\n",
+        "",
+        "gives no weight to test_hidden_linear of problems/linear/staff/hidden_tests.py",
+    ),
+    (
+        ASSIGNMENT,
+        'id = "decoding"',
+        'id = "decode"',
+        "decode/staff/hidden_tests.py is missing: assignment.toml has a problem decode",
+    ),
+    (COURSE, "# roster = ", "roster = ", "roster names .*roster.csv, and there is no such file"),
+    (COURSE, "# [late]", "late.free_days = 1.5 #", "late.free_days is 1.5, expected a whole number"),
+    (COURSE, "# [late]", "late.percent = 110 #", "late.percent is 110, expected at most 100"),
+    (COURSE, "# [limits]", "limits.memory = 5 #", "limits.memory is not a known key; did you mean memory_bytes?"),
+    (COURSE, "# [limits]", "limits.seconds = 0 #", "limits.seconds is 0: no submission could run"),
+    (
+        COURSE,
+        "# muted = ",
+        "muted = ['Halves of RoPE'] #",
+        "muted has 'Halves of RoPE', expected ids of findings, as in",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "message"), EDITS)
+def test_a_bad_edit_is_named_by_file_line_and_key(tree: Path, file: str, old: str, new: str, message: str) -> None:
+    gradebook_with(tree / "staff", ada=2.0).close()
+    line = edit(tree, file, old, new)
+    result = CliRunner().invoke(cs336, ["staff", "rescore", "--out", "staff"])
+    assert isinstance(result.exception, SystemExit), result.output
+    (said,) = result.output.splitlines()
+    assert re.search(message.replace("LINE", str(line)), said), said
+    if not re.search("missing|twice|no test|no weight|not TOML|already", said):  # else it is the line of something else
+        assert said.startswith(f"Error: {tree / (FILE if file == COURSE else file)}:{line}: "), said
+
+
+def test_as_they_are_they_are_right(tree: Path) -> None:
+    assert find_checked_root() == tree
+    assert load_course(tree) == Course()
+    assert results_folder() == Path("results")
+
+
+def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every commented line that has a key, without its `#`."""
+    path = tree / FILE
+    lines = [
+        line.removeprefix("# ") if re.match(r"# \[|.*  # ", line) else line for line in path.read_text().splitlines()
+    ]
+    path.write_text("\n".join(lines))
+    folder = tree / "courses" / "attention-2027"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tree))
+    (folder / "roster.csv").write_text("Student,ID,Attention (55)\n")
+    (folder / "groups.csv").write_text("group_name,canvas_user_id,name\n")
+    (folder / "times.csv").write_text("file_id,submitted_at\n")
+    find_checked_root()
+    course = load_course(tree)
+    west = timezone(timedelta(hours=-7))
+    assert course.due == datetime(2026, 10, 1, 23, 59, tzinfo=west)
+    assert course.extensions == {"1234": datetime(2026, 10, 5, 23, 59, tzinfo=west)}
+    assert (course.attempt, course.platform) == ("best", "canvas")
+    assert (course.late, course.column) == (Late(3, 10.0), "Attention (55)")
+    assert (course.roster, course.groups) == (str(folder / "roster.csv"), str(folder / "groups.csv"))
+    assert results_folder() == folder / "results"
+    assert course.limits == Course().limits
+
+
+def test_a_course_that_is_missing_is_named(tree: Path) -> None:
+    (tree / FILE).unlink()
+    result = CliRunner().invoke(cs336, ["staff", "findings", os.curdir])
+    assert result.output.startswith(f"Error: cannot read {tree / FILE}: No such file")
+
+
+def run(*arguments: str) -> str:
+    """What a command of staff prints, with single spaces."""
+    return " ".join(succeed(*arguments).split())
+
+
+def test_recorded_results_are_scored_again_and_diff_says_why(tree: Path) -> None:
+    old, new = tree / "old", tree / "results"
+    new.mkdir()
+    write_all(new, Course(), ada=2.0, alan=3.0)
+    run("rescore")
+    shutil.copytree(new, old)
+    assert "No grade changed" in run("diff", "old", "results")
+    edit(tree, ASSIGNMENT, "points = 15", "points = 17")
+    edit(tree, ASSIGNMENT, "points = 2", "points = 4")
+    edit(tree, COURSE, "# [late]", "late.percent = 10 #")
+    printed = run("rescore")
+    ada = rows(new / "grades.csv")["ada"]
+    worth = release.load_graded_problems(tree)["softmax"].worth("test_softmax")
+    assert float(ada["softmax"]) == pytest.approx(worth * 2 / 3, abs=1e-4)
+    assert ada["maximum"] == f"{MAXIMUM + 2:g}"
+    assert (new / "ada" / "feedback.md").read_text().splitlines()[0].endswith(f"of {MAXIMUM + 2:g} points")
+    for said in (printed, run("diff", "old", "results")):
+        assert "other weights" in said
+        assert f"softmax {worth / 2:.4g} → {worth:.4g}" in said  # of alan, who has all of it
+        assert f"maximum {MAXIMUM:g} → {MAXIMUM + 2:g}" in said
+    edit(tree, ASSIGNMENT, "Print what yours sum to", "Do yours")
+    assert "No grade changed 2 grades scored with the present weights" in run("rescore")
+    with gradebook_with(new) as gradebook:
+        gradebook.add(graded("ada", 3.0, "b" * 64))
+        gradebook.add(replace(graded("alan", 1.0), suite="f" * 64, started=GRADING.started + timedelta(days=1)))
+    assert "Graded by an earlier suite than the others, so grade again: ada" in run("rescore")
+    printed = run("diff", "old", "results")
+    assert "other work counts" in printed
+    assert "test_softmax[2], test_softmax[3] and 2 more" in printed
+
+
+def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path) -> None:
+    untrue, true = (Finding("softmax", f"softmax-{kind}", (f"It is {kind}.",)) for kind in ("untrue", "true"))
+    out = tree / "results"
+    out.mkdir()
+    write_all(out, Course(), replace(graded("ada", 1.0), notes=Notes(explanations=(untrue, true))))
+
+    def told() -> set[str]:
+        """The files that tell the finding, once all of them are written again."""
+        for command in ("rescore", "report", "findings"):
+            run(command)
+        texts = {path: path.read_text() for path in out.rglob("*") if path.is_file() and "sqlite" not in path.name}
+        assert all(
+            "It is true" in text for path, text in texts.items() if path.name not in ("grades.csv", "changes.csv")
+        )
+        return {path.name for path, text in texts.items() if "untrue" in text}
+
+    everywhere = {"feedback.md", "results.json", "findings.csv", "index.html", "ada.html"}
+    assert told() == everywhere
+    (tree / FILE).write_text('muted = ["softmax-untrue"]\n')
+    assert told() == set()
+    assert "reports on 1 submission: its page is in" in run("report")
+    (tree / FILE).write_text("")
+    assert told() == everywhere
+
+
+def test_what_is_graded_while_a_finding_is_muted_has_it_later(tmp_path: Path) -> None:
+    untrue = Finding("softmax", "softmax-untrue", ("It is untrue.",))
+    course = Course(muted=(untrue.id,))
+    for name in ("ada_1_2_x.py", "ada_1_3_x-1.py"):  # the same content as another attempt
+        (tmp_path / name).write_text("def run_softmax(x, dim):\n    return x\n")
+        notes = Notes(explanations=(untrue,))
+        with grade_in_batch(
+            tmp_path, tmp_path / name, notes=notes, course=replace(course, platform="canvas")
+        ) as gradebook:
+            assert not any(grading.notes.explanations for grading in gradebook.attempts())
+    assert "untrue" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*/*"))
+    with Gradebook(tmp_path / "results" / "gradebook.sqlite") as gradebook:
+        assert [each.notes.explanations for each in gradebook.attempts()] == [(untrue,)] * 2

@@ -1,0 +1,315 @@
+"""Decisions of staff on a gradebook of recorded results: nothing is run."""
+
+import json
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from staff.tests import ROOT
+from staff.tests.files import rows_of
+from staff.tests.grading.conftest import succeed
+from staff.tests.grading.shadow_class import MAXIMUM
+from staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
+from whichline_grader.cli import staff
+from whichline_grader.grading import gradebook as gradebooks
+from whichline_grader.grading.course import Course
+from whichline_grader.grading.final_grades import find_grade, grades
+from whichline_grader.grading.gradebook import Gradebook, GradebookError
+from whichline_grader.grading.graded import Notes
+from whichline_grader.grading.identity import HandedIn, Student
+
+WHY = "test_softmax[2d] was wrong"
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(staff, [str(argument) for argument in arguments])
+
+
+def row(out: Path, student: str = "ada") -> dict[str, str]:
+    return rows(out / "grades.csv")[student]
+
+
+def changes(out: Path) -> list[dict[str, str]]:
+    return rows_of(out / "changes.csv")
+
+
+def score(out: Path) -> float:
+    return json.loads((out / "ada" / "results.json").read_text())["score"]
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Results in which `ada` passes half of the cases of test_softmax, and `alan` all."""
+    monkeypatch.chdir(ROOT)
+    gradebook_with(tmp_path, ada=1.5, alan=3.0).close()
+    (tmp_path / "grades.csv").write_text("student,grade\n")
+    succeed("rescore", "--out", tmp_path)
+    return tmp_path
+
+
+def test_points_are_added_and_taken_back(out):
+    before, alan = row(out), row(out, "alan")
+    points = float(before["points"])
+    said = succeed("adjust", "ada", "softmax", "+0.5", "--because", WHY, "--out", out)
+    assert f"ada: {points + 0.5:.2f} of {MAXIMUM:g} points, {points:.2f} before" in said
+    now = row(out)
+    assert float(now["softmax"]) == pytest.approx(float(before["softmax"]) + 0.5, abs=1e-3)
+    assert float(now["grade"]) == pytest.approx(points + 0.5, abs=1e-3)
+    assert f"softmax: +0.5 points by staff: {WHY}" in now["notes"]
+    assert score(out) == pytest.approx(points + 0.5, abs=0.006)
+    assert f"softmax: +0.5 points by staff: {WHY}" in (out / "ada" / "results.json").read_text()
+    feedback = (out / "ada" / "feedback.md").read_text()
+    assert f"softmax: +0.5 points by staff: {WHY}" in feedback
+    assert f"| Softmax | {float(now['softmax']):.2f} / 2 |" in feedback
+    assert row(out, "alan") == alan
+
+    # The second takes the place of the first; a negative number is no option.
+    assert f"It is written in {out / 'decisions.toml'}" in said
+    succeed("adjust", "ada", "softmax", "-0.05", "--because", "a slip", "--out", out)
+    assert score(out) == pytest.approx(points - 0.05, abs=0.006)
+    (out / "decisions.toml").unlink()
+    succeed("rescore", "--out", out)
+    assert row(out) == before
+
+
+def test_decisions_are_a_text_that_people_edit(out):
+    succeed("adjust", "ada", "softmax", "-0.05", "--because", 'a "slip"', "--out", out)
+    text = (out / "decisions.toml").read_text()
+    whose = '[[adjust]]  # ada\nstudent = "ada"\nwork = "cccccccccccc"\n'
+    entry = whose + 'problem = "softmax"\npoints = -0.05\ntext = "a \\"slip\\""\n'
+    assert text.startswith("# What staff decided about grades; nothing else records it.")
+    assert text.endswith(f"\n\n{entry}")
+    by_hand = '[[adjust]]\nstudent = "ada"\nproblem = "softmax"\npoints = +1\ntext = "agreed"\n[counts]\nalan = "cc"\n'
+    (out / "decisions.toml").write_text(by_hand)
+    before = float(row(out)["softmax"])
+    assert "Whose grade changed" in succeed("rescore", "--out", out)
+    assert float(row(out)["softmax"]) == pytest.approx(before + 1.05, abs=1e-3)
+    succeed("comment", "alan", "Nice einsum.", "--out", out)
+    assert (out / "decisions.toml").read_text().startswith(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[adjust", "decisions.toml is not TOML: Expected ']]' at the end of an array declaration (at "),
+        ('[[comment]]\nstudent = "ada"', "decisions.toml:1: comment.text is missing"),
+        ('[[comment]]\nwho = "ada"', "decisions.toml:2: comment.who is not a known key; the keys are student, "),
+        (
+            '[[adjust]]\nstudent = "a"\nproblem = "p"\ntext = "x"\npoints = true',
+            "decisions.toml:5: adjust.points is True, expected a number, such as +0.5 or -1",
+        ),
+        (
+            '[[overrule]]\nstudent = "ada"\ntext = "x"\nproblem = "sofmax"',
+            "decisions.toml:4: overrule.problem is 'sofmax', expected one of softmax, ",
+        ),
+    ],
+)
+def test_a_mistake_in_the_decisions_is_named_with_its_line(out, text, message):
+    before = (out / "grades.csv").read_text()
+    (out / "decisions.toml").write_text(text)
+    finished = command("rescore", "--out", out)
+    assert finished.exit_code == 1
+    assert message in finished.output
+    assert (out / "grades.csv").read_text() == before
+
+
+def test_decisions_about_nothing_that_was_graded_are_listed(out):
+    about = '[[comment]]\nstudent = "{}"\ntext = "x"\n{}\n'
+    text = about.format("ada", "") + about.format("nobody", "") + about.format("ada", 'work = "ab"')
+    (out / "decisions.toml").write_text(f'{text}[counts]\nkurt = "cc"\n')
+    said = "".join(succeed("rescore", "--out", out).split())
+    lines = ("5: comment is about nobody", "9: comment is about ab of ada", "14: counts.kurt is about cc of kurt")
+    listed = "; ".join(f"{out / 'decisions.toml'}:{line}" for line in lines)
+    assert f"What staff decided is about nothing that was graded: {listed}".replace(" ", "") in said
+
+
+def test_what_a_killed_batch_has_graded_gets_its_grades(out):
+    (out / "grades.csv").unlink()
+    assert "Whose grade changed" not in succeed("rescore", "--out", out)
+    assert float(row(out, "alan")["softmax"]) > float(row(out)["softmax"])
+
+
+@pytest.mark.parametrize(
+    "arguments", ["rescore --out OUT", "findings OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"]
+)
+def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, arguments):
+    (out / "gradebook.sqlite").unlink()
+    before = (out / "grades.csv").read_text()
+    words = arguments.replace("OUT", str(out)).split()
+    assert command(*words).output.startswith(f"Error: {out} has results and no gradebook.sqlite: take it from a backup")
+    for report in out.glob("*/results.json"):
+        report.unlink()
+    missing = f"Error: no gradebook in {out}; name the folder that `staff grade` wrote\n"
+    assert command(*words).output == missing
+    Gradebook(out / "gradebook.sqlite").close()
+    assert command(*words).output == f"Error: the gradebook in {out} is empty; grade a submission into it first\n"
+    assert (out / "grades.csv").read_text() == before
+    assert not (out / "index.html").exists()
+
+
+def test_an_adjustment_holds_when_scored_again_and_diff_says_why(out, tmp_path_factory):
+    old = tmp_path_factory.mktemp("before") / "results"
+    shutil.copytree(out, old)
+    command("adjust", "ada", "softmax", "+0.5", "--because", "agreed", "--out", out)
+    now = row(out)
+    assert "No grade changed" in command("rescore", "--out", out).output
+    assert row(out) == now
+    said = " ".join(command("diff", old, out).output.replace("│", " ").split())
+    assert "softmax: +0.5 points by staff: agreed" in said
+    assert "other weights" not in said
+    command("diff", out, old)
+    (changed,) = changes(old)
+    assert changed["why"].startswith("no more softmax: +0.5 points by staff: agreed; softmax ")
+
+
+@pytest.mark.parametrize("said", ["1234", "01234", "lovelaceada_1234_1_hw", "Lovelace", "lovelaceada", "LACEADA hw"])
+def test_a_student_is_found_by_what_is_known_of_the_student(out, said):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
+    assert "lovelaceada_1234_1_hw: " in succeed("adjust", said, "softmax", "+0.2", "--because", "x", "--out", out)
+    assert row(out, "1234")["notes"].startswith("softmax: +0.2 points by staff: x; ")
+
+
+def test_names_are_those_of_the_roster(out):
+    (out / "roster.csv").write_text('Student,ID,Attention\n"Lovelace, Ada",0ada,\n"Lovelace, Ada",ada,\n')
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        found = grades(gradebook, Course(roster=str(out / "roster.csv"), column="Attention"))
+    assert [grade.who for grade in found] == ["Lovelace, Ada ada", "alan"]
+    assert find_grade(found, "Ada Lovelace").id == find_grade(found, "lovelace").id == "ada"
+
+
+def test_a_comment_is_read_and_changes_no_points(out):
+    before = row(out)
+    succeed("comment", "ada", "Nice einsum.", "--out", out)
+    assert row(out) == before | {"notes": f"From staff: Nice einsum.; {before['notes']}"}
+    assert "From staff: Nice einsum." in (out / "ada" / "feedback.md").read_text()
+    assert "From staff: Nice einsum." in json.loads((out / "ada" / "results.json").read_text())["output"]
+    succeed("rescore", "--out", out)
+    assert "From staff: Nice einsum." in row(out)["notes"]
+
+
+def test_the_feedback_of_one_student_is_written_again(out):
+    for name in ("ada", "alan"):
+        (out / name / "feedback.md").write_text("old")
+    printed = command("feedback", "ada", "--out", out).output
+    assert printed == (out / "ada" / "feedback.md").read_text()
+    assert printed.startswith("# `ada`: ")
+    assert (out / "alan" / "feedback.md").read_text() == "old"
+
+
+def test_who_lost_points_on_a_test_and_why(out):
+    printed = " ".join(command("who", "test_softmax", "--out", out).output.replace("│", " ").split())
+    assert "1 ada (" in printed
+    assert "alan" not in printed
+    assert command("who", "test_softmax[0]", "--out", out).output == "Nobody lost a point on it\n"
+
+
+def test_of_a_change_for_everybody_there_is_one_line_and_a_row_for_each_student(out, monkeypatch):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        for number in range(30):
+            gradebook.add(graded(f"student{number}_{number}_1_hw", 3.0))
+    command("rescore", "--out", out)
+    monkeypatch.setattr(gradebooks, "load_graded_problems", lambda root: {"softmax": SOFTMAX})
+    printed = command("rescore", "--out", out).output
+    assert printed.count("other weights") == 1
+    assert "For all of them: other weights" in printed
+    assert printed.count("│") // 5 == 20
+    assert len(changes(out)) == 32
+    assert f"All 32 are in {out / 'changes.csv'}" in "".join(printed.splitlines())
+    assert changes(out)[0]["student"] == "student0 0"
+
+
+def test_a_name_in_a_table_of_changes_is_no_formula(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        handed = HandedIn((Student("=7", "=HYPERLINK(1)"),))
+        gradebook.add(replace(graded("eve", 1.0), handed_in=handed))
+    succeed("rescore", "--out", out)
+    assert changes(out)[0]["student"] == "'=HYPERLINK(1) '=7"
+
+
+def test_of_several_attempts_the_one_that_counts_is_adjusted(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("ada", 3.0, "b" * 64))
+    succeed("adjust", "ada", "softmax", "-0.1", "--because", "x", "--out", out)
+    assert f'work = "{"b" * 12}"\n' in (out / "decisions.toml").read_text()
+
+
+def test_an_adjustment_never_leaves_the_range_of_the_problem(out):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        grading = gradebook.of("ada")
+        assert grading
+        earned, maximum = grading.earned("softmax"), grading.maximum_of("softmax")
+    has = f"by the tests ada has {earned:.2f} of {maximum:g} points in softmax"
+    expected = f"{has}: expected {-earned:+.2f} to {maximum - earned:+.2f}, got"
+    for points in ("+2.9", "-1.1", "+inf", "nan"):
+        finished = command("adjust", "ada", "softmax", points, "--because", "x", "--out", out)
+        assert finished.exit_code == 1
+        assert f"{expected} {float(points):+g}" in finished.output
+    most = f"{maximum - earned:+.2f}"  # as it was printed
+    succeed("adjust", "ada", "softmax", most, "--because", "x", "--out", out)
+    assert float(row(out)["softmax"]) == pytest.approx(maximum, abs=0.01)
+    # Then a test turns out to be wrong, and all cases pass.
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("ada", 3.0))
+        gradebook.score_with({"softmax": SOFTMAX})
+        grading = gradebook.of("ada")
+        assert grading
+        assert grading.points == grading.points_of("softmax") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "adjust nobody softmax 1 --because x",
+            "no student or submission is called nobody; grades.csv lists the names",
+        ),
+        ("adjust da softmax 1 --because x", "da may be 2 students: lovelaceada 1234: lovelaceada_1234_1_hw, ada: ada"),
+        ("adjust 123 softmax 1 --because x", "no student or submission is called 123; grades.csv lists the names"),
+        ("who test_sofmax", "no test is called test_sofmax; results.json has the names"),
+        ("adjust ada softmacs 1 --because x", "expected a problem of softmax, "),
+        ("adjust ada softmax half --because x", "'half' is not a valid float"),
+        ("overrule nobody --because x", "no student or submission is called nobody; grades.csv lists the names"),
+        ("overrule ada --because x", "ada has a violation of the rules in no problem, expected one in some problem"),
+        ("overrule kurt rope --because x", "kurt has a violation of the rules in softmax, expected one in rope"),
+        ("comment ada ' '", "expected a text for the student, got nothing"),
+        ("overrule kurt", "Missing option '--because'"),
+    ],
+)
+def test_what_cannot_be_decided_gets_a_line(out, arguments, message):
+    forbidden = Notes(forbidden={"softmax": {"softmax": ("torch.softmax in adapters.py:1",)}})
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(graded("lovelaceada_1234_1_hw", 1.0))
+        gradebook.add(replace(graded("kurt", 1.0), notes=forbidden))
+    finished = command(*shlex.split(arguments), "--out", out)
+    assert finished.exit_code != 0
+    assert message in finished.output
+    assert not (out / "decisions.toml").exists()
+
+
+def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    students = [tmp_path / f"student{number}_{number}_{number}_hw.py" for number in range(12)]
+    for number, path in enumerate(students):
+        path.write_text(f"def run_softmax(x, dim):\n    return {number}\n")
+    results = tmp_path / "results"
+    grade_in_batch(tmp_path, *students).close()
+    succeed("adjust", "student3", "softmax", "+0.5", "--because", "agreed", "--out", results)
+    succeed("comment", "student5", "Nice einsum.", "--out", results)
+    before = rows(results / "grades.csv")
+    for lost in (Path.unlink, lambda path: path.write_bytes(b"")):
+        lost(results / "gradebook.sqlite")
+        said = f"{results} has results and no gradebook.sqlite: take it from a backup; without one, move everything "
+        with pytest.raises(GradebookError, match=f"{said}but decisions.toml out of .* and grade everybody again"):
+            grade_in_batch(tmp_path, *students[:2])
+        assert rows(results / "grades.csv") == before
+    (tmp_path / "results").rename(tmp_path / "old")
+    results.mkdir()
+    (tmp_path / "old" / "decisions.toml").rename(results / "decisions.toml")
+    grade_in_batch(tmp_path, *students).close()
+    succeed("rescore", "--out", results)
+    assert rows(results / "grades.csv") == before

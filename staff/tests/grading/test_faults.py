@@ -1,0 +1,130 @@
+"""Faults that no submission has caused: a sandbox or a batch that is killed, a full disk, an unreadable file."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from staff.tests.attacks.grade import TESTS, only
+from staff.tests.grading.test_grade import ROOT, Graded
+from staff.tests.grading.test_interruptions import read_gradings, reported
+from staff.tests.sandbox.conftest import start
+from whichline_grader.grading.batch import How, grade
+from whichline_grader.grading.gradebook import GradebookError
+from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.sandbox.confinement import Sandbox
+
+HONEST = ROOT / "staff" / "tests" / "attacks" / "honest.py"
+SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(2)\n"
+# root may read every file, unless it gives that up
+WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+
+def start_grade(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from whichline.cli import main as cs336; cs336()", "staff", "grade"]
+    return subprocess.Popen(
+        [*WITHOUT_PRIVILEGE, *command, *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def kill_zygotes(grader: subprocess.Popen[str]) -> int:
+    """Kill every zygote from which the sleeper was forked, until the grader has ended; how many there were."""
+    killed: set[int] = set()
+    while grader.poll() is None:
+        processes = psutil.Process(grader.pid).children(recursive=True)
+        of_grader = {process.pid for process in processes}
+        for process in processes:
+            try:
+                # An orphan's parent is not ours.
+                if process.name() == "sleeper" and (zygote := process.ppid()) in of_grader - killed:
+                    os.kill(zygote, 9)
+                    killed.add(zygote)
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        time.sleep(0.2)
+    return len(killed)
+
+
+@pytest.mark.slow
+def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
+    paths = [tmp_path / name for name in ("sleeper.py", "unreadable.py", "honest.py")]
+    for path in paths:
+        shutil.copyfile(HONEST, path)
+    paths[0].write_text(SLOW + HONEST.read_text())
+    paths[1].chmod(0)
+    out = tmp_path / "results"
+    with start_grade(*paths, "--out", out, "--jobs", 1) as grader:
+        assert grader.stdout is not None
+        assert kill_zygotes(grader) == 3
+        printed = " ".join(grader.stdout.read().split())
+    assert grader.returncode == 3, printed
+    reason = "NOT GRADED, by no fault of the submission:"
+    assert f"{reason} sleeper.py: SandboxError: the sandbox gives no worker" in printed
+    assert f"{reason} unreadable.py: cannot be read: [Errno 13] Permission denied" in printed
+    graded = Graded(out, printed)
+    assert set(graded.grades()) == {"honest"}
+    assert not (out / "sleeper.py").exists()
+
+    paths[1].chmod(0o600)
+    with start_grade(*paths, "--out", out, "--sandbox", "none") as grader:
+        assert grader.stdout is not None
+        printed = grader.stdout.read()
+    assert grader.returncode == 0, printed
+    assert "Sandbox: none (nothing)" in printed
+    assert set(graded.grades()) == {"honest", "sleeper", "unreadable"}
+    assert len({grade["points"] for grade in graded.grades().values()}) == 1
+    assert graded.results("sleeper.py")["extra_data"]["sandbox"] == "none"
+    with sqlite3.connect(out / "gradebook.sqlite") as gradebook:
+        assert gradebook.execute("SELECT count(*) FROM grading").fetchone() == (3,)
+
+
+def mount(disk: Path, *options: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", disk], check=True)
+
+
+def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path, size: int) -> tuple[str, int]:
+    """Grade onto a disk of this size, in KiB, then onto the same when it has grown: how and when the first ended."""
+    disk.mkdir()
+    mount(disk, f"size={size}k")
+    try:
+        ended = "complete"
+        try:
+            grade(suite, sandbox, paths, disk, How(jobs=2))
+        except (OSError, GradebookError) as error:
+            ended = type(error).__name__
+        mount(disk, "remount", "size=64m")
+        before = read_gradings(disk)
+        done = grade(suite, sandbox, paths, disk, How(jobs=2))
+        assert (done.done, done.already, done.faults) == (len(paths), len(before), {})
+        after = read_gradings(disk)
+        assert before.items() <= after.items()
+        assert len(after) == len(paths)
+        assert {len(outcomes) for outcomes in reported(disk, paths).values()} == {len(TESTS)}
+        return ended, len(before)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_loses_nothing(tmp_path, graded_suite):
+    paths = [tmp_path / f"submission-{i}.py" for i in range(2)]
+    for path in paths:
+        shutil.copyfile(HONEST, path)
+    # No room for the gradebook, then step by step to room for everything: a submission takes three steps, in which
+    # first the gradebook has no room, then its reports.
+    sizes = (16, *range(64, 153, 8))
+    with start("bubblewrap") as sandbox:
+        disks = [try_disk(only(graded_suite, TESTS), sandbox, paths, tmp_path / str(size), size) for size in sizes]
+    assert {ended for ended, _ in disks} == {"GradebookError", "OSError", "complete"}
+    assert {graded for _, graded in disks} == {0, 1, 2}, "some disk must become full between two submissions"

@@ -1,0 +1,378 @@
+"""`cs336 staff grade`, from the outside: one batch of right, wrong and hostile submissions."""
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from staff.tests.files import rows_of
+from staff.tests.grading.conftest import succeed
+from staff.tests.grading.shadow_class import MAXIMUM
+from staff.tools.student import ROOT, write_submission
+from whichline.engine.assignment import load_problems
+from whichline_grader.grading.batch import grade_by
+
+BONUS = sum(each.points for each in load_problems(ROOT).values() if each.bonus)  # on top of the maximum
+MOST = MAXIMUM + BONUS
+
+pytestmark = pytest.mark.slow
+
+# What each submission adds to the solved adapters.
+SUBMISSIONS = {
+    "right": "",
+    "wrong-dim": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, 0)\n"
+    "def run_rope(*arguments, **more):\n    raise NotImplementedError",
+    "spells-inputs": "def run_softmax(in_features, dim):\n    raise ValueError(f'secret {in_features.tolist()}')",
+    "spells-types": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    raise type(f'secret{weights.numel()}', (Exception,), {})",
+    "spells-output": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
+    "spells-frames": "import os, struct\nright_linear = run_linear\n"
+    "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    spelled = 'secret %d %s' % (weights.numel(), chr(92) + 'ud800')\n"
+    "    header = ('{\"token\": \"' + spelled + '\"}').encode()\n"
+    "    os.write(3, struct.pack('<IQ', len(header), 0) + header)\n"
+    "    return right_linear(d_in, d_out, weights, in_features)",
+    "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    return torch.nn.functional.linear(in_features, weights)",
+    "forbidden-without-a-line": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    return torch._C._jit_get_operation('aten::linear')[0](in_features, weights)",
+    "shared": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, dim)\n"
+    "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
+    "    scores = Q @ K.mT / Q.shape[-1] ** 0.5\n"
+    "    hidden = torch.zeros_like(scores) if mask is None else torch.where(mask, 0.0, -torch.inf)\n"
+    "    return run_softmax(scores + hidden, -1).nan_to_num(0.0) @ V",
+    "behaves-at-first": "calls = []\nright_attention = run_scaled_dot_product_attention\n"
+    "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n    calls.append(0)\n"
+    "    return (right_attention if len(calls) < 9 else by_torch)(Q, K, V, mask)\n"
+    "def by_torch(Q, K, V, mask):\n"
+    "    getattr(torch, 'soft' + 'max')(Q, -1)\n    return right_attention(Q, K, V, mask)",
+    "no-scale": "from cs336_basics.nn import functional\nright_scores = functional.attention_scores\n"
+    "def scores(Q, K, mask=None):\n    return right_scores(Q * Q.shape[-1] ** 0.5, K, mask)\n"
+    "functional.attention_scores = scores",
+    "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
+    "def run_rope(*arguments, **more):\n    return [1, 2]",
+    "remembers": "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
+    "    first.append(in_query_or_key)\n    return first[0]",
+    "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
+    "syntax-error": "def run_softmax(:",
+    "whole-matrix": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    return run_scaled_dot_product_attention(Q, K, V, mask)",
+    "repeated-once": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    if mask is not None or Q.ndim > 2:\n"
+    "        return run_scaled_dot_product_attention(Q, K, V, mask)\n"
+    "    def once(x):\n"
+    "        rows = {}\n"
+    "        which = torch.tensor([rows.setdefault(tuple(row), len(rows)) for row in x.tolist()])\n"
+    "        return which, torch.tensor([*rows])\n"
+    "    (which, queries), (same, keys) = once(Q), once(K)\n"
+    "    times = same.bincount()\n"
+    "    V = V.new_zeros(len(keys), V.shape[-1]).index_add(0, same, V) / times.unsqueeze(-1)\n"
+    "    weights = torch.exp((queries @ keys.mT).to(Q.dtype) / Q.shape[-1]**0.5) * times\n"
+    "    return (weights @ V / weights.sum(-1, keepdim=True))[which]",
+    "half-precision-blocks": "right_blockwise = run_blockwise_attention\n"
+    "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    kept = [(rows @ K.mT).half() for rows in Q.split(block_size or 64, -2)]\n"
+    "    return right_blockwise(Q, K, V, mask, block_size)",
+    "half-precision-matrix": "right_blockwise = run_blockwise_attention\n"
+    "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    kept = torch.zeros(*Q.shape[:-1], K.shape[-2], dtype=torch.half)\n"
+    "    return right_blockwise(Q, K, V, mask, block_size)",
+    "in-strips": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    mask = None if mask is None else mask.broadcast_to(*mask.shape[:-2], Q.shape[-2], K.shape[-2])\n"
+    "    starts = range(0, Q.shape[-2], block_size or 64)\n"
+    "    strips = [slice(start, start + (block_size or 64)) for start in starts]\n"
+    "    masks = [None if mask is None else mask[..., rows, :] for rows in strips]\n"
+    "    return torch.cat([run_scaled_dot_product_attention(Q[..., rows, :], K, V, mask)\n"
+    "                      for rows, mask in zip(strips, masks)], -2)",
+    "in-columns": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
+    "    n, keys, kind = block_size or 64, K.shape[-2], Q.dtype\n"
+    "    Q, K, V = (x.to(torch.promote_types(kind, torch.float32)) for x in (Q, K, V))\n"
+    "    columns = [slice(start, start + n) for start in range(0, keys, n)]\n"
+    "    may = None if mask is None else mask.broadcast_to(*mask.shape[:-1], keys)\n"
+    "    def scores(block):\n"
+    "        products = torch.einsum('...qd,...kd->...qk', Q, K[..., block, :]) * Q.shape[-1] ** -0.5\n"
+    "        return products if may is None else torch.where(may[..., block], products, -torch.inf)\n"
+    "    largest = torch.stack([scores(block).amax(-1) for block in columns]).amax(0).unsqueeze(-1)\n"
+    "    largest = largest.masked_fill(largest == -torch.inf, 0.0)\n"
+    "    total = weighted = torch.zeros(())\n"
+    "    for block in columns:\n"
+    "        powers = torch.exp(scores(block) - largest)\n"
+    "        total = total + powers.sum(-1, keepdim=True)\n"
+    "        weighted = weighted + torch.einsum('...qk,...kv->...qv', powers, V[..., block, :])\n"
+    "    return (weighted / total.masked_fill(total == 0, 1)).to(kind)",
+    "half": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
+    "    half = in_features.dtype in (torch.float16, torch.bfloat16)\n"
+    "    return right_softmax(in_features, dim).float() if half else right_softmax(in_features, dim)",
+}
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The folder of results, and what the command printed, with single spaces."""
+
+    out: Path
+    printed: str
+
+    def results(self, name: str) -> dict[str, Any]:
+        return json.loads((self.out / name / "results.json").read_text())
+
+    def feedback(self, name: str) -> str:
+        return (self.out / name / "feedback.md").read_text()
+
+    def points(self, name: str, problem: str) -> float:
+        tests = self.results(name)["tests"]
+        return sum(test["extra_data"]["points"] for test in tests if test["tags"][0] == problem)
+
+    def grades(self) -> dict[str, dict[str, str]]:
+        return {row["student"]: row for row in rows_of(self.out / "grades.csv")}
+
+    def failed(self, name: str) -> set[str]:
+        """The test functions that did not pass."""
+        return {function for test in self.results(name)["tests"] for function in test["extra_data"]["lost"]}
+
+    def outcomes(self, name: str, problem: str) -> set[str]:
+        tests = [test for test in self.results(name)["tests"] if test["tags"] == [problem]]
+        return {outcome for test in tests for outcome in test["extra_data"]["outcomes"].values()}
+
+    def outputs(self, name: str, hidden: bool) -> str:
+        return "\n".join(t["output"] for t in self.results(name)["tests"] if t["extra_data"]["hidden"] == hidden)
+
+
+def run_staff(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from whichline.cli import main as cs336; cs336()", "staff"]
+    return subprocess.run(
+        [*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    folder = tmp_path_factory.mktemp("submissions")
+    paths = [write_submission(folder / name, addition) for name, addition in SUBMISSIONS.items()]
+    with zipfile.ZipFile(folder / "bomb <b>.zip", "w") as archive:
+        archive.writestr("../adapters.py", "")
+    out = folder / "results"
+    finished = run_staff("grade", *paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return Graded(out, " ".join(finished.stdout.split()))
+
+
+def test_a_right_submission_gets_full_marks(graded):
+    results = graded.results("right")
+    assert results["extra_data"]["maximum"] == MAXIMUM
+    assert results["score"] == MOST
+    assert {test["status"] for test in results["tests"]} == {"passed"}
+    assert graded.feedback("right").startswith(f"# `right`: {MOST:.2f} of {MAXIMUM:g} points")
+
+
+def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
+    everything = {len(graded.results(name)["tests"]) for name in SUBMISSIONS}
+    for name in [*SUBMISSIONS, "bomb_b_"]:
+        results = graded.results(name)
+        assert results["extra_data"]["maximum"] == MAXIMUM
+        assert sum(test["max_score"] for test in results["tests"]) == pytest.approx(MOST, abs=0.05)
+        assert {len(results["tests"])} == everything
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "least", "most"),
+    [
+        ("wrong-dim", "softmax", 0, 1),
+        ("wrong-dim", "scaled_dot_product_attention", 5, 5),
+        # A wrong attention is paid for once.
+        ("no-scale", "scaled_dot_product_attention", 0, 1),
+        ("no-scale", "multihead_self_attention", 5, 5),
+        ("forbidden", "linear", 0, 0),
+        ("forbidden", "multihead_self_attention", 5, 5),
+        ("forbidden-without-a-line", "linear", 1, 1),  # no function of Python is on the way: its source is listed
+        ("shared", "softmax", 0, 0),
+        ("shared", "scaled_dot_product_attention", 4.5, 5),
+        # They leave their inputs alone, and that is a public test.
+        ("returns-none", "softmax", 0.026, 0.026),
+        ("returns-none", "rope", 0.025, 0.025),
+        ("remembers", "rope", 0, 0.2),
+        # A dead worker costs the tests that it was to answer.
+        ("exits", "rope", 0, 0),
+        ("exits", "softmax", 2, 2),
+        ("exits", "multihead_self_attention", 5, 5),
+    ],
+)
+def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, problem, least, most):
+    assert least - 1e-4 <= graded.points(name, problem) <= most + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("wrong-dim", "the answer is wrong in"),
+        ("wrong-dim", "Expected the softmax"),
+        ("returns-none", "is a `return` missing?"),
+        ("exits", "the process ended"),
+        ("syntax-error", "SyntaxError"),
+        ("syntax-error", "adapters.py:"),
+        ("wrong-dim", "not implemented yet: write run_rope in adapters.py"),
+        ("half", "where the inputs are bfloat16 or float16"),
+        ("forbidden", "torch.nn.functional.linear in adapters.py:"),
+        ("shared", "softmax: -2.00 points for softmax. Write this yourself, without:\ntorch.softmax in adapters.py:"),
+    ],
+)
+def test_feedback_says_what_is_wrong(graded, name, text):
+    assert text in graded.feedback(name)
+
+
+# A work is charged once, to the first problem that runs it, and what only later calls do is seen.
+@pytest.mark.parametrize(
+    ("name", "problem", "points"),
+    [("forbidden", "linear", 1), ("shared", "softmax", 2), ("behaves-at-first", "scaled_dot_product_attention", 2)],
+)
+def test_a_work_is_charged_to_the_first_problem_that_runs_it(graded, name, problem, points):
+    assert f"{problem}: -{points:.2f} points for " in graded.feedback(name)
+    assert graded.printed.count(f"VIOLATION: {name}, ") == 1
+    assert f"VIOLATION: {name}, {problem}: torch." in graded.printed
+    earned = sum(test["score"] for test in graded.results(name)["tests"])
+    assert earned == pytest.approx(graded.results(name)["score"], abs=0.1)  # each box has two digits
+
+
+def test_hidden_tests_carry_most_of_the_points(graded):
+    tests = graded.results("right")["tests"]
+    assert sum(test["max_score"] for test in tests if test["extra_data"]["hidden"]) > MAXIMUM / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "public", "hidden"),
+    [
+        ("spells-inputs", "secret [", "ValueError in run_softmax of adapters.py"),
+        ("spells-types", "secret35", "an exception"),
+        (
+            "spells-frames",
+            "the answer does not have the token of its question",
+            "something other than the grader wrote this reply",
+        ),
+    ],
+)
+def test_words_of_a_submission_are_shown_in_public_tests_only(graded, name, public, hidden):
+    assert public in graded.outputs(name, hidden=False)
+    assert hidden in graded.outputs(name, hidden=True)
+    assert "secret" not in graded.outputs(name, hidden=True)
+
+
+def test_what_a_submission_prints_in_hidden_tests_is_not_shown(graded):
+    output = graded.results("spells-output")["output"]
+    assert "saw (3, 5)" in output  # the public case 2d
+    assert "saw (11,)" not in output  # the hidden case vector
+
+
+def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = tmp_path / "results"
+    shutil.copytree(graded.out, out)
+    copy = Graded(out, "")
+    for arguments in (("linear", "--because", "agreed in week 2"), ("--because", "agreed in week 2")):
+        said = succeed("overrule", "forbidden", *arguments, "--out", out)
+        assert f"forbidden: {MOST:.2f} of {MAXIMUM:g} points, " in said
+    assert copy.results("forbidden")["score"] == MOST
+    assert "linear: counted by staff: agreed in week 2" in copy.feedback("forbidden")
+    assert (
+        copy.grades()["forbidden"] | {"notes": "linear: counted by staff: agreed in week 2"}
+        == copy.grades()["forbidden"]
+    )
+    assert copy.grades()["shared"] == graded.grades()["shared"]
+    # Graded again, by all means.
+    finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
+    assert finished.returncode == 0, finished.stderr
+    assert copy.results("forbidden")["score"] == MOST
+    (out / "decisions.toml").unlink()
+    succeed("rescore", "--out", out)
+    assert copy.results("forbidden")["score"] == MOST - 1
+
+
+@pytest.mark.parametrize("name", ["whole-matrix", "repeated-once", "half-precision-blocks", "half-precision-matrix"])
+def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded, name):
+    in_memory = {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
+    assert graded.failed(name) == in_memory
+    assert graded.points(name, "blockwise_attention") == pytest.approx(3 * 38 / 90, abs=1e-4)
+    assert "is the matrix of all queries × keys held" in graded.feedback(name)
+
+
+@pytest.mark.parametrize("name", ["in-strips", "in-columns"])
+def test_blockwise_attention_may_hold_whole_rows_or_columns(graded, name):
+    assert graded.failed(name) == set()
+
+
+def test_half_precision_must_come_back_in_its_own_dtype(graded):
+    assert graded.failed("half") == {"test_softmax_in_half_precision", "test_hidden_softmax_in_half_precision"}
+
+
+def test_a_hidden_failure_shows_shapes_and_no_values(graded):
+    hidden = graded.outputs("wrong-dim", hidden=True)
+    assert "the case is softmax/3d-middle-dim:\n  in_features  (" in hidden
+    assert ": got " not in hidden
+
+
+def test_what_was_found_is_counted(graded):
+    counts = {row["finding"]: row["submissions"] for row in rows_of(graded.out / "findings.csv")}
+    assert counts["softmax-softmax"] == "1"
+    assert "What costs the class most" in graded.printed
+
+
+def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden_input(graded, tmp_path):
+    shutil.copy(graded.out / "gradebook.sqlite", tmp_path)
+    assert f"reports on {len(SUBMISSIONS) + 1} submissions: their pages are in" in succeed("report", tmp_path)
+    pages = {path.name: path.read_text() for path in (tmp_path / "students").iterdir()}
+    assert "weights of your attention" not in pages["right.html"]
+    assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py
+    assert "no usable answer" in pages["syntax-error.html"]
+    assert "secret35" in pages["spells-types.html"]  # the public case 2d
+    assert "saw (3, 5)" in pages["spells-output.html"]
+    public = graded.results("spells-types")["output"] + graded.outputs("spells-types", hidden=False)
+    for text in (pages["spells-types.html"], graded.feedback("spells-types")):
+        assert set(re.findall(r"secret\d+", text)) <= set(re.findall(r"secret\d+", public))
+    for text in (pages["spells-output.html"], graded.feedback("spells-output")):
+        assert "saw (11,)" not in text  # the hidden case vector
+    assert (tmp_path / "index.html").read_text().count("refused, not run") == 1
+
+
+def test_a_refused_archive_gets_no_points_and_the_reason(graded):
+    results = graded.results("bomb_b_")
+    assert results["score"] == 0
+    assert "expected paths inside the submission" in results["output"]
+
+
+def test_the_gradebook_knows_what_was_graded_with_what(graded):
+    with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
+        rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM grading").fetchall()
+        counts = gradebook.execute("SELECT json_array_length(results) FROM grading").fetchall()
+        peak = "SELECT json_extract(notes, '$.peak_memory') FROM grading WHERE submission = 'right'"
+        assert gradebook.execute(peak).fetchone()[0] > 50 << 20, "torch alone takes more"
+    assert len(rows) == len(SUBMISSIONS) + 1
+    assert {length for _, length, *_ in rows} == {64}
+    assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1
+    assert len({layer for *_, layer in rows} - {"not run"}) == 1  # which is said of those that are refused
+    assert len(set(counts)) == 1
+
+
+def test_grades_csv_has_a_row_for_each_submission(graded):
+    rows = graded.grades()
+    assert (rows["right"]["points"], rows["right"]["maximum"]) == (f"{MOST:g}", f"{MAXIMUM:g}")
+    assert rows["forbidden"]["violations"] == "1"
+    assert len(rows) == len(SUBMISSIONS) + 1
+
+
+def test_a_second_run_grades_nothing_again_and_mends_the_reports(graded, tmp_path, graded_suite):
+    out = tmp_path / "results"
+    shutil.copytree(graded.out, out)
+    (out / "right" / "results.json").unlink()
+    paths = [graded.out.parent / name for name in SUBMISSIONS]
+    done = grade_by(lambda submission, _: pytest.fail(submission.name), graded_suite, paths[::-1], out)
+    assert done.already == len(paths)
+    for report in graded.out.glob("*/*.*"):
+        assert (out / report.relative_to(graded.out)).read_text() == report.read_text()

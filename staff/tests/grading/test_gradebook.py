@@ -1,0 +1,165 @@
+"""The gradebook: whole entries, one for each content and suite, and no file of a version it does not know."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from whichline.engine.assignment import Problem
+from whichline.engine.result import Check, Outcome, Result
+from whichline.engine.toml_file import Signed
+from whichline_grader.grading.gradebook import Adjustment, Gradebook, GradebookError, Overruling
+from whichline_grader.grading.graded import Grading, Notes
+from whichline_grader.grading.identity import HandedIn, Student
+
+ROWS = (
+    Result("test_softmax[1d]", "softmax", False, False, 2.0, Outcome.PASSED, calls=1, seconds=0.1),
+    Result(
+        *("test_hidden_softmax[1d]", "softmax", True, False, 1.0, Outcome.FAILED, Check.ANSWER),
+        *("wrong", ("line 1", "  line 2"), ("row 0 sums to 2",), ("the case is 1d:", "")),
+        *("ValueError", (("adapters.py", "run_softmax"),), "wrong: 1 and 2"),
+        seconds=0.1,
+    ),
+)
+GRADING = Grading(
+    *("ada", "/submissions/ada.zip", "c" * 64, "d" * 64, 7, "bubblewrap", datetime(2026, 10, 1, tzinfo=UTC), 0.3),
+    notes=Notes(stdout="hello"),
+    handed_in=HandedIn((Student("ada", "Ada"),), order=1, at=datetime(2026, 9, 30, tzinfo=UTC)),
+    results=list(ROWS),
+)
+WEIGHTS = {"test_softmax": 2.0, "test_hidden_softmax": 1.0}
+PROBLEMS = {"softmax": Problem("softmax", "Softmax", 3.0, (), WEIGHTS, ())}
+
+
+TODO = "take it from a backup; without one, move everything but decisions.toml out of .* and grade everybody again"
+
+
+def new_gradebook(folder: Path) -> Gradebook:
+    """A gradebook that knows what the tests of GRADING are worth."""
+    gradebook = Gradebook(folder / "gradebook.sqlite")
+    gradebook.score_with(PROBLEMS)
+    return gradebook
+
+
+def test_a_grading_comes_back_as_it_was(tmp_path):
+    grading = replace(GRADING, notes=Notes(stdout="hello", weights=((0.5, None),)))
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(grading)
+    with new_gradebook(tmp_path) as gradebook:
+        assert list(gradebook.latest()) == [grading]
+        assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
+        assert gradebook.find("ada", "c" * 64, "e" * 64) is None
+    assert GRADING.points == 2
+    assert GRADING.maximum == 3
+
+
+def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_path):
+    again = Result("test_attention", "attention", False, False, 4.0, Outcome.PASSED)
+    lines = {"softmax": ("torch.softmax in a.py:1: x",)}
+    notes = Notes(forbidden={"softmax": lines, "attention": lines})
+    for problem, worth, charged in (("softmax", 3.0, 2.0), ("softmax", 6.0, 4.0), ("attention", 5.0, 0.0)):
+        problems = {
+            "softmax": replace(PROBLEMS["softmax"], points=worth),
+            "attention": Problem("attention", "Attention", 4.0, (), {"test_attention": 1.0}, ()),
+        }
+        with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+            gradebook.score_with(problems)
+            gradebook.add(replace(GRADING, notes=notes, results=[*ROWS, again]))
+            if problem == "attention":  # staff count what softmax did, and nobody pays it instead
+                gradebook.decide(Overruling(student="ada", problem="softmax", text="agreed"), "Ada")
+            (grading,) = gradebook.latest()
+        earned = worth * 2 / 3
+        assert grading.points_of("softmax") == pytest.approx(earned - charged)
+        assert grading.points == pytest.approx(4.0 + earned - charged)
+        assert grading.violations == {"softmax": list(lines["softmax"])}
+
+
+def test_the_same_content_and_suite_has_one_grading(tmp_path):
+    again = replace(GRADING, seconds=9.0)
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(GRADING)
+        gradebook.add(again)
+        assert list(gradebook.latest()) == [again]
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM grading").fetchone() == (1,)
+
+
+def test_the_latest_content_counts(tmp_path):
+    newer = replace(GRADING, content="f" * 64)
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(GRADING)
+        gradebook.add(newer)
+        assert list(gradebook.latest()) == [newer]
+        gradebook.hand_in_again(GRADING, GRADING.path, GRADING.handed_in)  # the first content is handed in again
+        assert list(gradebook.latest()) == [GRADING]
+        gradebook.hand_in_again(GRADING, GRADING.path, GRADING.handed_in)
+        assert gradebook.find("ada", "f" * 64, "d" * 64) == newer
+
+
+def test_a_class_is_read_without_texts(tmp_path):
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(replace(GRADING, notes=Notes(stdout="hello", missing=("wandb",))))
+        (grading,) = gradebook.latest(texts=False)
+    assert grading.notes == Notes(missing=("wandb",))
+    assert grading.results == [
+        replace(row, headline="", details=(), on_paper=(), inputs=(), functions=(), staff="") for row in ROWS
+    ]
+
+
+def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
+    grading = replace(GRADING, notes=Notes(forbidden={"softmax": {"softmax": ("torch.softmax in a.py:1: x",)}}))
+    work = GRADING.content[:12]
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(grading)
+        gradebook.decide(Overruling(student="ada", work=work, problem="softmax", text="agreed"), "Ada")
+        points = Signed(-0.5)
+        adjustment = Adjustment(student="ada", work=work, problem="softmax", points=points, text="late")
+        gradebook.decide(adjustment, "Ada")
+        gradebook.add(replace(grading, suite="e" * 64))  # graded again, by another suite
+        alan = replace(grading, submission="alan", handed_in=HandedIn((Student("alan", "Alan"),)))
+        gradebook.add(alan)
+        gradebook.add(replace(grading, content="f" * 64))
+        after, other, newer = (
+            gradebook.find("ada", GRADING.content, "e" * 64),
+            gradebook.of("alan"),
+            gradebook.of("ada"),
+        )
+    assert after
+    assert (after.overruled, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
+    assert (grading.points, after.points) == (0, 1.5)
+    assert other == alan
+    assert newer == replace(grading, content="f" * 64)
+
+
+def write_version(version: int) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (write_version(99), "gradebook.sqlite has version 99.*use the newer program"),
+        (
+            write_version(9),
+            f"gradebook.sqlite has version 9.*{TODO}",
+        ),
+        (Path.mkdir, "gradebook.sqlite: unable to open"),
+        (
+            lambda path: path.write_text("no database, but long enough to be looked at"),
+            f"sqlite: file is not a database; {TODO}",
+        ),
+    ],
+)
+def test_what_is_no_gradebook_of_this_program_is_refused_by_name(tmp_path, make, message):
+    make(tmp_path / "gradebook.sqlite")
+    before = list(tmp_path.iterdir())
+    with pytest.raises(GradebookError, match=message):
+        Gradebook(tmp_path / "gradebook.sqlite")
+    assert list(tmp_path.iterdir()) == before

@@ -1,0 +1,92 @@
+"""Lines that could hide what they call are listed for staff, and honest code has none."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from staff.tests.grading.shadow_class import CLASS, ROOT, write_tree
+from staff.tests.grading.test_gradebook import GRADING
+from whichline_grader.grading.findings import BESIDE, LOOKS, MAX_BYTES, MOST_LISTED, PAST, TOO_DEEP, TOO_LONG, UNNAMED
+from whichline_grader.grading.findings import find_means_to_hide as find
+from whichline_grader.grading.graded import Notes, notes_from_json
+from whichline_grader.grading.reports import feedback
+from whichline_grader.sandbox.submission import Submission, take_in
+
+WATCH = "packages/whichline/whichline/rules/watch.py"
+
+
+def found_in(source: str, path: str = "nn.py") -> tuple[str, ...]:
+    return find(Submission("test", {path: source.encode()}, "adapters"))
+
+
+@pytest.mark.parametrize(
+    ("source", "means"),
+    [
+        ("import inspect\ninspect.stack()", LOOKS),
+        ("import sys as s\ns._getframe().f_back", LOOKS),
+        ("import sys\nwatch = sys", LOOKS),
+        ("try: ...\nexcept E as e: e.__traceback__.tb_frame", LOOKS),
+        ("\nf.__globals__['watch']", LOOKS),
+        ("\n__builtins__['ev' + 'al']", LOOKS),
+        ("\ngetattr(f, '__code__')", LOOKS),
+        ("import threading\nthreading.Thread(target=f).start()", BESIDE),
+        ("\nfrom concurrent.futures import ThreadPoolExecutor", BESIDE),
+        ("import ctypes\nctypes.CDLL(None)", PAST),
+        ("import torch\ntorch.ops.aten.softmax(x, 0)", PAST),
+        ("import torch.nn.functional as F\nF._softmax(x)", PAST),
+        ("\nfrom torch._C import _nn", PAST),
+        ("import torch\ngetattr(torch, '_C')", PAST),
+        ("x = 1\ngetattr(f, name)", UNNAMED),
+    ],
+)
+def test_each_line_is_found_with_what_it_can_do(source, means):
+    assert found_in(source) == (f"nn.py:2 `{source.splitlines()[1]}` {means}",)
+
+
+HARMLESS = """
+import gc, importlib.metadata, re, sys, torch
+sys.path.append(__file__)
+__version__ = importlib.metadata.version("cs336_basics") + torch.__version__
+class Module(torch.nn.Module):
+    def __init__(self): super().__init__(); self._cache = self.__class__.__name__
+    def forward(self, x): return self._cache, getattr(x, "grad"), re.compile(""), self.eval(), sys.version_info
+torch.compile(Module())
+"""
+
+
+def test_honest_code_has_none(tmp_path):
+    assert not found_in(HARMLESS)
+    ours = [*ROOT.glob("cs336_basics/nn/*.py"), *ROOT.glob("staff/right_programs/*.py")]
+    for path in [ROOT / "adapters.py", *ours]:
+        assert not found_in(path.read_text() + "#")
+    for name in CLASS:
+        assert not find(take_in(write_tree(name, tmp_path)))
+
+
+def test_a_file_of_the_course_is_not_read_unless_it_was_changed():
+    source = (ROOT / WATCH).read_text()
+    assert not found_in(source.replace("\n", "\r\n"), WATCH)
+    assert found_in(source + "#", WATCH)
+
+
+def test_a_list_is_cut_and_counts_the_rest():
+    assert found_in("gc\n" * (MOST_LISTED + 3))[-2:] == (f"nn.py:{MOST_LISTED} `gc` {LOOKS}", "and 3 more")
+
+
+@pytest.mark.parametrize(("source", "means"), [("+".join("a" * 9_999), TOO_DEEP), ("a;" * MAX_BYTES, TOO_LONG)])
+def test_a_file_that_cannot_be_read_is_listed(source, means):
+    assert found_in(source) == (f"nn.py:1 `{source[:200]}` {means}",)
+
+
+@pytest.mark.parametrize("piece", ["a\n", "a" + ".b" * 900 + "\n", "a" + ".b()" * 200 + "\n", "gc\n", "(", "\0"])
+def test_hostile_files_take_linear_time(piece):
+    started = time.process_time()
+    found_in(piece * (MAX_BYTES // len(piece)), "ü" * 240)
+    assert time.process_time() - started < 8
+
+
+def test_staff_alone_are_told():
+    notes = Notes(could_hide=("nn.py:1 `import ctypes` hides",))
+    assert notes_from_json(notes.as_json()) == notes
+    assert "ctypes" not in feedback(replace(GRADING, notes=notes), {})

@@ -1,0 +1,70 @@
+"""Specimens with one mistake in an early problem, which the later problems call: each loses points there alone."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from staff.tests import ROOT
+from staff.tests.specimens.specimen import SPECIMENS, Specimen
+from whichline_grader.grading.one_submission import grade_one
+from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.submission import Submission, take_in
+
+pytestmark = pytest.mark.soak
+NN = "cs336_basics/nn"
+# For each adapter its problem, the file that later problems call, and how they come to the specimen from there.
+EARLY = {
+    "run_softmax": ("softmax", f"{NN}/functional.py", "softmax = run_softmax"),
+    "run_scaled_dot_product_attention": (
+        "scaled_dot_product_attention",
+        f"{NN}/functional.py",
+        "scaled_dot_product_attention = run_scaled_dot_product_attention",
+    ),
+    "run_linear": (
+        "linear",
+        f"{NN}/linear.py",
+        "Linear.forward = lambda self, x: run_linear(*self.weight.T.shape, self.weight, x)",
+    ),
+    "run_rope": (
+        "rope",
+        f"{NN}/rope.py",
+        """
+make = RotaryPositionalEmbedding.__init__
+
+def make_and_keep(self, theta, d_k, max_seq_len, *more, **named):
+    make(self, theta, d_k, max_seq_len, *more, **named)
+    self.kept = d_k, theta, max_seq_len
+
+RotaryPositionalEmbedding.__init__ = make_and_keep
+RotaryPositionalEmbedding.forward = lambda self, x, positions: run_rope(*self.kept, x, positions)
+""",
+    ),
+}
+
+
+def find_adapter(specimen: Specimen) -> str | None:
+    """The early adapter that a specimen has one mistake in, and no other adapter."""
+    written = [name for name in EARLY if f"def {name}(" in specimen.code]
+    one = len(specimen.tutor) == len(written) == specimen.code.count("\ndef run_") == 1
+    return written[0] if one and specimen.findings != "passes" else None
+
+
+CHOSEN = [(specimen, adapter) for specimen in SPECIMENS if (adapter := find_adapter(specimen))]
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with start("bubblewrap") as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize(("specimen", "adapter"), CHOSEN, ids=[str(specimen) for specimen, _ in CHOSEN])
+def test_a_mistake_costs_in_its_own_problem_alone(
+    graded_suite: GradedSuite, sandbox: Sandbox, specimen: Specimen, adapter: str
+) -> None:
+    files, (problem, file, calls) = dict(take_in(ROOT).files), EARLY[adapter]
+    files["cs336_basics/specimen.py"] = specimen.code.encode()
+    files[file] += f"\n\nfrom cs336_basics.specimen import {adapter}\n{calls}\n".encode()
+    results, _, _ = grade_one(graded_suite, sandbox, Submission("x", files, "adapters"))
+    assert {result.problem for result in results if not result.passed} == {problem}

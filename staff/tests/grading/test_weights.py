@@ -1,0 +1,62 @@
+"""The weights that are kept of a submission: what a hostile one may answer, and what is kept of it."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from problems.scaled_dot_product_attention.staff.figure import (
+    allowed_keys,
+    compare_weights,
+    measure_weights,
+    right_weights,
+)
+from problems.scaled_dot_product_attention.staff.reference import run_scaled_dot_product_attention
+from whichline_grader.grading.graded import Notes
+
+
+def without_scale(Q, K, V, mask):
+    return run_scaled_dot_product_attention(Q * math.sqrt(Q.shape[-1]), K, V, mask)
+
+
+def raises(Q, K, V, mask):
+    raise SystemExit
+
+
+def test_right_attention_has_the_right_weights():
+    measured = measure_weights(run_scaled_dot_product_attention)
+    assert [pytest.approx(row, abs=1e-5) for row in right_weights()] == list(measured)
+    assert all(weight == 0 for row, mask in zip(measured, allowed_keys(), strict=True) for weight in row[sum(mask) :])
+    assert "agree with the right ones to three decimals" in compare_weights(measured)
+
+
+def test_where_wrong_attention_differs_most_is_said():
+    said = compare_weights(measure_weights(without_scale))
+    assert said == (
+        "They differ most for query 5 and key 2, counted from 0: your weight there is 0.965, and it should be 0.501."
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda *_: None,
+        lambda *_: [[0.5]],
+        lambda *_: torch.ones(10_000, 7),
+        lambda Q, K, V, mask: V[..., :3],
+        lambda Q, K, V, mask: V.to(torch.complex64),
+        lambda Q, K, V, mask: V.long(),
+        raises,
+    ],
+)
+def test_of_what_is_no_matrix_of_weights_nothing_is_kept(answer):
+    assert measure_weights(answer) == ()
+    assert "no usable answer" in compare_weights(())
+
+
+def test_what_is_not_finite_is_kept_as_such():
+    measured = measure_weights(lambda Q, K, V, mask: V * math.inf)  # 0 times infinity is NaN
+    assert measured == ((None,) * 7,) * 7
+    assert compare_weights(measured) == "49 of your 49 weights are NaN or infinite."
+    json.loads(Notes(weights=measured).as_json(), parse_constant=pytest.fail)

@@ -1,0 +1,73 @@
+"""A submission that answers a call when it is made, and not before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from staff.tests import ROOT
+from whichline.rules.watch import Use
+from whichline_grader.grading.questions import Recorded, find_source
+from whichline_grader.sandbox.answer import Answer
+from whichline_grader.sandbox.confinement import Sandbox
+from whichline_grader.sandbox.interview import Interview
+from whichline_grader.sandbox.limits import Limits
+from whichline_grader.sandbox.proxy import Adapters
+from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.submission import Submission
+
+
+class Live(Recorded):
+    """Asks what is called, and gives the answers.
+
+    Attributes:
+        interview: what is asked.
+        memory: of the calls that are made from now on, in bytes.
+    """
+
+    def __init__(self, interview: Interview) -> None:
+        self._mine: list[Question] = []
+        self._theirs: list[Answer] = []
+        super().__init__({"": self._mine}, {"": self._theirs}, interview.submission)
+        self.interview = interview
+        self.memory: int | None = None
+
+    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+        number = len(self.values)
+        self._mine[number:] = [Question(call, arguments, grad_enabled, memory=self.memory)]
+        self._theirs[number:] = [self.interview.ask(self._mine[number])]
+        return super().answer(call, arguments, grad_enabled)
+
+    def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        self._mine[number] = replace(self._mine[number], cotangents=tuple(cotangents))
+        self._theirs[number] = self.interview.ask(self._mine[number])
+        return super().differentiate(number, cotangents)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Those to all calls that are not made again, and to the import."""
+        return [*([self.interview.imported] if self.interview.imported else []), *self._theirs]
+
+    @property
+    def stdout(self) -> str:
+        return "".join(answer.printed[0] for answer in self.answers)
+
+    @property
+    def stderr(self) -> str:
+        return "".join(answer.printed[1] for answer in self.answers)
+
+    @property
+    def missing(self) -> set[str]:
+        return {name for answer in self.answers for name in answer.missing}
+
+    @property
+    def forbidden(self) -> set[Use]:
+        uses = (use for answer in self.answers for use in answer.forbidden)
+        return {replace(use, source=find_source(self.interview.submission, use)) for use in uses}
+
+
+def connect(sandbox: Sandbox, submission: Submission, limits: Limits | None = None) -> Adapters:
+    """The proxy module of a submission that is asked as soon as a function is called."""
+    adapters = Adapters(ROOT / "adapters.py")
+    adapters.respondent = Live(Interview(sandbox, submission, limits))
+    return adapters

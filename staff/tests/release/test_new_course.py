@@ -1,0 +1,224 @@
+"""A course keeps its secret in a folder outside the checkout, and nothing is ever drawn from another one for it."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from staff.tests import ROOT
+from staff.tests.files import commit_all, copy_tree, files_in
+from whichline.cli import main as cs336
+from whichline.engine.assignment import load_problems
+from whichline.engine.case import case_names, load_metadata
+from whichline_grader.authoring.room import load_rooms
+from whichline_grader.authoring.stored_cases import check_fixtures
+from whichline_grader.hidden import release
+from whichline_grader.hidden.release import Release, load_release
+from whichline_grader.places import COURSE
+from whichline_grader.release import new_course
+
+ROOMS = load_rooms()
+FEW = ROOMS["softmax"].hidden[:2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with little in it, and a home beside it."""
+    checkout = tmp_path / "checkout"
+    (checkout / "staff").mkdir(parents=True)
+    shutil.copyfile(ROOT / "assignment.toml", checkout / "assignment.toml")
+    shutil.copytree(ROOT / "problems", checkout / "problems", ignore=shutil.ignore_patterns("__pycache__"))
+    (checkout / COURSE).write_text('# of the course\n\n# folder = "~/x"  # its folder\n[late]\npercent = 10\n')
+    for problem in load_problems(ROOT).values():
+        for file in problem.files:
+            (checkout / file).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / file).touch()
+    for module in (release, new_course):
+        monkeypatch.setattr(module, "this_root", lambda: checkout)
+    monkeypatch.setattr(new_course, "load_rooms", lambda: {"softmax": replace(ROOMS["softmax"], hidden=FEW)})
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(checkout)
+    return checkout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "courses" / "attention"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cs336, ["staff", *map(str, arguments)])
+
+
+def refused(*arguments: str | Path) -> str:
+    """What a command says that changes nothing, in the checkout or beside it, in its last line."""
+    before = files_in(Path.cwd().parent)
+    result = run(*arguments)
+    assert isinstance(result.exception, SystemExit), result.output
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    assert files_in(Path.cwd().parent) == before
+    return result.output.splitlines()[-1]
+
+
+def test_a_course_gets_a_folder_with_a_secret_and_its_cases(checkout: Path, folder: Path) -> None:
+    result = run("new-course", folder)
+    assert result.exit_code == 0, result.output
+    assert set(files_in(folder)) == {"secret.txt", *(f"hidden/{spec.name}.safetensors" for spec in FEW)}
+    assert len(bytes.fromhex((folder / "secret.txt").read_text())) == 32
+    assert (folder / "secret.txt").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == (folder / "hidden").stat().st_mode & 0o777 == 0o700
+    assert load_release().folder == folder
+    assert list(check_fixtures(folder / "hidden", FEW, load_release().seed)) == []
+    digest = hashlib.sha256((folder / "secret.txt").read_bytes().strip()).hexdigest()
+    assert (checkout / COURSE).read_text() == (
+        f'folder = "~/courses/attention"\nsecret_sha256 = "{digest}"\n'
+        '# of the course\n\n# folder = "~/x"  # its folder\n[late]\npercent = 10\n'
+    )
+    for said in (str(folder), "secret.txt", "hidden/", "results/", "Back it up"):
+        assert said in result.output
+
+
+@pytest.mark.parametrize("lost", ["missing", "another secret than that of course.toml"])
+@pytest.mark.parametrize("command", ["grade .", "fixtures", "fixtures --check", "gradescope -o a.zip", "verify"])
+def test_without_its_secret_nothing_is_graded_drawn_or_packed(
+    checkout: Path, folder: Path, command: str, lost: str
+) -> None:
+    run("new-course", folder)
+    secret = folder / "secret.txt"
+    secret.unlink() if lost == "missing" else secret.write_text("0" * 64)
+    assert refused(*command.split()) == f"Error: {secret} is {lost}; restore it from your backup"
+
+
+def test_a_course_without_its_cases_is_not_packed(checkout: Path, folder: Path) -> None:
+    run("new-course", folder)
+    shutil.rmtree(folder / "hidden")
+    assert "is missing from" in (said := refused("gradescope", "-o", "a.zip"))
+    assert said.endswith("run `uv run cs336 staff fixtures --hidden`")
+
+
+def test_a_second_course_is_refused(checkout: Path, folder: Path) -> None:
+    run("new-course", folder)
+    named = f"Error: course.toml already names a course, in {folder}; --force makes another one"
+    assert refused("new-course", folder) == refused("new-course", folder.parent / "other") == named
+
+
+@pytest.mark.parametrize("there", ["secret.txt", "hidden", "results"])
+def test_a_folder_that_holds_a_course_is_refused(folder: Path, checkout: Path, there: str) -> None:
+    (folder / there).mkdir(parents=True)
+    assert refused("new-course", folder) == f"Error: {folder} already holds a course; name another folder, or --force"
+
+
+def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "roster.csv").write_text("Student")
+    run("new-course", folder)
+    (folder / "results").mkdir()
+    (folder / "results" / "grades.csv").write_text("ada")
+    before, secret = files_in(folder), load_release().secret
+    result = run("new-course", folder, "--force")
+    assert result.exit_code == 0, result.output
+    assert load_release().secret != secret
+    assert list(check_fixtures(folder / "hidden", FEW, load_release().seed)) == []
+    dated = re.compile(r"\d{4}-\d\d-\d\d-\d{6}-")
+    after = files_in(folder)
+    assert {dated.sub("", name): text for name, text in after.items() if dated.match(name)} == {
+        name: text for name, text in before.items() if name.startswith(("secret", "hidden"))
+    }
+    assert (after["roster.csv"], after["results/grades.csv"]) == (b"Student", b"ada")
+    assert str(next(folder.glob("*-secret.txt"))) in result.output
+    assert (checkout / COURSE).read_text().count("\n") == 7, "the two keys are replaced"
+
+
+@pytest.mark.parametrize("place", [".", "course", "staff/course", "~/course", "link/course"])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_folder_inside_the_checkout_is_refused(checkout: Path, place: str, force: list[str]) -> None:
+    (checkout / "link").symlink_to(checkout / "staff")
+    assert "is inside the checkout, where `git clean` deletes it" in refused("new-course", place, *force)
+
+
+def test_a_full_disk_leaves_what_was_there(checkout: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("new-course", folder)
+    whole = Path.write_bytes
+
+    def write(path: Path, data: bytes) -> int:
+        if path.name == f"{FEW[1].name}.safetensors".rpartition("/")[2]:
+            raise OSError(28, "No space left on device", str(path))
+        return whole(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    assert refused("new-course", folder, "--force").endswith("No space left on device")
+    assert not [path for path in folder.iterdir() if path.name not in ("secret.txt", "hidden")]
+
+
+@pytest.mark.slow
+def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
+    """With git, the archive for Gradescope, and the workflow for GitHub, which has the secret and no cases."""
+    checkout, folder = tmp_path / "checkout", tmp_path / "home" / "course"
+    environment = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(checkout)}
+
+    def do(*command: str | Path) -> str:
+        finished = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        assert finished.returncode == 0, finished.stderr + finished.stdout
+        return finished.stdout
+
+    def staff(*command: str | Path) -> str:
+        return do(sys.executable, "-m", "whichline", "staff", *command)
+
+    copy_tree(checkout)
+    commit_all(checkout)
+    staff("new-course", folder)
+    for name in ("roster.csv", "groups.csv", "staff/roster.csv", "submissions/ada.zip"):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).touch()
+    staff("gradescope")
+    assert do("git", "status", "--porcelain") == " M staff/course.toml\n"
+    assert (checkout / COURSE).read_text().count('folder = "~/course"') == 1
+
+    secret = (folder / "secret.txt").read_bytes().strip()
+    with zipfile.ZipFile(checkout / "autograder.zip") as archive:
+        names = archive.namelist()
+        assert len(names) == len({*names})
+        assert not [name for name in names if "roster" in name]
+        archive.extractall(tmp_path / "source")
+    packed = tmp_path / "source" / "staff" / "course"
+    assert (packed / "secret.txt").read_bytes() == secret
+    assert files_in(packed / "hidden") == files_in(folder / "hidden")
+    loads = (
+        "import os, sys; from pathlib import Path; os.chdir(sys.argv[1]);"
+        "from whichline_grader.grading.suite import load_graded_suite;"
+        "print(load_graded_suite(Path.cwd()).release.folder)"
+    )
+    environment["PYTHONPATH"] = str(tmp_path / "source")
+    assert do(sys.executable, "-P", "-c", loads, tmp_path / "source").strip() == str(packed)
+    environment["PYTHONPATH"] = str(checkout)
+
+    shutil.rmtree(folder)
+    workflow = yaml.safe_load((ROOT / "packages/grader/whichline_grader/docs/github/grade.yml").read_text())
+    (step,) = [step for step in workflow["jobs"]["grade"]["steps"] if step.get("name") == "The hidden cases"]
+    environment |= step["env"] | {"HIDDEN_SECRET": secret.decode()}
+    lines = step["run"].replace("uv run --no-sync python", sys.executable)
+    lines = lines.replace("uv run --no-sync cs336", f"{sys.executable} -m whichline")
+    assert "uv run" not in lines
+    do("/bin/bash", "-euc", lines)
+    seed = Release(secret).seed
+    assert {name: load_metadata(folder / "hidden", name)["seed"] for name in case_names(folder / "hidden", "**/*")} == {
+        spec.name: seed(spec.name) for room in ROOMS.values() for spec in room.hidden
+    }
+    assert do("git", "status", "--porcelain") == " M staff/course.toml\n"
+    (checkout / "submissions" / "ada.py").write_text(
+        "def run_softmax(in_features, dim):\n    return in_features.softmax(dim)\n"
+    )
+    printed = staff("grade", "submissions/ada.py", "--sandbox", "none")
+    assert "REHEARSAL" not in printed
+    assert f"Reports, gradebook and grades are in {folder / 'results'}" in re.sub(r"\n(?=\S)", "", printed)
+    assert not (checkout / "results").exists()

@@ -1,0 +1,74 @@
+"""The workflows that staff copy: what they may do, and whether their commands are those that exist here; our own CI."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from staff.tests.grading.test_grade import ROOT
+from whichline_grader.grading.commands import grade
+from whichline_grader.release.handout import OVERLAY
+
+WORKFLOWS = ROOT / "packages" / "grader" / "whichline_grader" / "docs" / "github"
+
+
+def steps(name: str) -> dict[str, str]:
+    """The commands of a workflow's steps, by name."""
+    (job,) = workflow(name)["jobs"].values()
+    return {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+
+
+def workflow(name: str) -> dict[str, Any]:
+    return yaml.safe_load((WORKFLOWS / name).read_text())
+
+
+@pytest.mark.parametrize("name", ["check.yml", "grade.yml"])
+def test_a_workflow_may_read_and_nothing_a_student_chose_becomes_a_command(name):
+    assert workflow(name)["permissions"] == {"contents": "read"}
+    (job,) = workflow(name)["jobs"].values()
+    assert "permissions" not in job
+    assert not [command for command in steps(name).values() if "${{" in command]
+    checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_students_run_the_commands_of_the_readme_without_a_secret():
+    text = (WORKFLOWS / "check.yml").read_text()
+    assert "secrets" not in text
+    install, *commands, check = [line for command in steps("check.yml").values() for line in command.splitlines()]
+    assert install == "pipx install uv"
+    assert "\n".join(["```sh", *commands, "export UV_NO_SYNC=1", "```"]) in (ROOT / OVERLAY / "README.md").read_text()
+    assert workflow("check.yml")["jobs"]["check"]["env"] == {"UV_NO_SYNC": 1}
+    assert check == "uv run pytest"
+
+
+def test_the_step_that_grades_leaves_the_results_where_they_are_uploaded(tmp_path, monkeypatch):
+    (tmp_path / "submissions" / "course" / "ada").mkdir(parents=True)
+    for name, value in (("GITHUB_WORKSPACE", tmp_path), ("RUNNER_TEMP", tmp_path), ("REPOSITORY", "course/ada")):
+        monkeypatch.setenv(name, str(value))
+    words = shlex.split(os.path.expandvars(steps("grade.yml")["Grade"]))
+    assert words[:6] == ["uv", "run", "--no-sync", "cs336", "staff", "grade"]
+    given = grade.make_context("grade", words[6:]).params
+    assert given["submission"] == (tmp_path / "submissions" / "course" / "ada",)
+    *_, upload = workflow("grade.yml")["jobs"]["grade"]["steps"]
+    assert given["out"] == Path(upload["with"]["path"].replace("${{ runner.temp }}", str(tmp_path)))
+
+
+@pytest.mark.parametrize(("version", "status"), [("3.12.1", 1), ("3.11.7", 0), ("3.10.13", 0)])
+def test_our_own_ci_fails_when_it_tries_no_other_python_and_there_is_one(tmp_path, monkeypatch, version, status):
+    """With a `uv` that runs Python 3.11 and lists nothing."""
+    (tmp_path / "versions" / version / "bin").mkdir(parents=True)
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\n[ "$1 $2" = "run python" ] && echo 3.11\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = (ROOT / ".ci" / "run").read_text()
+    begin = script.index("other_pythons() {")
+    function = script[begin : script.index("\n}\n", begin) + 3]
+    assert subprocess.run(["bash", "-euc", f"{function}\nother_pythons"], check=False).returncode == status

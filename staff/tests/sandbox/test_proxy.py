@@ -1,0 +1,269 @@
+"""What a test sees through the proxy is what it would see from the student's own `adapters`."""
+
+import inspect
+
+import pytest
+import torch
+
+from whichline.engine.failure import StudentRaised, describe
+from whichline.engine.result import Check
+from whichline_grader.sandbox.proxy import Adapters
+
+from .conftest import ROOT, Run
+
+SOFTMAX = "import torch\ndef run_softmax(x, dim):\n    e = torch.exp(x)\n    return e / e.sum(dim, keepdim=True)\n"
+
+
+def returning(expression: str) -> str:
+    return f"import torch\ndef run_softmax(x, dim):\n    return {expression}\n"
+
+
+def test_functions_have_the_names_and_parameters_of_the_course(run: Run) -> None:
+    adapters = run(SOFTMAX)
+    assert str(inspect.signature(adapters.run_softmax)) == "(in_features, dim)"
+    assert str(inspect.signature(adapters.run_scaled_dot_product_attention)) == "(Q, K, V, mask=None)"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool])
+def test_dtypes_survive(run: Run, dtype: torch.dtype) -> None:
+    x = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
+    assert torch.equal(run(returning("x.clone()")).run_softmax(x, 0), x)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
+def test_small_shapes_survive(run: Run, shape: tuple[int, ...]) -> None:
+    assert run(returning("x + 1")).run_softmax(torch.zeros(shape), 0).shape == shape
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 2.5, "text", [1, [None]], {"a": 1}])
+def test_plain_values_survive(run: Run, value: object) -> None:
+    assert run(returning(repr(value))).run_softmax(torch.zeros(1), 0) == value
+
+
+def test_not_a_number_and_infinity_survive(run: Run) -> None:
+    low, nan = run(returning("[float('-inf'), float('nan')]")).run_softmax(torch.zeros(1), 0)
+    assert low == float("-inf")
+    assert nan != nan
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("torch.nn.Parameter(x)", None),
+        ("x.numpy()", "numpy.ndarray"),
+        ("x.to_sparse()", "torch.sparse_coo"),
+        ("x.to('meta')", "on device meta"),
+        ("torch.complex(x, x)", "complex64"),
+        ("object()", "builtins.object"),
+        ("torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "qint8"),
+    ],
+)
+def test_only_dense_tensors_come_back(run: Run, expression: str, kind: str | None) -> None:
+    adapters = run(returning(expression))
+    if kind is None:
+        assert type(adapters.run_softmax(torch.ones(2), 0)) is torch.Tensor
+    else:
+        with pytest.raises(StudentRaised, match=f"TypeError: expected .*{kind}"):
+            adapters.run_softmax(torch.ones(2), 0)
+
+
+def test_what_comes_back_is_contiguous_and_owns_its_memory(run: Run) -> None:
+    y = run(returning("x.expand(3, 2).T")).run_softmax(torch.ones(2), 0)
+    assert (y.is_contiguous(), y.shape) == (True, (2, 3))
+
+
+def test_strides_and_identity_go_over(run: Run) -> None:
+    source = (
+        "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return [Q is K, K is V, Q.stride(), mask.stride()]"
+    )
+    x = torch.randn(3, 4).T
+    mask = torch.ones(1, 3, dtype=torch.bool).expand(4, 3)
+    same = run(source).run_scaled_dot_product_attention(x, x, x.clone(), mask)
+    assert same == [True, False, [1, 4], [0, 1]]
+
+
+def test_a_test_without_gradients_is_one_in_the_worker(run: Run) -> None:
+    adapters = run(returning("[x.requires_grad, torch.is_grad_enabled()]"))
+    x = torch.ones(2, requires_grad=True)
+    assert adapters.run_softmax(x, 0) == [True, True]
+    with torch.no_grad():
+        assert adapters.run_softmax(x, 0) == [True, False]
+
+
+def test_gradients(run: Run) -> None:
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: run(SOFTMAX).run_softmax(x, 1), x)
+
+
+def test_gradients_are_none_where_the_graph_is_cut(run: Run) -> None:
+    source = "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return Q * K.detach()"
+    Q, K, V = (torch.ones(2, requires_grad=True) for _ in range(3))
+    run(source).run_scaled_dot_product_attention(Q, K, V).sum().backward()
+    assert Q.grad is not None
+    assert torch.equal(Q.grad, torch.ones(2))
+    assert K.grad is None
+    assert V.grad is None
+
+
+def test_an_output_without_graph_requires_no_gradient(run: Run) -> None:
+    assert not run(returning("x.detach() * 2")).run_softmax(torch.ones(2, requires_grad=True), 0).requires_grad
+
+
+def test_arguments_are_left_as_the_call_left_them(run: Run) -> None:
+    x, y = torch.ones(3), torch.ones(3)
+    run("def run_scaled_dot_product_attention(Q, K, V, mask):\n    Q.mul_(2)").run_scaled_dot_product_attention(x, y, y)
+    assert torch.equal(x, torch.full((3,), 2.0))
+    assert torch.equal(y, torch.ones(3))
+
+
+def test_arguments_that_change_their_shape(run: Run) -> None:
+    with pytest.raises(StudentRaised, match=r"run_softmax changed an argument of shape \(3,\) in place, to \(1, 3\)"):
+        run(returning("x.unsqueeze_(0)")).run_softmax(torch.ones(3), 0)
+
+
+def test_an_exception_names_the_lines_of_the_student(run: Run) -> None:
+    files = {
+        "adapters.py": "from cs336_basics.nn import softmax\ndef run_softmax(x, dim):\n    return softmax(x, dim)\n",
+        "cs336_basics/nn.py": "def softmax(x, dim):\n    x = x + 1\n    raise ValueError(f'no {dim}')\n",
+    }
+    with pytest.raises(StudentRaised) as caught:
+        run(files).run_softmax(torch.ones(3), 0)
+    raised = caught.value
+    assert (raised.type, raised.message) == ("ValueError", "no 0")
+    assert [(frame.filename, frame.lineno, frame.name, frame.line) for frame in raised.frames] == [
+        ("adapters.py", 3, "run_softmax", "return softmax(x, dim)"),
+        ("cs336_basics/nn.py", 3, "softmax", "raise ValueError(f'no {dim}')"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [("def run_softmax(x, dim):\n    raise NotImplementedError", "adapters.py, line 2"), ("", "adapters.py")],
+)
+def test_what_is_not_written_yet(run: Run, source: str, place: str) -> None:
+    with pytest.raises(StudentRaised) as caught:
+        run(source).run_softmax(torch.ones(3), 0)
+    failure = describe(caught.value, ROOT)
+    assert (failure.check, failure.headline) == (
+        Check.NOT_WRITTEN,
+        f"not implemented yet: write run_softmax in {place}",
+    )
+
+
+@pytest.mark.parametrize("error", ["SystemExit(0)", "KeyboardInterrupt", "GeneratorExit", "BaseException('x')"])
+def test_exceptions_of_every_kind_are_the_students(run: Run, error: str) -> None:
+    with pytest.raises(StudentRaised, match=error.partition("(")[0]):
+        run(f"def run_softmax(x, dim):\n    raise {error}").run_softmax(torch.ones(3), 0)
+
+
+def test_an_exception_at_import_fails_every_call(run: Run) -> None:
+    adapters = run("x = 1 / 0\n")
+    for _ in range(2):
+        with pytest.raises(StudentRaised, match="ZeroDivisionError: division by zero"):
+            adapters.run_softmax(torch.ones(3), 0)
+
+
+# Others are in the trees of the shadow class.
+LAYOUTS: dict[str, tuple[str, dict[str, str]]] = {
+    "src": ("adapters", {"adapters.py": "from cs336_basics.a import run_softmax", "src/cs336_basics/a.py": SOFTMAX}),
+    "cs336": (
+        "tests.adapters",
+        {
+            "tests/__init__.py": "",
+            "tests/adapters.py": "from .common import NAME\nfrom cs336_basics.model import run_softmax",
+            "tests/common.py": "import pathlib\nNAME = (pathlib.Path(__file__).resolve().parent) / 'fixtures'",
+            "cs336_basics/__init__.py": "import importlib.metadata\nv = importlib.metadata.version('cs336_basics')",
+            "cs336_basics/model.py": SOFTMAX,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(run: Run, layout: str) -> None:
+    adapters, files = LAYOUTS[layout]
+    assert run(files, adapters).run_softmax(torch.zeros(2), 0).tolist() == [0.5, 0.5]
+
+
+def test_the_packages_that_students_may_import(run: Run) -> None:
+    imports = "import torch, einops, einx, jaxtyping, numpy, regex, tiktoken, tqdm, psutil, dataclasses, sqlite3\n"
+    adapters = run(imports + SOFTMAX)
+    adapters.run_softmax(torch.ones(1), 0)
+    assert adapters.respondent.missing == set()
+
+
+@pytest.mark.parametrize(
+    ("statement", "module"),
+    [
+        ("from torch.utils.checkpoint import checkpoint as f", "torch._dynamo"),
+        ("from einx import id as f", "einx"),
+        ("", "sympy"),
+        ("", "torch.fx.experimental.symbolic_shapes"),
+    ],
+)
+def test_what_takes_seconds_to_import_is_there_before_the_submission(run: Run, statement: str, module: str) -> None:
+    adapters = run(f"import sys\nthere = {module!r} in sys.modules\n{statement}\ndef run_softmax(x, dim): return there")
+    assert adapters.run_softmax(torch.ones(1), 0) is True
+
+
+def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
+    adapters = run("from torch.utils.checkpoint import checkpoint\n" + returning("checkpoint(torch.exp, x)"))
+    adapters.respondent.memory = 64 << 20
+    assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
+
+
+def test_the_most_memory_that_it_held_is_known_when_it_has_ended(run: Run) -> None:
+    def peak(numbers: int) -> int:
+        adapters = run(returning(f"x + torch.ones({numbers})[:1]"))
+        adapters.run_softmax(torch.zeros(1), 0)
+        adapters.respondent.interview.end_worker()
+        return adapters.respondent.interview.peak_memory
+
+    assert 180 << 20 < peak(50 << 20) - peak(1) < 220 << 20
+
+
+def test_wrong_annotations_and_torch_compile_do_no_harm(run: Run) -> None:
+    source = """
+import torch
+from jaxtyping import Float, jaxtyped
+from torch import Tensor
+
+@torch.compile
+def softmax(x: Float[Tensor, "a b c"]) -> Float[Tensor, "d"]:
+    return x * 2
+
+@jaxtyped(typechecker=None)
+def run_softmax(x: Float[Tensor, "a b c"], dim):
+    return softmax(x)
+"""
+    assert run(source).run_softmax(torch.ones(2), 0).tolist() == [2, 2]
+
+
+def test_printed_text_is_kept_and_cleaned(run: Run) -> None:
+    source = "import sys\ndef run_softmax(x, dim):\n    print('\\x1b[2Jhello')\n    sys.stderr.write('oh\\n')"
+    adapters = run(source)
+    adapters.run_softmax(torch.ones(1), 0)
+    assert adapters.respondent.stdout == "\ufffd[2Jhello\n"
+    assert adapters.respondent.stderr == "oh\n"
+
+
+def test_what_is_forbidden_still_computes(run: Run) -> None:
+    adapters = run(returning("[torch.softmax(x, dim), torch.nn.Linear(2, 3, bias=False)(x).sum()]"))
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    softmax, total = adapters.run_softmax(x, 0)
+    torch.testing.assert_close(softmax, torch.softmax(x, 0))
+    (gradient,) = torch.autograd.grad(softmax[0] + 0 * total, x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(torch.softmax(x, 0)[0], x)[0])
+
+
+def test_a_proxy_without_anybody_to_ask_says_so() -> None:
+    with pytest.raises(RuntimeError, match="expected a respondent"):
+        Adapters(ROOT / "adapters.py").run_softmax(torch.ones(1), 0)
+
+
+def test_what_students_read_does_not_say_where_packages_lie(run: Run) -> None:
+    source = "import torch\ndef run_softmax(x, dim):\n    torch.meshgrid(x, x)\n    open(torch.__file__ + 'x')\n"
+    adapters = run(source)
+    with pytest.raises(StudentRaised, match=r"No such file or directory: 'torch/__init__\.pyx'"):
+        adapters.run_softmax(torch.ones(2), 0)
+    assert adapters.respondent.stderr.startswith("torch/functional.py:")

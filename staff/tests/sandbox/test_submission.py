@@ -1,0 +1,376 @@
+"""What is taken in, and what is refused and why."""
+
+import io
+import os
+import stat
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from staff.tests import ROOT
+from whichline_grader.sandbox import submission
+from whichline_grader.sandbox.submission import MIB, Refused, take_in
+
+FLAT = {"adapters.py": "a = 1", "cs336_basics/nn.py": "b = 2"}
+CS336 = {"tests/adapters.py": "a = 1", "tests/common.py": "", "cs336_basics/nn.py": "b = 2"}
+
+
+def folder(at: Path, files: dict[str, str]) -> Path:
+    for path, source in files.items():
+        (at / path).parent.mkdir(parents=True, exist_ok=True)
+        (at / path).write_text(source)
+    return at
+
+
+def archive(at: Path, files: dict[str, str]) -> Path:
+    with zipfile.ZipFile(path := at / "handed-in.zip", "w", zipfile.ZIP_DEFLATED) as out:
+        for name, source in files.items():
+            out.writestr(name, source)
+    return path
+
+
+def tar(at: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path := at / "handed-in.tar.gz", "w:gz") as out:
+        for name, source in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(source)
+            out.addfile(info, io.BytesIO(source.encode()))
+    return path
+
+
+def below(prefix: str, files: dict[str, str]) -> dict[str, str]:
+    return {prefix + path: source for path, source in files.items()}
+
+
+@pytest.mark.parametrize("make", [folder, archive, tar])
+@pytest.mark.parametrize("around", ["", "one/", "around/one/"])
+@pytest.mark.parametrize(("files", "adapters"), [(FLAT, "adapters"), (CS336, "tests.adapters")])
+def test_layouts(make: type, around: str, files: dict[str, str], adapters: str, tmp_path: Path) -> None:
+    taken = take_in(make(tmp_path, below(around, files)))
+    assert taken.adapters == adapters
+    assert taken.files == {path: source.encode() for path, source in files.items()}
+
+
+def test_a_single_file_is_its_own_adapters(tmp_path: Path) -> None:
+    path = folder(tmp_path, {"ada.py": "x = 1"}) / "ada.py"
+    assert take_in(path) == submission.Submission("ada.py", {"adapters.py": b"x = 1"}, "adapters")
+
+
+IMPORTS = "def run_softmax(x, dim):\n    from cs336_basics.nn.functional import softmax\n    return softmax(x, dim)\n"
+
+
+def test_files_handed_in_without_their_folder_lie_where_they_are_imported_from(tmp_path: Path) -> None:
+    loose = {"adapters.py": IMPORTS, "functional.py": "from cs336_basics.given.checks import x"}
+    names = {name: f"ada_1_2_{name}" for name in loose}
+    folder(tmp_path / "in", {names[name]: source for name, source in loose.items()})
+    taken = take_in(tmp_path / "in" / names["adapters.py"], {each: tmp_path / "in" / names[each] for each in loose})
+    assert taken.files["cs336_basics/nn/functional.py"] == taken.files["functional.py"]
+    assert taken.files["cs336_basics/given/checks.py"].startswith(b'"""')
+    assert take_in(folder(tmp_path / "folder", loose)).files == taken.files
+
+
+def test_the_same_content_has_the_same_hash(tmp_path: Path) -> None:
+    first, second = take_in(folder(tmp_path / "a", FLAT)), take_in(archive(tmp_path, below("x/", FLAT)))
+    assert first.sha256 == second.sha256
+    assert first.sha256 != take_in(folder(tmp_path / "b", FLAT | {"c.py": ""})).sha256
+
+
+@pytest.mark.parametrize("make", [archive, tar])
+@pytest.mark.parametrize(
+    "name", ["../adapters.py", "a/../../adapters.py", "/adapters.py", "C:\\a.py", "..\\a.py", "//h/a.py"]
+)
+def test_paths_that_lead_out(make: type, name: str, tmp_path: Path) -> None:
+    path = make(tmp_path, FLAT | {name: ""})
+    with pytest.raises(Refused, match="expected paths inside the submission"):
+        take_in(path)
+    assert [*tmp_path.iterdir()] == [path]
+
+
+LEFT_OUT = "left out, since they are links or devices and no files: 'old/link.py'"
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
+def test_links_and_devices_in_an_archive_are_left_out(kind: int, tmp_path: Path) -> None:
+    info = zipfile.ZipInfo("old/link.py")
+    info.external_attr = (kind | 0o777) << 16
+    with zipfile.ZipFile(archive(tmp_path, FLAT), "a") as out:
+        out.writestr(info, "/etc/passwd")
+    taken = take_in(tmp_path / "handed-in.zip")
+    assert set(taken.files) == set(FLAT)
+    assert taken.remarks == (LEFT_OUT,)
+
+
+def test_links_in_a_folder_are_left_out(tmp_path: Path) -> None:
+    (folder(tmp_path, FLAT) / "old").mkdir()
+    (tmp_path / "old" / "link.py").symlink_to("/etc/passwd")
+    (tmp_path / "data").symlink_to("/etc/passwd")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    taken = take_in(tmp_path)
+    assert set(taken.files) == set(FLAT)
+    assert taken.remarks == (LEFT_OUT,)
+
+
+def test_adapters_that_are_a_link(tmp_path: Path) -> None:
+    (folder(tmp_path / "folder", {"nn.py": ""}) / "adapters.py").symlink_to("/etc/passwd")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as out:
+        out.add(tmp_path / "folder" / "adapters.py", "adapters.py")
+    for name in ("folder", "a.tar.gz"):
+        with pytest.raises(Refused, match=r"expected adapters.py, .*; 'adapters.py' is a link or a device; put"):
+            take_in(tmp_path / name)
+
+
+STUB = 'import torch\ndef run_softmax(x, dim):\n    """softmax"""\n    raise NotImplementedError\n'
+DONE = "import torch\ndef run_softmax(x, dim):\n    return x\n"
+
+
+@pytest.mark.parametrize("place", ["tests/adapters.py", "src/adapters.py", "adapters.py"])
+@pytest.mark.parametrize("done", [DONE, "from nn import run_softmax\n", "import nn\nrun_softmax = nn.softmax\n"])
+def test_of_several_adapters_those_that_are_written_count(place: str, done: str, tmp_path: Path) -> None:
+    files = dict.fromkeys(["adapters.py", "tests/adapters.py", "src/adapters.py"], STUB) | {place: done, "nn.py": ""}
+    taken = take_in(folder(tmp_path, files))
+    assert taken.files[place] == done.encode()
+    assert taken.adapters == ("tests.adapters" if place.startswith("tests") else "adapters")
+    assert ("adapters.py" in taken.files) == (place != "src/adapters.py")  # it would be imported first
+    (remark,) = taken.remarks
+    assert remark.startswith(f"graded with {place!r} (1 functions written), not with '")
+    assert "adapters.py' (0 written)" in remark
+
+
+LEFT_OUT_BY_NAME = (".git/hook.py", ".venv/lib/x.py", "venv/x.py", "data/train.txt", "a.ipynb", "x.so")
+# Its modules are imported by the package's name, or without it; a report beside it is no code.
+PACKAGE = {"src/cs336_basics/adapters.py": DONE, "src/cs336_basics/nn/functional.py": "", "report.pdf": "%PDF"}
+
+
+@pytest.mark.parametrize(
+    ("files", "taken"),
+    [
+        (below("assignment1/", CS336) | {"assignment2/model.py": ""}, {*CS336}),
+        ({"handout/adapters.py": STUB, "mine/adapters.py": DONE, "mine/nn.py": ""}, {"adapters.py", "nn.py"}),
+        (FLAT | {"adapters.py": IMPORTS, "functional.py": ""}, {*FLAT, "functional.py"}),
+        (FLAT | dict.fromkeys(LEFT_OUT_BY_NAME, ""), {*FLAT}),
+        (FLAT | {"zeros.bin": "0" * (20 << 20)}, {*FLAT}),
+        (
+            PACKAGE,
+            {"adapters.py", "nn/functional.py", "cs336_basics/adapters.py", "cs336_basics/nn/functional.py"},
+        ),
+    ],
+    ids=[
+        "one folder down",
+        "beside a handout",
+        "with its folder",
+        "other folders and files",
+        "data",
+        "a package in src",
+    ],
+)
+def test_what_is_taken_in(files: dict[str, str], taken: set[str], tmp_path: Path) -> None:
+    assert set(take_in(archive(tmp_path, files)).files) == taken
+    assert set(take_in(folder(tmp_path / "folder", files)).files) == taken
+
+
+def test_adapters_in_src_alone(tmp_path: Path) -> None:
+    taken = take_in(folder(tmp_path, {"src/adapters.py": DONE, "model.py": ""}))
+    assert (set(taken.files), taken.adapters, taken.remarks) == ({"src/adapters.py", "model.py"}, "adapters", ())
+
+
+@pytest.mark.parametrize(
+    ("files", "got"),
+    [
+        ({"a/b/c/adapters.py": DONE, "a/b/nn.py": ""}, "got 'a/b/c/adapters.py'; put your code"),
+        ({"my_adapter.py": DONE, "report.pdf": "%PDF"}, "got 'my_adapter.py'; there is a PDF; put your code"),
+    ],
+)
+def test_a_refusal_says_what_was_found_and_what_is_missing(files: dict[str, str], got: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=f"^expected adapters.py, or tests/adapters.py, at the root .* down, {got}"):
+        take_in(folder(tmp_path, files))
+
+
+HOSTILE = ["-" * 60_000 + "1", "a" + "+a" * 30_000, "a" + ".b" * 30_000, "[" * 60_000, "f(" * 30_000, "lambda:" * 9_000]
+
+
+@pytest.mark.parametrize("source", [*HOSTILE, "not " * 15_000 + "1", "\0", "def f(:", "#" * 70_000, "a=" * 30_000])
+def test_adapters_that_no_parser_likes(source: str, tmp_path: Path) -> None:
+    files = {"adapters.py": source, "tests/adapters.py": DONE}
+    assert take_in(folder(tmp_path, files)).adapters == "tests.adapters"
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("cs336_basics"):  # root may read everything
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    folder(tmp_path, FLAT)
+    (tmp_path / "cs336_basics").mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError, match="cs336_basics"):
+        take_in(tmp_path)
+
+
+def test_a_bomb_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 100)
+    for make in (folder, archive, tar):
+        with pytest.raises(Refused, match="hand in only your own code"):
+            take_in(make(tmp_path, FLAT | {"big.py": "#" * 200}))
+
+
+def test_a_bomb_by_another_compression(tmp_path: Path) -> None:
+    """zipfile unpacks it whole, whatever is asked for, as it does with bzip2."""
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_LZMA) as out:
+        out.writestr("adapters.py", "#" * (16 << 20))
+    tracemalloc.start()
+    with pytest.raises(
+        Refused, match=r"but 'adapters.py' is neither stored nor deflated; make an ordinary zip archive"
+    ):
+        take_in(tmp_path / "bomb.zip")
+    assert tracemalloc.get_traced_memory()[1] < MIB
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("claimed", [1, 8 << 20, 0xFFFF_FFFE])
+def test_a_size_that_is_not_true(claimed: int, tmp_path: Path) -> None:
+    path = archive(tmp_path, {"adapters.py": "#" * (64 << 20)})
+    path.write_bytes(patched(path.read_bytes(), 24, claimed, "<I"))
+    tracemalloc.start()
+    with pytest.raises(Refused, match=r"Bad CRC-32|hand in only your own code"):
+        take_in(path)
+    assert tracemalloc.get_traced_memory()[1] < 32 * MIB
+    tracemalloc.stop()
+
+
+def test_a_tar_bomb(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as out:
+        info = tarfile.TarInfo("zeros.bin")
+        info.size = 40 << 20
+        out.addfile(info, io.BytesIO(bytes(info.size)))
+    with pytest.raises(Refused, match="expected an archive of at most 32 MiB when unpacked"):
+        take_in(tmp_path / "bomb.tar.gz")
+
+
+def test_a_bomb_by_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "MAX_ENTRIES", 10)
+    with pytest.raises(Refused, match="at most 10 files, got 22"):
+        take_in(archive(tmp_path, FLAT | {f"{n}.txt": "" for n in range(20)}))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_the_same_name_twice(tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive(tmp_path, FLAT), "a") as out:
+        out.writestr("adapters.py", "a = 2")
+    with pytest.raises(Refused, match=r"has 'adapters.py' several times"):
+        take_in(tmp_path / "handed-in.zip")
+
+
+def patched(archive: bytes, offset: int, value: int, size: str = "<H") -> bytes:
+    """Set a number at `offset` of each entry of the archive's directory."""
+    data = bytearray(archive)
+    at = data.find(b"PK\x01\x02")
+    while at >= 0:
+        struct.pack_into(size, data, at + offset, value)
+        at = data.find(b"PK\x01\x02", at + 4)
+    return bytes(data)
+
+
+NOT_TO_BE_SHOWN = "expected printable paths of at most 240 characters"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (FLAT | {"a\n.py": ""}, NOT_TO_BE_SHOWN),
+        (FLAT | {"\x1b[2J.py": ""}, NOT_TO_BE_SHOWN),
+        (below("a/", FLAT) | below("b/", FLAT), "there are adapters in 'a/', 'b/'"),
+    ],
+    ids=["line break", "escape", "two submissions"],
+)
+def test_files_that_are_refused(files: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=message):
+        take_in(archive(tmp_path, files))
+
+
+READABLE = "expected a zip archive that can be read"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        *((lambda data, end=end: data[:end], f"{READABLE}, got BadZipFile") for end in (10, 60, 120)),
+        (lambda data: data[:45] + bytes([data[45] ^ 0xFF]) + data[46:], READABLE),
+        (lambda data: data.replace("\u00e9\u00e9".encode(), b"\xff" * 4), "UnicodeDecodeError"),
+        (lambda data: patched(data, 8, 1), "but 'adapters.py' is encrypted; make the archive without a password"),
+    ],
+)
+def test_a_spoilt_archive(spoil: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
+    path = archive(tmp_path, FLAT | {"\u00e9\u00e9.py": ""})
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(Refused, match=message):
+        take_in(path)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    for name, got in (("x", "a path where nothing is"), ("pipe.zip", "a device, pipe or socket")):
+        with pytest.raises(Refused, match=got):
+            take_in(tmp_path / name)
+
+
+@pytest.mark.parametrize("make", [archive, tar])
+def test_a_folder_with_an_archive_inside(make: type, tmp_path: Path) -> None:
+    (tmp_path / "lovelaceada").mkdir()
+    make(tmp_path / "lovelaceada", below("one/", FLAT))
+    taken = take_in(tmp_path / "lovelaceada")
+    assert (taken.name, set(taken.files)) == ("lovelaceada", set(FLAT))
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\x1f\x8b" + bytes(100), bytes(1024)])
+def test_a_tar_that_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tgz").write_bytes(content)
+    with pytest.raises(Refused, match=r"expected a tar archive that can be read, got |expected adapters.py"):
+        take_in(tmp_path / "a.tgz")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.ipynb", "a notebook"), ("a.pdf", "a PDF")])
+def test_what_is_no_code_is_told_what_to_hand_in(name: str, kind: str, tmp_path: Path) -> None:
+    folder(tmp_path, {name: "{}"})
+    instead = (
+        "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit`"
+    )
+    with pytest.raises(Refused, match=f"expected Python code, got {kind}; {instead}"):
+        take_in(tmp_path / name)
+    with pytest.raises(Refused, match=f"got no Python file; there is {kind}; {instead}"):
+        take_in(tmp_path)
+
+
+def test_windows_slashes(tmp_path: Path) -> None:
+    data = io.BytesIO(archive(tmp_path, FLAT).read_bytes().replace(b"cs336_basics/nn", b"cs336_basics\\nn"))
+    (tmp_path / "handed-in.zip").write_bytes(data.getvalue())
+    assert set(take_in(tmp_path / "handed-in.zip").files) == set(FLAT)
+
+
+@pytest.mark.parametrize(
+    ("line", "modules"),
+    [
+        ("from torch.func import functional_call", []),
+        ("def checks(x): return x.exp()  # the optimum", []),
+        ("import einx", ["einx"]),
+        ("from beartype import beartype", ["beartype"]),
+        ("from torch.utils.checkpoint import checkpoint", ["torch._dynamo"]),
+        ("from torch import func, nn\ngradient = func.grad(f)", ["torch._dynamo"]),
+        ("class AdamW(torch.optim.Optimizer):", ["torch._dynamo"]),
+        ("@torch.compiler.disable", ["torch._dynamo"]),
+    ],
+)
+def test_what_it_may_import_that_takes_seconds(line: str, modules: list[str]) -> None:
+    taken_in = submission.Submission("x", {"adapters.py": b"import torch", "mine.py": line.encode()}, "adapters")
+    assert taken_in.slow_imports == modules
+
+
+def test_what_the_course_gives_takes_no_seconds_to_import() -> None:
+    assert take_in(ROOT).slow_imports == []

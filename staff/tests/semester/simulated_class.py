@@ -1,0 +1,148 @@
+"""A class whose grades are known before anything is graded, by what was handed in.
+
+They come from the points of the assignment, from what staff/tests/shadow_class/ says, and from `FAULTS`.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from staff.tests import ROOT
+from staff.tests.attacks.attack import write_attack
+from staff.tests.grading.shadow_class import CLASS, write_tree
+from whichline.engine.assignment import load_problems
+from whichline.engine.room import load_room
+
+# Problems beyond what is required are in it.
+EVERYTHING = ROOT / "staff/right_programs/row_loops_gathered_keys.py"
+
+# Points of softmax, of what is required, and of what is in EVERYTHING.
+PROBLEMS = load_problems(ROOT)
+SOFTMAX = PROBLEMS["softmax"].points
+REQUIRED = sum(problem.points for problem in PROBLEMS.values() if not problem.bonus)
+ALL = sum(
+    problem.points
+    for id, problem in PROBLEMS.items()
+    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in load_room(id).steps)
+)
+
+# Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.
+FUNCTIONAL, ATTENTION = "cs336_basics/nn/functional.py", "cs336_basics/nn/attention.py"
+SOLVED = {"adapters.py"}.union(*(problem.files for problem in PROBLEMS.values() if not problem.bonus))
+FAULTS = {
+    "scores not divided by √d_k": (FUNCTIONAL, " / math.sqrt(Q.shape[-1])", "", 4.49, 0.0),
+    "ε = 1e-9 in the denominator of softmax": (
+        FUNCTIONAL,
+        "total == 0.0, 1.0)",
+        "total == 0.0, 1.0) + 1e-9",
+        0.08,
+        0.08,
+    ),
+    "causal mask off by one": (ATTENTION, ".tril()", ".tril(1)", 4.93, 0.0),
+}
+
+MOST = 0.08  # that softmax earns which computes nothing: one that is 1 everywhere is right where there is one number
+
+IN_TIME, TWO_DAYS_LATE = "2026-09-30 12:00:00.0 Z", "2026-10-03 12:00:00.0 Z"  # as Gradescope writes it
+LATE, EXTENDED, MAILED, GROUP = 8, 2, 7, 11  # numbers of students
+
+
+class Work(NamedTuple):
+    """What is handed in, and what it should get.
+
+    Args:
+        what: it is, for people.
+        path: of a folder or a file.
+        points: it should get.
+        softmax: how many of these are for softmax.
+        hostile: whether `points` are the most that it may get.
+    """
+
+    what: str
+    path: Path
+    points: float
+    softmax: float = SOFTMAX
+    hostile: bool = False
+
+
+@dataclass(frozen=True)
+class Student:
+    """One of the class: a number from 1, the work, and the part of the points that lateness costs."""
+
+    number: int
+    work: Work
+    penalty: float = 0.0
+
+    @property
+    def keys(self) -> list[str]:
+        """The student, and a partner in the group, as grades.csv knows them."""
+        first = f"student{self.number}" if self.number == MAILED else str(1000 + self.number)
+        return [first, str(1900 + self.number)] if self.number == GROUP else [first]
+
+    def hand_in(self, week: Path, at: str = IN_TIME) -> None:
+        """Put the work where it lies once staff have downloaded it, under the name that it has there."""
+        key, is_folder = self.keys[0], self.work.path.is_dir()
+        if self.number == MAILED:
+            shutil.copytree(self.work.path, week / "mail" / key)
+        elif self.number % 3 == 2:  # Gradescope has a folder for each, and one file that says of all who and when
+            folder = week / "gradescope" / f"submission_{key}"
+            folder.mkdir(parents=True)
+            if is_folder:
+                shutil.copytree(self.work.path, folder, dirs_exist_ok=True)
+            else:
+                shutil.copy(self.work.path, folder / "adapters.py")
+            with (week / "gradescope" / "submission_metadata.yml").open("a") as metadata:
+                metadata.write(f"{folder.name}:\n  :created_at: {at}\n  :submitters:\n")
+                metadata.writelines(f"  - :sid: '{key}'\n    :name: student {key}\n" for key in self.keys)
+        else:
+            (week / "canvas").mkdir(parents=True, exist_ok=True)
+            name = str(week / "canvas" / f"student{self.number}_{key}_{5000 + self.number}_attention")
+            if is_folder:
+                shutil.make_archive(name, "zip", self.work.path)
+            else:
+                shutil.copy(self.work.path, name + self.work.path.suffix)
+
+
+def make_class(start: Path, folder: Path) -> list[Student]:
+    """Make up a dozen students.
+
+    Args:
+        start: the tree that they received.
+        folder: for what they write; it does not exist yet.
+    """
+    folder.mkdir()
+
+    def faulty(what: str) -> Work:
+        (file, right, wrong, lost, in_softmax), path = FAULTS[what], folder / what.replace("/", " ")
+        shutil.copytree(start / "cs336_basics", path / "cs336_basics")  # the bonus problems stay as they are
+        for name in SOLVED:
+            shutil.copy(ROOT / name, path / name)
+        source = (path / file).read_text()
+        assert right in source, f"{file} has no {right!r}"
+        (path / file).write_text(source.replace(right, wrong))
+        return Work(what, path, REQUIRED - lost, SOFTMAX - in_softmax)
+
+    def tree(name: str) -> Work:
+        return Work(name, write_tree(name, folder), CLASS[name].points)
+
+    attacks = [write_attack(id, folder) for id in ("frame_walk", "climbing_archive")]
+    hostile = [Work(f"hostile: {path.name}", path, MOST, MOST, hostile=True) for path in attacks]
+    works = [
+        Work("nothing written", start, 0, 0),
+        Work("only softmax and the linear layer", write_tree("38_only_softmax_and_linear", folder), 3),
+        *(
+            tree("01_flat_files"),
+            faulty("scores not divided by √d_k"),
+            hostile[0],
+            Work("every bonus problem", EVERYTHING, ALL),
+        ),
+        *(
+            tree("02_src_layout"),
+            faulty("ε = 1e-9 in the denominator of softmax"),
+            hostile[1],
+            tree("20_bonus_modules"),
+        ),
+        *(tree("05_adapters_in_tests"), faulty("causal mask off by one")),
+    ]
+    return [Student(number, work) for number, work in enumerate(works, start=1)]

@@ -1,0 +1,152 @@
+"""A semester, tried whole: submissions, a grading that is cut off, late work, a wrong weight.
+
+The commands of running-a-course.md grade a simulated class in a copy of this tree. After each step every grade is what
+`simulated_class.py` says that it should be.
+"""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from staff.tests.files import copy_tree, rows_of
+from staff.tests.semester.simulated_class import (
+    ALL,
+    EVERYTHING,
+    EXTENDED,
+    LATE,
+    MAILED,
+    ROOT,
+    TWO_DAYS_LATE,
+    Student,
+    Work,
+    make_class,
+)
+from whichline_grader.grading.batch import PARTS
+from whichline_grader.release.handout import make_handout
+
+COURSE = """\
+due = 2026-10-01T23:59:00Z
+attempt = "best"
+roster = "roster.csv"
+times = "times.csv"
+column = "Attention"
+[late]
+free_days = 1
+percent = 10
+[extensions]
+1002 = 2026-10-05T23:59:00Z
+"""
+ROSTER = "Student,ID,SIS User ID,SIS Login ID,Section,Attention\n"
+TIMED = 12  # the number of a student whom Canvas alone knows to be late
+ROUNDING = 0.011  # what mistakes cost has two places
+
+
+@pytest.mark.slow
+def test_a_semester(tmp_path: Path) -> None:
+    course, own = tmp_path / "checkout", tmp_path / "attention-2027"
+    results = own / "results"
+    copy_tree(course)
+    staff(course, "new-course", own)
+    for name, content in make_handout(ROOT, "1").items():
+        (tmp_path / "handout" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "handout" / name).write_bytes(content)
+    group = make_class(tmp_path / "handout", tmp_path / "written")
+    for student in group:
+        student.hand_in(tmp_path / "week-1")
+    everyone = [key for student in group for key in student.keys if student.number != MAILED]
+    stated = course / "staff/course.toml"
+    stated.write_text("".join(stated.read_text().splitlines(keepends=True)[:2]) + COURSE)
+    (own / "roster.csv").write_text(ROSTER + "".join(f"student {key},{key},,,,\n" for key in everyone))
+    (own / "times.csv").write_text(f"file_id,submitted_at\n{5000 + TIMED},2026-10-03T12:00:00Z\n")
+    group[TIMED - 1] = replace(group[TIMED - 1], penalty=0.1)
+
+    # A power cut when half of the class is graded, then the same command again.
+    week_1 = sorted((tmp_path / "week-1").glob("*/*"))
+    grading = start_staff(course, "grade", *week_1, "--jobs", "2")
+    while len(list(results.glob("*/results.json"))) < len(group) / 2:
+        assert grading.poll() is None
+        time.sleep(0.05)
+    grading.kill()
+    grading.wait()
+    kept = graded(results)
+    assert len(column(results / "grades.csv", "student", "grade")) >= len(kept) - len(group) / PARTS - 1
+    staff(course, "grade", *week_1, "--jobs", "2")
+    assert len(kept) < len(group) == len(graded(results))
+    assert kept < graded(results), "some were graded twice"
+    assert_grades(group, results)
+
+    # A week later two hand in again: one two days late, of which one is free; the other has an extension.
+    for number, penalty in ((LATE, 0.1), (EXTENDED, 0.0)):
+        group[number - 1] = Student(number, Work("handed in again", EVERYTHING, ALL), penalty)
+        group[number - 1].hand_in(tmp_path / "week-2", TWO_DAYS_LATE)
+    staff(course, "grade", *(tmp_path / "week-2").glob("*/*"))
+    assert_grades(group, results)
+
+    # A comment for one, and who lost points on a test.
+    staff(course, "comment", f"student {1000 + TIMED}", "A clear einsum.")
+    assert "From staff: A clear einsum." in staff(course, "feedback", str(1000 + TIMED))
+    assert f"student {1000 + TIMED}" in staff(course, "who", "test_hidden_multihead_self_attention")
+
+    staff(course, "report")
+    assert (results / "index.html").exists()
+
+    # Softmax should have been worth 3 points and not 2: no submission runs again.
+    shutil.copytree(results, tmp_path / "before")
+    problems = course / "assignment.toml"
+    stated = problems.read_text().replace("points = 15", "points = 16")
+    problems.write_text(stated.replace("points = 2", "points = 3", 1))
+    assert "For all of them: " in staff(course, "rescore")
+    staff(course, "diff", tmp_path / "before", results)
+    assert_grades(group, results, softmax=3 / 2)
+
+
+def start_staff(course: Path, *command: object) -> subprocess.Popen[str]:
+    arguments = (sys.executable, "-m", "whichline", "staff", *map(str, command))
+    return subprocess.Popen(arguments, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def staff(course: Path, *command: object) -> str:
+    """Run a command of `cs336 staff`, and return what it prints."""
+    process = start_staff(course, *command)
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    return printed
+
+
+def graded(results: Path) -> set[tuple[str, str]]:
+    """Return each grading in the gradebook: the submission, and when it was graded."""
+    with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
+        return set(gradebook.execute("SELECT submission, started FROM grading"))
+
+
+def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0) -> None:
+    """Compare each grade with what it should be, when the points of softmax have changed by a factor."""
+    grades, canvas = (
+        column(results / "grades.csv", "student", "grade"),
+        column(results / "canvas.csv", "ID", "Attention"),
+    )
+    expected = {key: student for student in group for key in student.keys}
+    assert grades.keys() == expected.keys()
+    assert canvas == {key: grades[key] for key, student in expected.items() if student.number != MAILED}
+    read = {row["student"]: row for row in rows_of(results / "grades.csv")}
+    for key, student in expected.items():
+        told = (results / read[key]["submission"] / "feedback.md").read_text().partition("\n")[0]
+        assert f"{grades[key]:.2f}" in told.replace(" / ", " "), f"{key}: {told}"
+        work = student.work
+        points = (work.points + work.softmax * (softmax - 1)) * (1 - student.penalty)
+        least = 0 if work.hostile else points - ROUNDING
+        assert least <= grades[key] <= points + ROUNDING, (
+            f"{key}, {work.what}: expected {points:.2f}, got {grades[key]}"
+        )
+
+
+def column(path: Path, key: str, name: str) -> dict[str, float]:
+    return {row[key]: float(row[name]) for row in rows_of(path)}

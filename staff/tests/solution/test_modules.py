@@ -1,0 +1,127 @@
+"""What the docstrings of the modules in cs336_basics/nn/ promise, beyond what is asked of students."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from cs336_basics.given.self_attention_block import SelfAttentionBlock
+from cs336_basics.nn.attention import CausalMultiHeadSelfAttention
+from cs336_basics.nn.attention_module import ScaledDotProductAttention
+from cs336_basics.nn.decoding import GroupedQueryAttention
+from cs336_basics.nn.linear import Linear
+from cs336_basics.nn.multihead_attention import MultiHeadAttention
+from cs336_basics.nn.rope import RotaryPositionalEmbedding
+from staff.tests.solution.conftest import drawn
+
+
+def test_linear_starts_from_a_cut_normal_distribution() -> None:
+    torch.manual_seed(0)
+    weight = Linear(300, 500).weight.detach()
+    sigma = math.sqrt(2 / 800)
+    assert weight.shape == (500, 300)
+    # A normal distribution cut at ±3σ has a standard deviation of 0.98658 σ; 150,000 draws know it to 0.2 %.
+    assert float(weight.std()) == pytest.approx(0.98658 * sigma, rel=0.01)
+    assert abs(float(weight.mean())) < 0.01 * sigma
+    assert 2.9 * sigma < float(weight.abs().max()) <= 3 * sigma
+
+
+def test_linear_has_one_parameter_and_takes_device_and_dtype() -> None:
+    linear = Linear(3, 5, device="meta", dtype=torch.bfloat16)
+    assert {name: (x.shape, x.dtype, x.device.type) for name, x in linear.named_parameters()} == {
+        "weight": ((5, 3), torch.bfloat16, "meta")
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rope_in_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
+    rope, x, positions = (
+        RotaryPositionalEmbedding(10000.0, 8, 1000),
+        drawn(3, 8, dtype=dtype),
+        torch.tensor([0, 9, 999]),
+    )
+    assert torch.equal(rope(x, positions), rope(x.float(), positions).to(dtype))
+
+
+def test_rope_tables_are_not_saved_and_exact_at_large_positions() -> None:
+    rope = RotaryPositionalEmbedding(10000.0, 6, 100_001)
+    assert rope.state_dict() == {}
+    for pair in range(3):
+        angle = 100_000 * 10000 ** (-2 * pair / 6)
+        assert float(rope.cos[100_000, pair]) == pytest.approx(math.cos(angle), abs=1e-7)
+        assert float(rope.sin[100_000, pair]) == pytest.approx(math.sin(angle), abs=1e-7)
+
+
+def test_rope_tables_take_device_and_dtype() -> None:
+    rope = RotaryPositionalEmbedding(10000.0, 6, 10, device="meta", dtype=torch.bfloat16)
+    assert {(x.device.type, x.dtype) for x in (rope.cos, rope.sin)} == {("meta", torch.bfloat16)}
+
+
+@pytest.mark.parametrize(
+    ("positions", "came"), [([0, 10], "from 0 to 10"), ([-1, 3], "from -1 to 3"), ([10], "from 10 to 10")]
+)
+def test_rope_refuses_positions_outside_the_table(positions: list[int], came: str) -> None:
+    with pytest.raises(ValueError, match=rf"from 0 to max_seq_len - 1 = 9, got positions {came}"):
+        RotaryPositionalEmbedding(10000.0, 4, 10)(drawn(len(positions), 4), torch.tensor(positions))
+
+
+def test_rope_takes_no_positions_at_all() -> None:
+    rope = RotaryPositionalEmbedding(10000.0, 4, 10)
+    assert rope(drawn(2, 0, 4), torch.zeros(0, dtype=torch.long)).shape == (2, 0, 4)
+
+
+def test_multihead_attention_is_one_product_for_queries_keys_and_values() -> None:
+    attention = CausalMultiHeadSelfAttention(12, 3)
+    shapes = {name: tuple(x.shape) for name, x in attention.named_parameters()}
+    assert shapes == {"qkv_proj.weight": (36, 12), "output_proj.weight": (12, 12)}
+    assert list(attention.state_dict()) == list(shapes)
+
+
+def test_the_causal_mask_is_built_once_for_the_longest_sequence() -> None:
+    attention = CausalMultiHeadSelfAttention(4, 2)
+    attention(drawn(7, 4, dtype=torch.float32))
+    mask = attention.causal_mask
+    attention(drawn(2, 3, 4, dtype=torch.float32))
+    attention(drawn(7, 4, dtype=torch.float32))
+    assert attention.causal_mask is mask
+    attention(drawn(8, 4, dtype=torch.float32))
+    assert attention.causal_mask.shape == (8, 8)
+
+
+def test_multihead_attention_takes_device_and_dtype() -> None:
+    attention = CausalMultiHeadSelfAttention(4, 2, device="meta", dtype=torch.bfloat16)
+    assert {(x.device.type, x.dtype) for x in attention.parameters()} == {("meta", torch.bfloat16)}
+    assert attention(torch.zeros(2, 3, 4, device="meta", dtype=torch.bfloat16)).device.type == "meta"
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4), (0, 3, 4), (1, 4)])
+def test_empty_and_single_sequences(shape: tuple[int, ...]) -> None:
+    attention = CausalMultiHeadSelfAttention(4, 2, RotaryPositionalEmbedding(10000.0, 2, 5))
+    assert attention(drawn(*shape, dtype=torch.float32)).shape == shape
+
+
+ROPE = RotaryPositionalEmbedding(100.0, 2, 20)
+DIVIDE = "expected num_kv_heads to divide num_heads, and num_heads to divide d_model, got "
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "message"),
+    [
+        (RotaryPositionalEmbedding, (10000.0, 5, 10), "even d_k, since RoPE rotates pairs, got 5"),
+        (CausalMultiHeadSelfAttention, (10, 3), "multiple of num_heads, got 10 and 3"),
+        (MultiHeadAttention, (10, 3), "multiple of num_heads, got 10 and 3"),
+        (SelfAttentionBlock, (7, 2), "expected num_heads to divide d_model, got num_heads 2 and d_model 7"),
+        *(
+            (ScaledDotProductAttention, (x,), f"dropout of at least 0 and below 1, got {x}")
+            for x in (-0.1, 1.0, math.nan)
+        ),
+        (GroupedQueryAttention, (12, 5, 1, ROPE), f"^{DIVIDE}1, 5 and 12$"),
+        (GroupedQueryAttention, (12, 6, 4, ROPE), f"^{DIVIDE}4, 6 and 12$"),
+        (GroupedQueryAttention, (12, 6, 2, ROPE, 0), "^expected a window of 1 or more, or None, got 0$"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(make: Callable[..., nn.Module], arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(*arguments)

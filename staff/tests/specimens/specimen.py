@@ -1,0 +1,119 @@
+"""Wrong programs as text. Each Markdown file in this folder holds those that were written on one occasion:
+
+    ### attention-isqrt
+    Tutor: The scores are divided by the square root of d_k rounded down to a whole number.
+    Findings: scaled_dot_product_attention-scaled-scores at `int(math.sqrt(Q.shape[-1]))`
+    Verdict: true
+    ```python
+    def run_scaled_dot_product_attention(Q, K, V, mask=None):
+        ...
+    ```
+
+There is a `Tutor:` for each mistake. `Findings:` are those that a student reads, in their order, with the expressions
+that are marked, or `none`, or, where the public suite passes, `passes`. `IMPORTS` come before the code. Adapters that
+it does not define are right.
+"""
+
+import linecache
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from staff.tests import ROOT
+from whichline.engine.room import load_room
+from whichline_grader.authoring.room import load_rooms
+
+FOLDER = Path(__file__).parent
+IMPORTS = """\
+import math
+import numpy as np
+import torch
+from einops import einsum, rearrange, reduce, repeat
+from torch import Tensor, nn
+"""
+VERDICTS = (
+    "true",  # every mistake is named, and nothing untrue or misleading is said
+    "partial",  # some mistake is named, or measured without its cause, and nothing untrue is said
+    "silent",  # no mistake is named or measured
+    "untrue",  # something is said that is not true of the code
+)
+LAYOUT = re.compile(
+    r"(?P<tutor>(?:Tutor: .+\n)+)"
+    r"Findings: (?P<findings>.+)\n"
+    rf"Verdict: (?P<verdict>{'|'.join(VERDICTS)})(?: \((?P<why>.+)\))?\n"
+    r"```python\n(?P<code>(?:.*\n)+?)```\n+"
+)
+
+
+class SpecimenError(Exception):
+    """A specimen is not laid out as it should be."""
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A wrong program, what a tutor would say about it, and the verdict of a person on what is said.
+
+    Args:
+        written: the occasion, which is the name of the file.
+        name: the heading.
+        tutor: a sentence for each mistake.
+        findings: the ids of what is found, as they stand in the file.
+        verdict: one of `VERDICTS`.
+        code: the program, imports and all.
+    """
+
+    written: str
+    name: str
+    tutor: tuple[str, ...]
+    findings: str
+    verdict: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.written}/{self.name}"
+
+    def adapters(self) -> dict[str, Callable[..., Any]]:
+        """Run the program anew; its `run_*` functions."""
+        namespace: dict[str, Any] = {}
+        linecache.cache[self.file] = len(self.code), None, self.code.splitlines(keepends=True), self.file
+        exec(compile(self.code, self.file, "exec"), namespace)  # noqa: S102 (the course's own)
+        followed = {name for problem in load_rooms() for name in load_room(problem).steps}
+        return {name: namespace[name] for name in namespace if name in followed}
+
+    @property
+    def file(self) -> str:
+        """Its place among a student's files, though it is in memory alone."""
+        return str(ROOT / "cs336_basics" / self.written / f"{self.name}.py")
+
+
+def read_specimens(path: Path) -> Iterator[Specimen]:
+    """Read a file of specimens.
+
+    Raises:
+        SpecimenError: one of them is not laid out as it should be.
+    """
+    for section in re.split(r"^### ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        name, _, text = section.partition("\n")
+        try:
+            yield read_specimen(path.stem, name, text)
+        except Exception as error:  # also what the program raises
+            raise SpecimenError(f"{path.name}, ### {name}: {error}") from error
+
+
+def read_specimen(written: str, name: str, text: str) -> Specimen:
+    """Read what is below a heading."""
+    found = LAYOUT.fullmatch(text)
+    if not found:
+        raise SpecimenError("expected Tutor, Findings, Verdict and a block of Python")
+    if found["verdict"] != "true" and not found["why"]:
+        raise SpecimenError(f"say why the verdict is {found['verdict']}, in parentheses")
+    tutor = tuple(line.removeprefix("Tutor: ") for line in found["tutor"].splitlines())
+    specimen = Specimen(written, name, tutor, found["findings"], found["verdict"], f"{IMPORTS}\n{found['code']}")
+    if not specimen.adapters():
+        raise SpecimenError("the program defines none of the functions that have steps")
+    return specimen
+
+
+SPECIMENS = [specimen for path in sorted(FOLDER.glob("*.md")) for specimen in read_specimens(path)]

@@ -1,0 +1,112 @@
+"""What a student reads of every specimen is what a person has judged."""
+
+import linecache
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from staff.tests.specimens.specimen import SPECIMENS, VERDICTS, Specimen, SpecimenError, read_specimens
+from staff.tools.student import ROOT
+from whichline.engine.assignment import load_problems
+from whichline.engine.finding import Finding
+from whichline.engine.result import Result
+from whichline.engine.room import load_room
+from whichline.engine.suite import Suite, load_suite
+from whichline.way.explain import explain
+from whichline_grader.authoring.programs import RIGHT
+from whichline_grader.release.verify import both_suites, run_suite
+
+PAGE = ROOT / "staff" / "docs" / "findings.md"
+
+
+@pytest.fixture(scope="module")
+def public() -> Suite:
+    return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=str)
+def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public: Suite) -> None:
+    adapters = specimen.adapters()
+    problems = {problem for problem in public.problems if load_room(problem).steps.keys() & adapters.keys()}
+    suite = replace(public, tests=[test for test in public.tests if test.problem in problems])
+    results = run_suite(suite, {**RIGHT, **adapters})
+    explanations = explain(suite, results)
+    print("\n".join(line for each in explanations for line in ("", each.id, *each.lines)))  # pytest -s shows it
+    found = findings(results, explanations)
+    assert found == specimen.findings, "\n".join(
+        (
+            str(specimen),
+            *(f"Tutor: {sentence}" for sentence in specimen.tutor),
+            f"Findings that were judged: {specimen.findings}",
+            f"Findings now: {found}",
+            "Read what is said today against the code, and give a new verdict by hand.",
+        )
+    )
+
+
+# Only in public, or in the sandbox: the memory of all scores at once, a second theta, the gradients of the module.
+NOT_IN_HIDDEN = {
+    "fifth/b-blockwise-scores-all-at-once",
+    "third/d-mha-angle-cache-forgets-theta",
+    "third/d-module-softmax-in-place",
+}
+
+
+def test_the_hidden_suite_fails_what_the_public_one_fails() -> None:
+    both = both_suites(ROOT)
+    passed = set()
+    for specimen in SPECIMENS:
+        adapters = specimen.adapters()
+        problems = {problem for problem in both.problems if load_room(problem).steps.keys() & adapters.keys()}
+        both.calls.adapters = SimpleNamespace(**{**RIGHT, **adapters})
+        torch.manual_seed(0)  # some draw random numbers
+        hidden = (test for test in both.tests if test.hidden and test.problem in problems)
+        if specimen.findings != "passes" and all(both.run(test).passed for test in hidden):
+            passed.add(str(specimen))
+    assert passed == NOT_IN_HIDDEN
+
+
+def findings(results: Sequence[Result], explanations: Sequence[Finding]) -> str:
+    """Write them as a specimen has them."""
+    if all(result.passed for result in results):
+        return "passes"
+    return ", ".join(each.id + f" at `{marked(each)}`" * bool(each.file) for each in explanations) or "none"
+
+
+def marked(finding: Finding) -> str:
+    """The expression under which the mark stands, on one line."""
+    code = linecache.getline(str(ROOT / finding.file), finding.line).rstrip()
+    return code[slice(*finding.columns)] or code.strip()
+
+
+def test_the_page_has_the_totals() -> None:
+    for written in dict.fromkeys(each.written for each in SPECIMENS):
+        verdicts = Counter(each.verdict for each in SPECIMENS if each.written == written)
+        row = (f"`{written}.md`", verdicts.total(), *(verdicts[verdict] for verdict in VERDICTS))
+        assert f"| {' | '.join(map(str, row))} |" in PAGE.read_text(encoding="utf-8")
+
+
+GOOD = "### doubled\nTutor: Twice.\nFindings: none\nVerdict: silent (it is)\n```python\nrun_linear = None\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("Tutor: ", "Teacher: ", "expected Tutor, Findings, Verdict and a block of Python"),
+        ("silent", "quiet", "expected Tutor, Findings, Verdict and a block of Python"),
+        (" (it is)", "", "say why the verdict is silent, in parentheses"),
+        ("= None", "= =", "invalid syntax"),
+        ("None", "nobody", "name 'nobody' is not defined"),
+        ("run_linear", "run_layer", "defines none of the functions that have steps"),
+    ],
+)
+def test_a_malformed_specimen_is_named(right: str, wrong: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "new.md"
+    path.write_text(GOOD.replace(right, wrong))
+    with pytest.raises(SpecimenError, match=rf"new\.md, ### doubled: .*{complaint}"):
+        list(read_specimens(path))

@@ -1,0 +1,45 @@
+"""The list of commands is written by hand, so that `--help` need not import them: it must be what there is."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from whichline.cli import Commands
+from whichline.cli import main as cs336
+from whichline_grader.cli import staff
+
+
+@pytest.mark.parametrize("group", [cs336, staff], ids=["cs336", "staff"])
+def test_every_command_that_is_listed_can_be_imported(group: Commands) -> None:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert isinstance(command, click.Command)
+        assert command.name == name
+        assert command.help
+
+
+def test_a_misspelt_command_is_told_which_is_meant() -> None:
+    output = CliRunner().invoke(cs336, ["chekc"]).output
+    assert output.endswith("Error: No command is called chekc: is it check?\n")
+
+
+def test_a_grading_starts_its_sandbox_before_it_imports_torch() -> None:
+    code = "import sys, whichline_grader.grading.commands; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_help_begins_with_what_students_need_daily() -> None:
+    lines = CliRunner().invoke(cs336, ["--help"]).output.partition("Every day:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["check", "hint", "debug", "submit"]
+    assert lines[5] == "Now and then:"
+    assert CliRunner().invoke(staff, ["--help"]).output.count("Commands:\n") == 1
+
+
+def test_help_without_a_command_that_a_course_has_taken_away() -> None:
+    group = Commands(lazy={"hint": ("whichline.checking.commands:hint", "Show a hint.")}, daily=("hint", "debug"))
+    shown = CliRunner().invoke(group, ["--help"])
+    assert (shown.exit_code, shown.output.count("Show a hint."), "debug" in shown.output) == (0, 1, False)

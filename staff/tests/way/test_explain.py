@@ -1,0 +1,97 @@
+"""Explanations of the tests that fail: what comes first, what is said of a later problem, and how much is told."""
+
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from staff.tests.way.program import __file__ as PROGRAM
+from staff.tools.student import ROOT
+from whichline.engine.assignment import load_problems
+from whichline.engine.finding import Finding
+from whichline.engine.suite import load_suite
+from whichline.way.explain import explain
+
+ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
+NO_SCALE = (" / math.sqrt(d_k)", "")
+Explain = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Explain:
+    """What is told of some problems, after these replacements in a right program."""
+
+    def told(problems: list[str], *edits: tuple[str, str], most: int = 3, how: str = "where") -> list[Finding]:
+        source = Path(PROGRAM).read_text()
+        for old, new in edits:
+            assert old in source
+            source = source.replace(old, new, 1)
+        (tmp_path / "adapters.py").write_text(source)
+        namespace: dict[str, object] = {"__name__": "program"}
+        exec(compile(source, str(tmp_path / "adapters.py"), "exec"), namespace)  # noqa: S102 (the program)
+        stated = {id: replace(problem, told=how) for id, problem in load_problems(ROOT).items()}  # type: ignore[arg-type]
+        suite = load_suite(ROOT, [ROOT / "tests"], stated, types.SimpleNamespace(**namespace))
+        suite = replace(suite, root=tmp_path, tests=[test for test in suite.tests if test.problem in problems])
+        return explain(suite, [suite.run(test) for test in suite.tests], most)
+
+    return told
+
+
+def test_nothing_is_told_of_a_right_program(told: Explain) -> None:
+    assert told(["softmax", ATTENTION]) == []
+
+
+def test_what_is_not_written_is_not_looked_into(told: Explain) -> None:
+    assert told(["linear"], ("    return in_features @ weights.T", "    raise NotImplementedError")) == []
+
+
+def test_a_later_problem_is_told_to_be_wrong_as_an_earlier_one_is(told: Explain) -> None:
+    attention, multihead = told([ATTENTION, MULTIHEAD], NO_SCALE)
+    assert attention.said == ("Expected the scaled scores; found the scores.",)
+    assert multihead.is_of_earlier
+    assert multihead.said == (
+        "Causal multi-head self-attention fails because of your scaled dot-product attention; "
+        "nothing else is wrong with it.",
+    )
+
+
+def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain) -> None:
+    own = ('rearrange(heads, "... h n d -> ... n (h d)")', 'rearrange(heads, "... h n d -> ... n (d h)")')
+    attention, *multihead = told([ATTENTION, MULTIHEAD], NO_SCALE, own)
+    assert attention.problem == ATTENTION
+    assert multihead
+    assert not any(each.is_of_earlier for each in multihead)
+
+
+def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(told: Explain) -> None:
+    raises = ("    if mask is not None:\n        scores", "    if True:\n        scores")
+    crash, number = told([ATTENTION], raises, NO_SCALE)
+    assert "AttributeError" in crash.said[0] or "TypeError" in crash.said[0]
+    assert "This raises in every call where `mask` is None, and in no other." in crash.said
+    assert number.said == ("Expected the scaled scores; found the scores.",)
+    assert not set(crash.tests) & set(number.tests)
+
+
+def test_where_no_place_is_proved_it_is_said_in_which_calls_the_answer_is_wrong(told: Explain) -> None:
+    (finding,) = told(
+        [ATTENTION], ("    wide =", "    if Q.ndim == 2:\n        V = V.roll(1, -1) + Q.sum()\n    wide =")
+    )
+    assert finding.said[0].startswith("The answer is wrong in every stored case where `Q`")
+
+
+@pytest.mark.parametrize(("how", "lines"), [("what", 1), ("where", 4)])
+def test_an_instructor_says_how_much_is_told(told: Explain, how: str, lines: int) -> None:
+    (finding,) = told([ATTENTION], NO_SCALE, how=how)
+    assert len([*finding.code, *finding.said]) == lines
+    assert bool(finding.file) == (how == "where")
+    assert told([ATTENTION], NO_SCALE, how="tests") == []
+
+
+def test_nothing_that_the_students_code_prints_is_shown(told: Explain, capfd: pytest.CaptureFixture[str]) -> None:
+    def count(most: int) -> int:
+        told([ATTENTION], ("    d_k =", '    print("here")\n    d_k ='), NO_SCALE, most=most)
+        return capfd.readouterr().out.count("here")
+
+    assert 0 < count(1) < 40  # the tests print, once for each call

@@ -1,0 +1,56 @@
+"""A copy of what a student works in, to be broken by a test."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from whichline.engine.assignment import find_root
+from whichline_grader.release.handout import cut_solution
+
+ROOT = find_root(Path(__file__).parent)
+COMPILED = shutil.ignore_patterns("__pycache__")
+
+
+def write_submission(folder: Path, addition: str) -> Path:
+    """The solution, with `addition` at the end of its adapters."""
+    shutil.copytree(ROOT / "cs336_basics", folder / "cs336_basics", ignore=COMPILED)
+    source = (ROOT / "adapters.py").read_text(encoding="utf-8")
+    (folder / "adapters.py").write_text(f"{source}\n\n{addition}\n", encoding="utf-8")
+    return folder
+
+
+class Student:
+    """A student's folder, at first with the solution in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("adapters.py", "assignment.toml", "pyproject.toml"):
+            shutil.copy(ROOT / name, folder)
+        for name in ("cs336_basics", "tests", "fixtures"):
+            shutil.copytree(ROOT / name, folder / name, ignore=COMPILED)
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        """Make a mistake in one file."""
+        text = (self.folder / file).read_text()
+        assert old in text, f"{file} holds no {old!r}"
+        (self.folder / file).write_text(text.replace(old, new))
+
+    def unwrite(self, file: str) -> None:
+        """Put the file back to what a student starts from."""
+        stub, _ = cut_solution(file, (self.folder / file).read_text())
+        (self.folder / file).write_text(stub)
+
+    def run(self, *command: str, **setting: str) -> subprocess.CompletedProcess[str]:
+        """Run a module, `pytest` or `whichline`, in the folder, on a terminal of 80 columns, or in another setting."""
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env=os.environ | {"COLUMNS": "80"} | setting,
+            capture_output=True,
+            text=True,
+            encoding=os.environ.get("PYTHONIOENCODING"),
+            timeout=120,
+            check=False,
+        )
