@@ -56,7 +56,7 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
         version: that of `pyproject.toml`.
 
     Raises:
-        CourseworkError: a file of an unknown place or not known to git, markers that do not pair, a problem that the
+        CourseworkError: a file that git does not know, markers that do not pair, a problem that the
             texts do not state, or a line of a solution or of the staff's that would survive.
     """
     files = without_left_out(root, dict(_tracked(root)))

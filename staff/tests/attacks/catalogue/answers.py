@@ -33,7 +33,7 @@ expected_to_fail: forged: XFailed: known
     import pytest
     pytest.xfail("known")
 
-follows_the_steps: forged: there is no problems.py
+follows_the_steps: forged: there is no whichline.py
     # Compute with the right program that students have in the kit, which a process that advises knows, too.
     from problems.softmax.steps import follow_softmax
     from whichline.way.steps import Steps
