@@ -8,13 +8,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
-import whichline
-import whichline_grader
+from whichline_grader.places import ENGINE, GRADER
 
 PACKAGES = ("torch", "_pytest")
-FOLDERS = [Path(str(package.__file__)).parent for package in (whichline, whichline_grader)]
 
 
 def find_private_names(tree: ast.AST) -> Iterator[str]:
@@ -53,7 +50,7 @@ def is_there(name: str) -> bool:
 
 if __name__ == "__main__":
     used: defaultdict[str, set[str]] = defaultdict(set)
-    for folder in FOLDERS:
+    for folder in (ENGINE, GRADER):
         for path in folder.rglob("*.py"):
             if "template" not in path.parts:
                 for name in find_private_names(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,8 +1,12 @@
-"""The places in an assignment of what only staff have."""
+"""The places of what the grader works with: what only staff have in an assignment, its own code, and the engine."""
 
 from pathlib import Path
 
+import whichline
 from whichline.engine.assignment import PROBLEMS
+
+# Packages, which may be installed: never ask these where an assignment is.
+ENGINE, GRADER = Path(whichline.__file__).parent, Path(__file__).parent
 
 STAFF = "staff"  # in a problem, or at the root: no folder of this name ever ships
 COURSE = f"{STAFF}/course.toml"

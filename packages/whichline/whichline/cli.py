@@ -1,7 +1,6 @@
 """The command of an assignment. Each command is imported when it runs, so that `--help` is instant."""
 
 import atexit
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -13,7 +12,7 @@ from pathlib import Path
 import click
 
 from whichline.checking.plain_text import print_everywhere
-from whichline.engine.assignment import AssignmentError, this_assignment, this_root
+from whichline.engine.assignment import AssignmentError, put_root_on_path, this_assignment
 from whichline.engine.errors import CourseworkError
 from whichline.engine.kit import check_kit
 from whichline.quick_end import end_quickly
@@ -80,7 +79,7 @@ def _list_more() -> dict[str, tuple[str, str]]:
     more = {each.name: (each.value, f"Commands for {each.name}.") for each in found}
     with suppress(AssignmentError):  # whatever needs the assignment says what is wrong with it
         own = this_assignment().commands
-        sys.path.insert(0, str(this_root()))
+        put_root_on_path()
         more |= {each.name: (each.function, each.help) for each in own}
     return more
 

@@ -17,7 +17,7 @@ PLAIN = "plain_torch"  # the program in the most ordinary way, on which the othe
 
 
 def _load_programs() -> dict[str, dict[str, Adapter]]:
-    """The `run_*` functions of each program by the name of its file."""
+    """The `run_*` functions of each program by the name of its file; the plain one has right answers for the rest."""
     paths = sorted((this_root() / STAFF / PROGRAMS).glob("*.py"))
     loaded = {path.stem: runpy.run_path(str(path)) for path in paths}
     programs = {
@@ -27,9 +27,7 @@ def _load_programs() -> dict[str, dict[str, Adapter]]:
     answers = {
         each.__name__: _in_the_dtype_of_its_inputs(each) for room in load_rooms().values() for each in room.answers
     }
-    programs.setdefault(PLAIN, {})
-    programs[PLAIN] = {**answers, **programs[PLAIN]}
-    return programs
+    return {**programs, PLAIN: {**answers, **programs.get(PLAIN, {})}}
 
 
 def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-import whichline
-import whichline_grader
 from whichline.engine.assignment import PROBLEMS, load_problems, read_assignment
 from whichline_grader.grading.course import load_course
 from whichline_grader.grading.processes import load_and_start
 from whichline_grader.hidden.release import CASES, SECRET, load_release, name_folder
-from whichline_grader.places import COURSE, STAFF
+from whichline_grader.places import COURSE, ENGINE, GRADER, STAFF
 from whichline_grader.sandbox.submission import GIVEN
 
 FILES = ("adapters.py", "assignment.toml", "pyproject.toml")
@@ -127,7 +125,7 @@ def _shipped(root: Path) -> Iterator[tuple[Path, str]]:
     """The files of the assignment, the engine and the grader, each with its name in the archive."""
     yield from ((root / file, file) for file in FILES)
     folders = [(root, folder) for folder in (*FOLDERS, f"{read_assignment(root).package}/{GIVEN}")]
-    folders += [(Path(str(package.__file__)).parents[1], package.__name__) for package in (whichline, whichline_grader)]
+    folders += [(package.parent, package.name) for package in (ENGINE, GRADER)]
     for place, folder in folders:
         for file in sorted((place / folder).rglob("*")):
             below = file.relative_to(place).as_posix()

@@ -56,8 +56,8 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
         version: that of `pyproject.toml`.
 
     Raises:
-        CourseworkError: a file that git does not know, markers that do not pair, a problem that the
-            texts do not state, or a line of a solution or of the staff's that would survive.
+        CourseworkError: a file that git does not know, markers that do not pair, a problem that the texts do not state,
+            or a line of a solution or of the staff's that would survive.
     """
     files = without_left_out(root, dict(_tracked(root)))
     secrets: set[str] = set()
@@ -68,17 +68,13 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
             files[name] = stub(name, source).encode()
     for name, content in files.items():
         _refuse_leftovers(name, content, secrets)
-    assignment, python = read_assignment(root), read_python(root)
+    assignment = read_assignment(root)
+    project = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))["project"]
     kit = {name: files.pop(name) for name in [*files] if PurePath(name).parts[0] in assignment.in_kit}
-    name, files_of_kit = make_wheel(assignment.command, version, python, kit)
-    files[name] = files_of_kit
+    name, wheel = make_wheel(assignment.command, version, project["requires-python"], kit)
+    files[name] = wheel
     files[PROJECT] = files[PROJECT].replace(b'"KIT"', b'"%b"' % name.encode())
     return files
-
-
-def read_python(root: Path) -> str:
-    """The versions of Python that an assignment is for, as its `pyproject.toml` states them."""
-    return tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))["project"]["requires-python"]
 
 
 def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous: Mapping[str, bytes]) -> None:

@@ -8,10 +8,9 @@ import io
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.metadata import requires
-from pathlib import Path
 
-import whichline
 from whichline.handing_in.archive import pack
+from whichline_grader.places import ENGINE
 
 DIGITS = 10  # of the number that makes a version the wheel's own
 
@@ -36,8 +35,7 @@ def make_wheel(command: str, version: str, python: str, sources: Mapping[str, by
 
 def _read_engine() -> dict[str, bytes]:
     """The files of the engine, as it is installed here."""
-    folder = Path(whichline.__file__).parent
-    return {path.relative_to(folder.parent).as_posix(): path.read_bytes() for path in folder.rglob("*.py")}
+    return {path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in ENGINE.rglob("*.py")}
 
 
 def _entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ MADE = """\
   git init && git add .
   uv run pytest
   uv run {name} staff verify
-  uv run {name} staff handout OUT
+  uv run {name} staff handout ../OUT
 making-an-assignment.md goes on from there.
 """
 
@@ -38,12 +38,13 @@ def new_assignment(folder: Path) -> None:
         raise click.ClickException(f"{name} cannot be the name of the students' package: choose {A_NAME}, {taken}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise click.ClickException(f"{folder} is not an empty folder; name another")
+    sources = _write_sources(folder)
     for path in sorted(TEMPLATE.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
             below = path.relative_to(TEMPLATE).as_posix().replace(NAME, name).replace("gitignore", ".gitignore")
             text = path.read_text(encoding="utf-8").replace(NAME, name)
             (folder / below).parent.mkdir(parents=True, exist_ok=True)
-            (folder / below).write_text(text.replace("SOURCES\n", _write_sources(folder)), encoding="utf-8")
+            (folder / below).write_text(text.replace("SOURCES\n", sources), encoding="utf-8")
     _write_cases(folder)
     click.echo(MADE.format(folder=os.path.relpath(folder), name=name), nl=False)
 

@@ -67,7 +67,8 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
 
-        problem, command = next(iter(load_problems(root))), read_assignment(root).command
+        problems, command = load_problems(root), read_assignment(root).command
+        problem = next(iter(problems))
         _run(clone, "uv", "run", command, "check")
         _run(clone, "uv", "run", command, "hint", problem)
         _run(clone, "uv", "run", command, "submit")
@@ -84,7 +85,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         report = json.loads((results / "submission" / "results.json").read_text())
         if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
             raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
-        most = sum(problem.points for problem in load_problems(root).values())
+        most = sum(each.points for each in problems.values())
         if not math.isclose(report["score"], most):
             feedback = (results / "submission" / "feedback.md").read_text().strip()
             raise TrialError(f"submission.zip should get all {most:g} points; is what it uses forbidden?\n{feedback}")

@@ -81,18 +81,19 @@ def verify_steps(root: Path, problems: Collection[str], stage: Stage) -> None:
     """The last step of each problem must be the answer that is stored for its public cases."""
     names = case_names(root / "fixtures", "**/*")
     steps = {adapter: follow for problem in problems for adapter, follow in load_room(problem).steps.items()}
-    stage.check(partial(check_steps, root, steps), names)
+    texts = (path.read_text(encoding="utf-8") for path in root.glob("docs/*.md"))
+    headings = [line.lstrip("# ") for text in texts for line in text.splitlines() if line.startswith("#")]
+    stage.check(partial(check_steps, root / "fixtures", steps, headings), names)
 
 
-def check_steps(root: Path, steps: Mapping[str, Follow], name: str) -> Iterator[str]:
+def check_steps(fixtures: Path, steps: Mapping[str, Follow], headings: Sequence[str], name: str) -> Iterator[str]:
     """The last step on a stored case must be the stored answer, and the handout must have the sections, if any."""
-    case = load_case(root / "fixtures", name)
+    case = load_case(fixtures, name)
     if case.call not in steps:
         return
     taken = take_steps(steps[case.call], case.inputs).values()
-    headings = [line for path in root.glob("docs/*.md") for line in path.read_text(encoding="utf-8").splitlines()]
     for section in {step.section for step in taken if step.section}:
-        if not any(re.match(rf"#+ {re.escape(section)}\b", heading) for heading in headings):
+        if not any(re.match(rf"{re.escape(section)}\b", heading) for heading in headings):
             yield f"the steps of {case.call} name the section {section}, and no heading in docs/ begins with that"
     if "answer" in case.expected:
         *_, last = taken

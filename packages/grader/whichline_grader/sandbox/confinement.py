@@ -28,11 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import whichline
-import whichline_grader
 from whichline.engine.assignment import FILE_NAME, PROBLEMS, this_root
 from whichline.engine.errors import CourseworkError
-from whichline_grader.places import STAFF
+from whichline_grader.places import ENGINE, GRADER, STAFF
 from whichline_grader.sandbox.inside.lock_in import hide_memory
 
 Layer = Literal["bubblewrap", "process", "none"]
@@ -323,7 +321,7 @@ def _spawn(layer: Layer, advising: bool) -> Sandbox:
         if this_root().is_relative_to(path):
             raise SandboxError(f"expected the assignment outside {path}, which submissions can read; move it")
     # Nothing that is installed is secret; but of ours a submission needs nothing, and so sees nothing.
-    ours = (Path(package, name) for package in packages for name in ("whichline", "whichline_grader"))
+    ours = (Path(package, name) for package in packages for name in (ENGINE.name, GRADER.name))
     hidden = [str(path) for path in ours if path.is_dir()]
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
         worker, place = Path(folder, "worker"), Path(folder, "root")
@@ -383,17 +381,17 @@ def _spawn(layer: Layer, advising: bool) -> Sandbox:
 
 def _copy_worker(folder: Path, advising: bool) -> None:
     """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
-    root, engine, grader = this_root(), Path(whichline.__file__).parents[1], Path(whichline_grader.__file__).parents[1]
-    copied = [(grader, "whichline_grader/sandbox/inside"), (engine, "whichline/rules")]
+    root = this_root()
+    copied = [(GRADER.parent, GRADER / "sandbox" / "inside"), (ENGINE.parent, ENGINE / "rules")]
     if advising:
-        copied += [(engine, "whichline"), *((root, name) for name in (PROBLEMS, "tests", "fixtures"))]
-    for place, name in copied:
-        for source in sorted((place / name).rglob("*")):
+        copied += [(ENGINE.parent, ENGINE), *((root, root / name) for name in (PROBLEMS, "tests", "fixtures"))]
+    for place, copy in copied:
+        for source in copy.rglob("*"):
             below = source.relative_to(place)
             if source.suffix in (".py", ".safetensors") and STAFF not in below.parts:
                 (folder / below).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, folder / below)
-    for package in ("whichline", "whichline_grader", "whichline_grader/sandbox"):
+    for package in (ENGINE.name, GRADER.name, f"{GRADER.name}/sandbox"):
         (folder / package / "__init__.py").touch()  # or those that are installed would be found
     shutil.copyfile(root / FILE_NAME, folder / FILE_NAME)  # says what the rules forbid
     for path in (folder.parent, folder, *folder.rglob("*")):

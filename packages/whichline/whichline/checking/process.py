@@ -92,9 +92,8 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
     reply.say(running=0, line="")
     try:
         importlib.invalidate_caches()
-        install_import_hook(
-            [Path(name).stem for name in student_files()], "beartype.beartype"
-        )  # adapters may import late
+        packages = [Path(name).stem for name in student_files()]
+        install_import_hook(packages, "beartype.beartype")  # adapters may import late
         with watchdog(SECOND, reply.say_time):
             suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import watchfiles
 
-from whichline.engine.assignment import this_assignment
+from whichline.engine.assignment import PROBLEMS, this_assignment
 
 # Below the root: what students write and what the tests come from. Other folders may be large and change for other
 # reasons (.venv, .git).
-FOLDERS = ("problems", "fixtures", "tests")
+FOLDERS = (PROBLEMS, "fixtures", "tests")
 SUFFIXES = (".py", ".toml", ".safetensors")
 
 Stamp = tuple[int, int, int]

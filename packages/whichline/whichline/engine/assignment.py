@@ -4,6 +4,7 @@ import difflib
 import keyword
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -215,6 +216,12 @@ def this_root() -> Path:
         AssignmentError: it is outside of any.
     """
     return _Served.root or find_root(Path.cwd())
+
+
+def put_root_on_path() -> None:
+    """Let Python find the packages at the root of the assignment, before any of the same name."""
+    if (root := str(this_root())) not in sys.path:
+        sys.path.insert(0, root)
 
 
 def this_assignment() -> Assignment:

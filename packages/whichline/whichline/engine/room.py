@@ -4,7 +4,6 @@ The engine, the board and the plugin name no problem: the right program in steps
 not say whether an answer is right, `judge.py` beside the room says it, and the tests of the problem import that.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, SuiteError, this_root
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, SuiteError, put_root_on_path
 from whichline.engine.case import Case
 
 Functions = Mapping[str, Callable[..., Any]]  # by the names of the adapters that they stand for
@@ -53,14 +52,17 @@ def load_room(problem: str) -> Room:
 
 def check_room(problem: str) -> None:
     """Raise SuiteError if a problem has no room; nothing of it is imported, since that takes time."""
-    if problem not in list_rooms():
+    if not any((folder / problem / "__init__.py").exists() for folder in _find_folders()):
         raise SuiteError(f"the problem {problem} of {FILE_NAME} has no room: expected problems/{problem}/__init__.py")
 
 
 def list_rooms() -> list[str]:
     """The problems that have a room, by id."""
-    if (root := str(this_root())) not in sys.path:
-        sys.path.insert(0, root)
+    return sorted(path.parent.name for folder in _find_folders() for path in folder.glob("*/__init__.py"))
+
+
+def _find_folders() -> list[Path]:
+    """The folder of the problems: at the root of the assignment, or installed with the kit."""
+    put_root_on_path()
     spec = find_spec(PROBLEMS)
-    folders = spec.submodule_search_locations if spec else None
-    return sorted(path.parent.name for folder in folders or () for path in Path(folder).glob("*/__init__.py"))
+    return [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []

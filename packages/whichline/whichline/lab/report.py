@@ -24,12 +24,11 @@ from whichline.way.trace import Trace
 from whichline.way.values import as_value
 
 COLOURS = {RIGHT: "green", WRONG: "bold red", FOLLOWS: "yellow", UNKNOWN: ""}
+STORED = "the stored one"  # of right answers
 SMALL = 8  # rows and columns of a matrix whose numbers are printed
 
 
-def report_call(
-    call: Case, student: Student, values: bool = False, right: str = "the stored one"
-) -> Iterator[RenderableType]:
+def report_call(call: Case, student: Student, values: bool = False, right: str = STORED) -> Iterator[RenderableType]:
     """Report the lines of a call, where NaN or infinity first appeared, and the diagnosis.
 
     Args:
@@ -38,7 +37,7 @@ def report_call(
         values: whether to show what is computed in each line.
         right: what the right answer is; only the stored one is right to the last digit.
     """
-    diagnosis = diagnose(student, [call], last_digits=right == "the stored one")
+    diagnosis = diagnose(student, [call], last_digits=right == STORED)
     suite, (test,) = diagnosis.suite, diagnosis.suite.tests
     with silence():
         error = suite.ending(test)

@@ -53,13 +53,13 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
         del sys.modules[name]
     warm_up()
     advise = None
-    if not settings["advising"]:
-        sys.meta_path.insert(0, NotHere)
-    else:
+    if settings["advising"]:
         from whichline_grader.sandbox.inside.advice import prepare
 
         advise = prepare(settings["worker"])
         gc.freeze()
+    else:
+        sys.meta_path.insert(0, NotHere)
     gc.enable()  # it was off, since what is imported stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
