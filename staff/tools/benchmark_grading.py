@@ -23,9 +23,8 @@ from whichline_grader.grading.suite import load_graded_suite
 from whichline_grader.sandbox.confinement import start
 
 ROUNDS = 3
-# What each adds to the solved adapters; the first adds nothing.
+# What every second one adds to the solved adapters; the others add nothing.
 MISTAKES = (
-    "",
     "def run_softmax(in_features, dim):\n    return in_features.exp() / in_features.exp().sum(0, keepdim=True)",
     "def run_linear(d_in, d_out, weights, in_features):\n    return in_features @ weights",
     "right = run_scaled_dot_product_attention\n"
@@ -67,13 +66,13 @@ def benchmark(submissions: int, fresh: int, jobs: int) -> None:
 
 def write_submissions(folder: Path, count: int) -> list[Path]:
     """`count` submissions, right and wrong ones in turn, each a folder of its own with a content of its own."""
-    additions = [f"{MISTAKES[i % len(MISTAKES)]}\n# {i}" for i in range(count)]
+    additions = [f"{MISTAKES[i // 2 % len(MISTAKES)] if i % 2 else ''}\n# {i}" for i in range(count)]
     return [write_submission(folder / f"submission-{i:04}", addition) for i, addition in enumerate(additions)]
 
 
 def _lay_out(submission: Path) -> None:
     """Put the public suite beside a submission, as its student has it."""
-    for folder in ("tests", "fixtures", "whichline"):
+    for folder in ("tests", "fixtures"):
         shutil.copytree(ROOT / folder, submission / folder, ignore=COMPILED)
     for file in ("pyproject.toml", "assignment.toml", "README.md"):
         shutil.copyfile(ROOT / file, submission / file)

@@ -23,13 +23,22 @@ from _pytest._io import TerminalWriter
 from _pytest.capture import CaptureManager
 
 import whichline.quick_start
+from whichline.checking.annotations import check_annotations
 from whichline.checking.board import begin_at, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
 from whichline.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
-from whichline.engine.assignment import AssignmentError, Problem, SuiteError, load_problems, name_command, serve
+from whichline.engine.assignment import (
+    AssignmentError,
+    Problem,
+    SuiteError,
+    load_problems,
+    name_command,
+    serve,
+    student_files,
+)
 from whichline.engine.errors import CourseworkError
 from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
@@ -99,6 +108,7 @@ class EngineRuns:
         if self.watch is None and _is_in_suite(module_path, parent.config):
             whichline.quick_start.look_again()  # before, or the student's functions are not found there
             self.watch = watch_students_code(parent.config.rootpath)
+            check_annotations([Path(name).stem for name in student_files()])
             # The cases are small: threads cost more than they give, above all where others are busy.
             torch.set_num_threads(1)
 

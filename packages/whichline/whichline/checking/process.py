@@ -3,14 +3,16 @@
 It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), or as `once` to run them
 itself, for one line (everywhere).
 
-A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "most": NUMBER}: what to run, in which
-order, and how many explanations to give for each problem (0: none is looked for). Each line of the answer has the
-number of its run and one thing more: `running`, the seconds that the import of the student's files has taken, or the
-test or the search that is under way, and `line`, the student's line that it has reached; `looking`, a problem in which
-the search for what is wrong begins; `planned`, a result for each test as if it had not run; `broken`, why the student's
-files cannot be imported; `result`, for each test as it ends; `printed`, what the first `test` of a problem that failed
-has printed; `explanation`, for each thing that was found in a problem; `decided`, a problem of which all is said;
-`not_own_work`, what they use and must write themselves; `ended`, the exit status of the run.
+A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "kept": [ID, ...], "most": NUMBER}:
+what to run, in which order; which problems passed before and reach nothing that has changed; and how many explanations
+to give for each problem (0: none is looked for). Each line of the answer has the number of its run and one thing more:
+`running`, the seconds that the import of the student's files has taken, or the test or the search that is under way,
+and `line`, the student's line that it has reached; `planned`, a result for each test as if it had not run, or had
+passed if its problem is kept; `broken`, why the student's files cannot be imported; `result`, for each test as it ends;
+`printed`, what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended;
+`not_own_work`, what the files use and the student must write; `looking`, a problem in which the search for what is
+wrong begins, when all tests have ended; `explanation`, for each thing that was found; `ended`, the exit status of the
+run.
 A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
@@ -28,23 +30,22 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-# Imported for nothing but time: what students write would import them in every run.
-import beartype  # noqa: F401
-import einops  # noqa: F401
+import einops  # noqa: F401 (for nothing but time: what students write would import it in every run)
 import torch
-from jaxtyping import install_import_hook
 
 from whichline import quick_start
+from whichline.checking.annotations import check_annotations
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.watchdog import find_students_line, watchdog
 from whichline.engine.assignment import SuiteError, load_problems, student_files, this_root
 from whichline.engine.case import CaseError
 from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
-from whichline.engine.result import Result
+from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, load_suite, not_run
 from whichline.rules.watch import Use, Watch
 from whichline.way.explain import explain
@@ -86,24 +87,27 @@ class Printed(io.TextIOBase):
         return ["..."] * (len(lines) > PRINTED) + lines[-PRINTED:]
 
 
-def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, watch: Watch) -> None:
-    """Import the student's files and run the tests of some problems, one problem after the other."""
-    tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in problems}
+def run_tests(
+    suite: Suite, problems: Sequence[str], kept: Sequence[str], most: int, reply: Reply, watch: Watch
+) -> None:
+    """Import the student's files and run the tests of some problems, then look for what is wrong in those that fail."""
+    tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in (*problems, *kept)}
     reply.say(running=0, line="")
     try:
         importlib.invalidate_caches()
-        packages = [Path(name).stem for name in student_files()]
-        install_import_hook(packages, "beartype.beartype")  # adapters may import late
+        check_annotations([Path(name).stem for name in student_files()])  # adapters may import late
         with watchdog(SECOND, reply.say_time):
             suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them
         failure = describe(error, suite.root)
         reply.say(broken="\n".join((failure.headline, *failure.details)))
         return
-    reply.say(planned=[not_run(test, "did not run").as_json() for problem in problems for test in tests[problem]])
-    seen: dict[str, set[Use]] = {problem: set() for problem in problems}
-    results: list[Result] = []
-    told: list[Finding] = []
+    results = [
+        replace(not_run(test, ""), outcome=Outcome.PASSED, check=None) for problem in kept for test in tests[problem]
+    ]
+    planned = [*results, *(not_run(test, "did not run") for problem in problems for test in tests[problem])]
+    reply.say(planned=[result.as_json() for result in planned])
+    seen: dict[str, set[Use]] = {problem: set() for problem in tests}
     for problem in problems:
         failures = 0
         called = find_adapters(problem, suite.calls.adapters)
@@ -116,15 +120,16 @@ def run_tests(suite: Suite, problems: Sequence[str], most: int, reply: Reply, wa
             failures += not results[-1].passed
             if printed.pieces and failures == 1:
                 reply.say(printed=printed.last_lines(), test=test.name)
-        if most:
-            reply.say(looking=problem)
-            with watchdog(SECOND, reply.say_time):
-                found = explain(suite, results, most, {problem}, told)
-            for finding in found:
-                reply.say(explanation=finding.as_json())
-            told += found
         reply.say(decided=problem)
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
+    told: list[Finding] = []
+    for problem in problems if most else ():
+        reply.say(looking=problem)
+        with watchdog(SECOND, reply.say_time):
+            found = explain(suite, results, most, {problem}, told)
+        for finding in found:
+            reply.say(explanation=finding.as_json())
+        told += found
 
 
 def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
@@ -184,5 +189,5 @@ def main() -> None:
         if suite is None:
             reply.say(broken=broken)
         else:
-            run_tests(suite, command["problems"], command["most"], reply, watch)
+            run_tests(suite, command["problems"], command["kept"], command["most"], reply, watch)
         os._exit(0)  # torch would take its time to go

@@ -38,7 +38,7 @@ class Run:
         looking: the problem in which the search for what is wrong is under way, if one is.
         results: by test; of those that have not ended yet, too.
         explanations: what was found.
-        decided: the problems of which all is said.
+        decided: the problems whose tests have ended.
         printed: the last lines that the student's code printed in a test that failed, for the first of each problem.
         not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
         broken: why the student's files cannot be imported, if they cannot.
@@ -75,7 +75,6 @@ class Run:
                 self.explanations.append(Finding.from_json(text))
             case {"decided": problem}:
                 self.decided.add(problem)
-                self.looking = ""
             case {"printed": lines, "test": test}:
                 self.printed[test] = lines
             case {"not_own_work": lines}:
@@ -144,12 +143,15 @@ class Forks:
         self.run = 0
         self.process = self._start_process()
 
-    def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
-        """Run the tests of some problems, in this order, and give at most so many explanations for each."""
+    def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] = ()) -> None:
+        """Run the tests of some problems, in this order, and give at most so many explanations for each.
+
+        Those that are kept passed before, and nothing that they reach has changed.
+        """
         if self.process.poll() is not None:
             self.process = self._start_process()
         self.run = run
-        _send(self.process, run, problems, most)
+        _send(self.process, run, problems, most, kept)
 
     def close(self) -> None:
         """Kill what is running or waiting."""
@@ -183,11 +185,11 @@ class Spares:
         self.spare = _process(root, "once")
         self.more = spare
 
-    def start(self, run: int, problems: Sequence[str], most: int = 1) -> None:
+    def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] = ()) -> None:
         if self.running:
             _kill(self.running)
         self.running = self.spare
-        _send(self.running, run, problems, most)
+        _send(self.running, run, problems, most, kept)
         threading.Thread(target=self._listen, args=(self.running, run), daemon=True).start()
         if self.more:
             self.spare = _process(self.root, "once")
@@ -240,8 +242,8 @@ def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.P
     )
 
 
-def _send(process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int) -> None:
-    line = json.dumps({"run": run, "problems": problems, "most": most})
+def _send(process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int, kept: Sequence[str]) -> None:
+    line = json.dumps({"run": run, "problems": problems, "kept": kept, "most": most})
     with suppress(BrokenPipeError):  # it has ended, which its thread reports
         _pipe(process.stdin).write(line.encode() + b"\n")
 

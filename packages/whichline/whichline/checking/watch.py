@@ -17,6 +17,7 @@ from rich.text import Text
 
 from whichline.checking.board import Score, render, render_hints, score
 from whichline.checking.keys import keys
+from whichline.checking.reach import take_fingerprints
 from whichline.checking.runner import Forks, Run, Spares
 from whichline.checking.saves import Saves, events
 from whichline.engine.assignment import Problem, is_students, load_problems
@@ -73,6 +74,8 @@ class WatchedBoard:
         self.whole = self.problems.keys() == load_problems(root).keys()
         self.focus = ""  # the problem that is alone in view, if one is
         self.scores: dict[str, Score] = {}  # the latest of each problem
+        self.fingerprints: dict[str, str] = {}  # of what each problem was run with last, and is its student's own work
+        self.begun: dict[str, str] = {}  # of what the run under way began with
         self.hints: Counter[str] = Counter()  # how many of each problem have been asked for
         self.body: RenderableType = "Importing torch and collecting the public tests"
         self.when = ""  # the last run ended, and how long it took; or how far this one has got
@@ -87,13 +90,24 @@ class WatchedBoard:
     def run(self, changed: Collection[Path] = ()) -> None:
         """Start a run of the problems in view, in place of the one that may be under way.
 
-        Those that are written in the files that have changed come first.
+        Those that are written in the files that have changed come first; those that passed, and cannot reach what has
+        changed, stay as they are.
         """
-        self.current = Run(self.current.number + 1)
         self.started = time.monotonic()
         names = {path.as_posix() for path in changed}
         first = sorted(self._in_view(), key=lambda problem: names.isdisjoint(problem.files))
-        self.runner.start(self.current.number, [problem.id for problem in first])
+        self.begun = take_fingerprints(self.root, first)
+        kept = [problem.id for problem in first if changed and self._stays(problem.id)]
+        chosen = [problem.id for problem in first if problem.id not in kept]
+        for id in chosen:
+            self.fingerprints.pop(id, None)
+        self.current = Run(self.current.number + 1, decided={*kept})
+        self.runner.start(self.current.number, chosen, kept=kept)
+
+    def _stays(self, problem: str) -> bool:
+        """Tell whether a problem passed when it was run last, and would be run with the same."""
+        is_same = self.begun.get(problem, "") == self.fingerprints.get(problem)
+        return is_same and self.scores[problem].first_failure is None
 
     def look(self) -> None:
         """Run again if anything was saved; if a run takes long, show how far it is."""
@@ -113,9 +127,11 @@ class WatchedBoard:
             return
         self.current.hear(line)
         if self.current.status is not None:
+            if not self.current.not_own_work:
+                self.fingerprints |= {id: self.begun[id] for id in self.current.decided & self.begun.keys()}
             self.when = f"{datetime.now():%H:%M:%S}, {self._seconds():.2f} s · "
             self._show_results()
-        elif "decided" in line:
+        elif "decided" in line or "explanation" in line:
             self.when = f"{self.current.progress} · "
             self._show_results()
 
