@@ -42,6 +42,7 @@ class Made:
     size: int  # how many numbers come back
 
 
+@cache
 def list_calls(question: Question) -> list[Made]:
     """The calls of other problems' references that the right program makes for a question, in its own words."""
     codes, own = _find_codes(), reference_of(question.call)
@@ -208,17 +209,16 @@ def _tell(question: Question) -> tuple[int, int]:
 def choose_tests(graded: GradedSuite, results: Sequence[Result], lessons: Lessons) -> dict[str, set[str]]:
     """The tests that failed and for which the right program calls what there is a lesson of, each with what that is."""
     lent = {lesson.call for lesson, _ in lessons}
-    calls = {
-        result.test: lent & _list_names(graded.questions[result.test])
-        for result in results
-        if not (result.passed or result.outcome is Outcome.VIOLATION)
-    }
-    return {test: each for test, each in calls.items() if each}
+    failed = [each.test for each in results if not (each.passed or each.outcome is Outcome.VIOLATION)]
+    asked = {test: each[0].call for test in failed if (each := graded.questions[test])}
+    calls = {call: lent & _list_names(graded, call) for call in {*asked.values()}} if lent else {}
+    return {test: calls[call] for test, call in asked.items() if calls.get(call)}
 
 
-def _list_names(questions: Sequence[Question]) -> set[str]:
-    """The adapters that the right program calls for the first of some questions."""
-    return {made.call for each in questions[:1] for made in list_calls(each)}
+def _list_names(graded: GradedSuite, call: str) -> set[str]:
+    """The adapters that the right program calls for another one: for what is asked of it in little memory, too."""
+    questions = [each for some in graded.questions.values() for each in some if each.call == call and not each.memory]
+    return {made.call for each in questions for made in list_calls(each)}
 
 
 def judge_again(result: Result, again: Result, lent: Collection[str]) -> Result:

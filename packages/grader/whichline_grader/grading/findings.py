@@ -44,7 +44,7 @@ def ask_for_advice(
     every = [*results, *(result for result, _ in drawn)]
     tests = {result.test: result.problem for result in every if not result.passed}
     cases = [
-        {field.name: getattr(case, field.name) for field in fields(case) if field.name != "original"}
+        {field.name: getattr(case, field.name) for field in fields(case) if field.init and field.name != "original"}
         for _, case in drawn
     ]
     with Interview(sandbox.advisor, submission, LIMITS) as interview:

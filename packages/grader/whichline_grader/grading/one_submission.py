@@ -48,13 +48,12 @@ def grade_one(
     """
     with Interview(sandbox, submission, suite.course.limits) as interview:
         grader = _Grader(suite, sandbox, interview, sealed)
-        public = [test for test in suite.suite.tests if not test.hidden]
-        found = grader.run(public) + grader.run([test for test in suite.suite.tests if test.hidden])
+        found = grader.run()
         # All answers that count are in: from here on a process of the submission may see what is right.
         grader.keep(grader.carry_forward(found))
         if not sealed:
             grader.find_what_is_wrong()
-    return grader.results, grader.take_notes(public), grader.sealed
+    return grader.results, grader.take_notes(), grader.sealed
 
 
 class _Grader:
@@ -72,16 +71,19 @@ class _Grader:
         self.results: list[Result] = []
         self.sealed = sealed or Sealed()
         self._recorded = Recorded(suite.questions, self.sealed.answers, interview.submission)
+        self._public = dict.fromkeys(test.name for test in suite.suite.tests if not test.hidden)
         self._lent: dict[str, str] = {}  # by test the name of its answers with something lent
 
     def ask(self, names: Collection[str]) -> None:
-        """Take answers to the questions of these names that are not recorded."""
-        self.sealed.answers.update(ask(self.interview, self.suite.choose(names - self.sealed.answers.keys())))
+        """Take answers to the questions of these names that are not recorded, of public tests first."""
+        new = names - self.sealed.answers.keys()
+        groups = (self.suite.choose(new & self._public.keys()), self.suite.choose(new - self._public.keys()))
+        self.sealed.answers.update(ask(self.interview, *groups))
 
-    def run(self, tests: Sequence[Test]) -> list[Result]:
-        """Take the answers to the questions of some tests, and run these on them."""
-        self.ask({test.name for test in tests})
-        return [self.suite.run(test, self._recorded) for test in tests]
+    def run(self) -> list[Result]:
+        """Take the answers to the questions of all tests, and run these on them."""
+        self.ask({test.name for test in self.suite.suite.tests})
+        return [self.suite.run(test, self._recorded) for test in self.suite.suite.tests]
 
     def carry_forward(self, results: Sequence[Result]) -> list[Result]:
         """Run again what may fail for mistakes in earlier problems alone, with these answered right."""
@@ -91,15 +93,14 @@ class _Grader:
         needed = set[str]().union(*chosen.values())
         lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
         missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}
-        hidden = {test.name for test in self.suite.suite.tests if test.hidden}
-        submission, limits = self.interview.submission, self.suite.course.limits
-        for tests in (missing - hidden, missing & hidden) if missing else ():
-            questions = self.suite.choose(tests)
-            with Interview(self.sandbox, submission, limits, lender) as interview:
-                answers = ask(interview, questions)
-            for test, each in questions.items():
+        if missing:
+            groups = (self.suite.choose(missing & self._public.keys()), self.suite.choose(missing - self._public.keys()))
+            with Interview(self.sandbox, self.interview.submission, self.suite.course.limits, lender) as interview:
+                answers = ask(interview, *groups)
+            for test in answers:
                 self.sealed.answers[self._lent[test]] = answers[test]
-                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*(lender.used[one] for one in each)))
+                used = (lender.used[question] for question in self.suite.questions[test])
+                self.sealed.lent[self._lent[test]] = sorted(set[str]().union(*used))
         return [self._judge_again(*pair) for pair in zip(self.suite.suite.tests, results, strict=True)]
 
     def _judge_again(self, test: Test, result: Result) -> Result:
@@ -130,12 +131,12 @@ class _Grader:
             self.suite.proxy.respondent = self._recorded
             self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
 
-    def take_notes(self, public: Sequence[Test]) -> Notes:
+    def take_notes(self) -> Notes:
         """Collect what the report says besides the results, of output only that of public tests."""
         if self.interview.imported:
             self.sealed.answers["import"] = [self.interview.imported]
         answers = self.sealed.answers
-        shown = [each for name in ("import", *(test.name for test in public)) for each in answers.get(name, ())]
+        shown = [each for name in ("import", *self._public) for each in answers.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
         self.sealed.peak_memory = max(self.sealed.peak_memory, self.interview.peak_memory)
         return Notes(

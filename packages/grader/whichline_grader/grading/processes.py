@@ -180,6 +180,7 @@ def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> Non
     """
     import whichline_grader.grading.one_submission  # noqa: F401 (here, and so in no fork)
 
+    _ = [question.packed for each in suite.questions.values() for question in each]  # the same
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which closes `control`
     gc.collect()
     gc.freeze()  # a fork that collects garbage copies every page that it looks at

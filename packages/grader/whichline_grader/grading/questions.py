@@ -155,32 +155,35 @@ class Recorded:
             raise StudentRaised(failure.type, failure.message, frames)
 
 
-def ask(interview: Interview, questions: Questions) -> dict[str, list[Answer]]:
-    """Ask all questions, in this order.
+def ask(interview: Interview, *groups: Questions) -> dict[str, list[Answer]]:
+    """Ask all questions, those of each group before those of the next one: no process has seen any of a later one.
 
     What a test asks twice is asked the second time when all else is answered, of a process that has seen nothing, and
-    there twice: what comes again must be the same after a while, and elsewhere.
+    there twice: what comes again must be the same after a while, and elsewhere. Last comes what has a process for
+    itself.
     """
-    answers: dict[str, list[Answer]] = {name: [Answer()] * len(each) for name, each in questions.items()}
-    again = []
-    for name, each in questions.items():
-        for number, question in enumerate(each):
-            if any(question.is_same(other) for other in each[:number]):
-                again.append((name, number))
-            else:
-                answers[name][number] = _ask_one(interview, questions[name], answers[name], number)
+    everything = {name: each for group in groups for name, each in group.items()}
+    answers: dict[str, list[Answer]] = {name: [Answer()] * len(each) for name, each in everything.items()}
+
+    def ask_each(some: Iterable[tuple[str, int]], seed: int = 1) -> None:
+        for name, number in some:
+            before = values_of(answers[name][:number])
+            answers[name][number] = interview.ask(everything[name][number], before, seed)
+
+    first, again, alone = [], [[] for _ in groups], []
+    for group, later in zip(groups, again, strict=True):
+        for name, each in group.items():
+            for number, question in enumerate(each):
+                is_again = any(question.is_same(other) for other in each[:number])
+                (alone if question.memory else later if is_again else first).append((name, number))
+    ask_each(first)
     interview.end_worker()
-    for seed in (2, 3):
-        for name, number in again:
-            answers[name][number] = _ask_one(interview, questions[name], answers[name], number, seed)
+    for later in again:
+        ask_each(later, seed=2)
+        ask_each(later, seed=3)
     interview.end_worker()
+    ask_each(alone)
     return answers
-
-
-def _ask_one(
-    interview: Interview, questions: Sequence[Question], answers: Sequence[Answer], number: int, seed: int = 1
-) -> Answer:
-    return interview.ask(questions[number], values_of(answers[:number]), seed)
 
 
 def values_of(answers: Iterable[Answer]) -> list[Any]:

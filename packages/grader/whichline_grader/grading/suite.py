@@ -110,8 +110,7 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     for test in tests:
         test.cases()
     questions: dict[str, Sequence[Question]] = {}
-    # In an order that nobody knows; last what has a process of its own.
-    for test in sorted(tests, key=lambda test: (bool(test.memory), release.seed(f"order {test.name}"))):
+    for test in sorted(tests, key=lambda test: release.seed(f"order {test.name}")):  # which nobody knows
         questions |= write_questions(proxy, test.name, partial(suite.run, test), test.memory)
     for problem, room in load_rooms().items() if only is None else ():
         if room.figure and problem in suite.problems:

@@ -108,6 +108,15 @@ class Process:
     stderr: int
     pidfd: int
     pid: int
+    stat: int
+
+    def read_stat(self) -> list[bytes]:
+        """The fields of `/proc/PID/stat` from the third on: the second, its name, may hold anything.
+
+        Raises:
+            ProcessLookupError: it has ended.
+        """
+        return os.pread(self.stat, 4096, 0).rpartition(b")")[2].split()
 
     def end(self) -> None:
         """Have it end; what it has written can still be read."""
@@ -119,7 +128,7 @@ class Process:
         self.end()
         select.select([self.pidfd], [], [], FORK_SECONDS)
         self.channel.close()
-        for descriptor in (self.stdout, self.stderr, self.pidfd):
+        for descriptor in (self.stdout, self.stderr, self.pidfd, self.stat):
             os.close(descriptor)
 
 
@@ -230,7 +239,8 @@ class Sandbox:
         channel.setblocking(False)
         with open(f"/proc/self/fdinfo/{pidfd}") as info:
             pid = next(int(line.split()[1]) for line in info if line.startswith("Pid:"))
-        return Process(channel, stdout, stderr, pidfd, pid), layers
+        stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        return Process(channel, stdout, stderr, pidfd, pid, stat), layers
 
 
 def start(layer: Layer | Literal["auto"] = "auto", advising: bool = False) -> Sandbox:

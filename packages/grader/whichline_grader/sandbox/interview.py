@@ -293,8 +293,8 @@ class Interview:
     def _check_size(self, connection: Connection) -> None:
         """Look at the threads and the memory of the worker, and end it if it cannot answer any more."""
         try:
-            fields = _stat(f"/proc/{connection.process.pid}/stat")
-        except (FileNotFoundError, ProcessLookupError):
+            fields = connection.process.read_stat()
+        except ProcessLookupError:
             return  # it has just ended
         threads, memory = int(fields[17]), int(fields[21]) * PAGE
         if memory == 0:  # its main thread has ended; the others would hold memory that is not seen any more
@@ -338,9 +338,3 @@ def _peak_memory(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(lines.get("VmHWM", "0 kB").split()[0]) << 10
-
-
-def _stat(path: str) -> list[str]:
-    """The fields of a process or thread from the third on: the second, its name, may hold anything."""
-    with open(path, encoding="utf-8", errors="replace") as stat:
-        return stat.read().rpartition(")")[2].split()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
-from whichline_grader.sandbox.inside.frames import elements, encode, pack
+from whichline_grader.sandbox.inside.frames import elements, encode, extend, pack
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -81,7 +81,17 @@ class Question:
                 digest.update(repr(about).encode() + data)
 
     def frame(self, arguments: Sequence[object], **more: object) -> tuple[bytes, list[Tensor]]:
-        """The bytes that ask it with these arguments, and the tensors among the arguments."""
+        """The bytes that ask it with these arguments and say something more, and the tensors among the arguments."""
+        is_own = all(mine is each for mine, each in zip(self.arguments, arguments, strict=True))
+        frame, tensors = self.packed if is_own else self._pack(arguments)
+        return extend(frame, more), tensors
+
+    @cached_property
+    def packed(self) -> tuple[bytes, list[Tensor]]:
+        """The bytes that ask it, where nothing in it comes from an earlier answer, and the tensors in it."""
+        return self._pack(self.arguments)
+
+    def _pack(self, arguments: Sequence[object]) -> tuple[bytes, list[Tensor]]:
         tensors: list[Tensor] = []
         header: dict[str, Any] = {
             "call": self.call,
@@ -92,7 +102,7 @@ class Question:
         sent = list(tensors)  # and after them the cotangents
         if self.cotangents is not None:
             header["cotangents"] = [encode(each, sent) for each in self.cotangents]
-        return pack(header | more, sent), tensors
+        return pack(header, sent), tensors
 
     @cached_property
     def identity(self) -> tuple[Any, ...]:

@@ -45,7 +45,7 @@ from whichline.engine.assignment import SuiteError, load_problems, student_files
 from whichline.engine.case import CaseError
 from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
-from whichline.engine.result import Outcome, Result
+from whichline.engine.result import Outcome
 from whichline.engine.suite import Suite, load_suite, not_run
 from whichline.rules.watch import Use, Watch
 from whichline.way.explain import explain

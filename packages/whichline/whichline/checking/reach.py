@@ -73,7 +73,7 @@ def _parse(source: bytes) -> tuple[Part, tuple[Part, ...]]:
 class _Outside(ast.NodeTransformer):
     """Takes the bodies of functions out."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802 (as ast names it)
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.body = [ast.Pass()]
         return node
 

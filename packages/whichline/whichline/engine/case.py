@@ -55,6 +55,7 @@ class Case:
     cotangent: Tensor | None
     expected: dict[str, Tensor]
     original: dict[str, Any] = field(default_factory=dict)
+    _allowed: dict[tuple[float, float], dict[str, Tensor]] = field(default_factory=dict, init=False)
 
     def __getattr__(self, name: str) -> Any:
         inputs = self.__dict__.get("inputs", {})
@@ -65,7 +66,9 @@ class Case:
     def copy(self) -> "Case":
         """The same case, with tensors of its own."""
         inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in self.inputs.items()}
-        return replace(self, inputs=inputs, original=self.inputs)
+        copy = replace(self, inputs=inputs, original=self.inputs)
+        copy._allowed = self._allowed
+        return copy
 
     def check(self, answer: Any) -> None:
         """Fail, with what is wrong, unless `answer` is the right one to three digits."""
@@ -92,7 +95,9 @@ class Case:
 
     def _allow(self, of_largest: float, of_each: float = 0.0) -> dict[str, Tensor]:
         """An exact 0 of an answer is exact: a hidden key has no weight. Of a gradient it may be what cancels."""
-        allowed = {}
+        if known := self._allowed.get((of_largest, of_each)):
+            return known
+        allowed = self._allowed[of_largest, of_each] = {}
         for what, right in self.expected.items():
             largest = float(right.abs().max())
             if what.startswith(GRADIENT) and self.cotangent is not None:

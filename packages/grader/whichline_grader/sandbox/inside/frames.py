@@ -47,6 +47,14 @@ def pack(header: dict[str, Any], tensors: Sequence[Tensor] = (), tail: bytes = b
     return PREFIX.pack(len(encoded), len(body)) + encoded + body
 
 
+def extend(frame: bytes, more: dict[str, Any]) -> bytes:
+    """The frame with something more, which is not nothing, in its header."""
+    header_bytes, body_bytes = PREFIX.unpack_from(frame)
+    end = PREFIX.size + header_bytes
+    header = frame[PREFIX.size : end - 1] + b", " + json.dumps(more).encode()[1:]
+    return PREFIX.pack(len(header), body_bytes) + header + frame[end:]
+
+
 def parse_header(encoded: bytes | bytearray) -> dict[str, Any]:
     """The JSON object in `encoded`; FrameError when it is not one."""
     try:

@@ -29,8 +29,11 @@ def hide_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """Map each large tensor by itself from now on: what malloc keeps of others would count as a submission's."""
-    libc.mallopt(M_MMAP_THRESHOLD, 1 << 16)
+    """Map each large tensor by itself from now on: what malloc keeps of others would count as a submission's.
+
+    Blocks of 160 × 160 are not large: to map each would take longer than to compute it.
+    """
+    libc.mallopt(M_MMAP_THRESHOLD, 1 << 17)
 
 
 class _Clone(ctypes.Structure):
