@@ -19,7 +19,16 @@ from whichline_grader.authoring.room import find_figure, reference_of
 from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
 from whichline_grader.grading.graded import Notes, for_student
-from whichline_grader.grading.questions import LENT_TO, Recorded, Sealed, ask, find_source, name_lent, values_of
+from whichline_grader.grading.questions import (
+    LENT_TO,
+    Questions,
+    Recorded,
+    Sealed,
+    ask,
+    find_source,
+    name_lent,
+    values_of,
+)
 from whichline_grader.grading.suite import GradedSuite, name_figure
 from whichline_grader.sandbox.answer import Answer
 from whichline_grader.sandbox.confinement import Sandbox
@@ -74,11 +83,15 @@ class _Grader:
         self._public = dict.fromkeys(test.name for test in suite.suite.tests if not test.hidden)
         self._lent: dict[str, str] = {}  # by test the name of its answers with something lent
 
-    def ask(self, names: Collection[str]) -> None:
+    def ask(self, names: set[str]) -> None:
         """Take answers to the questions of these names that are not recorded, of public tests first."""
         new = names - self.sealed.answers.keys()
-        groups = (self.suite.choose(new & self._public.keys()), self.suite.choose(new - self._public.keys()))
-        self.sealed.answers.update(ask(self.interview, *groups))
+        self.sealed.answers.update(ask(self.interview, *self._group(new)))
+
+    def _group(self, names: set[str]) -> tuple[Questions, Questions]:
+        """The questions of these names, apart from those of no public test."""
+        public = self.suite.choose(self._public.keys() & names)
+        return public, self.suite.choose(names - public.keys())
 
     def run(self) -> list[Result]:
         """Take the answers to the questions of all tests, and run these on them."""
@@ -94,9 +107,8 @@ class _Grader:
         lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
         missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}
         if missing:
-            groups = (self.suite.choose(missing & self._public.keys()), self.suite.choose(missing - self._public.keys()))
             with Interview(self.sandbox, self.interview.submission, self.suite.course.limits, lender) as interview:
-                answers = ask(interview, *groups)
+                answers = ask(interview, *self._group(missing))
             for test in answers:
                 self.sealed.answers[self._lent[test]] = answers[test]
                 used = (lender.used[question] for question in self.suite.questions[test])

@@ -5,6 +5,7 @@ pytest, the watch loop, the grader and the staff's own checks all run tests thro
 
 import importlib.util
 import inspect
+import os
 import sys
 import time
 from collections import Counter
@@ -120,8 +121,8 @@ class Suite:
 
     def has_written(self, file: str) -> bool:
         """Tell whether a file is the student's."""
-        path = Path(file)
-        return file == self.cell or (path.is_relative_to(self.root) and is_students(path.relative_to(self.root)))
+        below = file.removeprefix(f"{self.root}{os.sep}")
+        return file == self.cell or (below != file and is_students(Path(below)))
 
     def run(self, test: Test) -> Result:
         """Run one test."""

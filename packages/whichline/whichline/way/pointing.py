@@ -230,7 +230,7 @@ def compare_with_change(trace: Trace, change: Patch) -> Difference:
         right = step.value.tensor
     if (match := trace.match(place)) and others and trace.match(others[0][0]):
         return Difference(f"Expected {step.name}; found {match.names[0]}: the two are swapped.", True, is_extra=True)
-    known = {name: each for name, each in trace.known.items() if each is not step.value}
+    known = {name: each for name, each in trace.known.values.items() if each is not step.value}
     difference = tell_difference(value, right.detach(), step.name, known)
     if not difference.is_simple and _is_operand(trace, place, time, right):
         words = f"Expected {step.name}, unchanged: this step should not be here."

@@ -13,8 +13,9 @@ import linecache
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,7 @@ PROBED = (
 
 READ = ast.Load()
 CACHE = type(functools.cache(len))
+T = TypeVar("T", bound=ast.AST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +65,12 @@ class Place:
     def line(self) -> int:
         return self.node.lineno
 
-    @property
+    @cached_property
     def is_read(self) -> bool:
         """Tell whether this is a name that only stands for a value."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)
 
-    @property
+    @cached_property
     def is_unpacked(self) -> bool:
         """Tell whether this is a name that gets one of several values."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Store)
@@ -104,10 +106,11 @@ class Recorder:
     has_put: bool = False
     is_over: bool = False  # the call: what a backward pass computes later is not noted
     _times: dict[Place, int] = field(default_factory=dict)
+    _kept: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
 
     def begin(self) -> None:
         """Forget what was noted: another call of an adapter begins."""
-        self.values, self.objects, self.order, self._times, self.is_over = {}, {}, [], {}, False
+        self.values, self.objects, self.order, self._times, self._kept, self.is_over = {}, {}, [], {}, {}, False
 
     def look(self, place: Place, value: Any) -> Any:
         self.looks += 1
@@ -143,23 +146,35 @@ class Recorder:
         return new
 
     def _note(self, place: Place, value: Any) -> None:
+        if place.in_place:
+            self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
         values, objects = self.values.setdefault(place, []), self.objects.setdefault(place, [])
         if len(values) < MOST_TIMES:
-            values.append(_kept(value))
+            values.append(self._keep(value))
             objects.append(value)
             self.order.append(place)
         else:
             values[:] = [None] * len(values)
 
+    def _keep(self, value: Any) -> Any:
+        """A copy, the same one as long as nothing changes the tensor: many names are read again and again."""
+        if not isinstance(value, Tensor) or value.is_inference():
+            return _copy(value)
+        version, kept = self._kept.get(id(value), (-1, None))  # an id is of one tensor here: all are held
+        if version != value._version:
+            kept = _copy(value)
+            self._kept[id(value)] = value._version, kept
+        return kept
 
-def _kept(value: Any) -> Any:
+
+def _copy(value: Any) -> Any:
     """A copy, in float64 where it has a fraction; None in the place of a tensor that is too large."""
     if not isinstance(value, Tensor):
         return value
     if value.numel() > LARGEST:
         return None
     value = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
-    return value.to(torch.float64) if value.is_floating_point() else value.clone()
+    return value.to(torch.float64, copy=True) if value.is_floating_point() else value.clone()
 
 
 class Probes:
@@ -273,8 +288,10 @@ class _Instrument(ast.NodeTransformer):
         return ast.Constant(len(self.places) - 1)
 
     def _probe(self, old: ast.expr, new: ast.expr, in_place: bool = False) -> ast.expr:
-        call = ast.Call(ast.Name(PROBE, ast.Load()), [self._place(old, in_place), new], [])
-        return ast.copy_location(call, old)
+        call = ast.Call(ast.Name(PROBE, READ), [self._place(old, in_place), new], [])
+        for each in (call, call.func, call.args[0]):
+            ast.copy_location(each, old)
+        return call
 
     # Scopes. What is evaluated where a function is defined stays as it is, but for its body.
 
@@ -328,7 +345,7 @@ class _Instrument(ast.NodeTransformer):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if not self.functions or isinstance(node, ast.stmt):
             return super().generic_visit(node)
-        new = copy.copy(node)  # the old one stays whole: it is what a place is made of
+        new = _duplicate(node)  # the old one stays whole: it is what a place is made of
         for name, value in ast.iter_fields(node):
             if isinstance(value, list):
                 setattr(new, name, [self.visit(each) if isinstance(each, ast.AST) else each for each in value])
@@ -341,7 +358,7 @@ class _Instrument(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if not self.functions:
             return super().generic_visit(node)
-        new = copy.copy(node)
+        new = _duplicate(node)
         if isinstance(node.func, ast.Attribute):  # not the function itself, but what it is called on
             new.func = ast.copy_location(
                 ast.Attribute(self.visit(node.func.value), node.func.attr, node.func.ctx), node.func
@@ -412,6 +429,13 @@ class _Instrument(ast.NodeTransformer):
         load = ast.Name(name.id, ast.Load())
         probe = ast.Call(ast.Name(PROBE, ast.Load()), [self._place(name), load], [])
         return ast.fix_missing_locations(ast.copy_location(ast.Assign([ast.Name(name.id, ast.Store())], probe), name))
+
+
+def _duplicate(node: T) -> T:
+    """The same node with the same children; copy.copy would take five times as long."""
+    new = type(node)()
+    vars(new).update(vars(node))
+    return new
 
 
 def _segment(lines: list[str], node: ast.expr | ast.stmt) -> str:

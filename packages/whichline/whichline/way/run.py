@@ -1,7 +1,7 @@
 """Running a test with probes, and with right values in some places."""
 
 import inspect
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,8 +13,8 @@ from whichline.engine.suite import Suite, Test
 from whichline.way.options import Option, choose_value
 from whichline.way.probe import Place, Probes, Recorder
 from whichline.way.steps import Follow, Step, take_steps
-from whichline.way.trace import Match, Trace
-from whichline.way.values import identify
+from whichline.way.trace import Known, Trace
+from whichline.way.values import as_value, identify
 
 MOST_RUNS = 1500  # of tests, for one problem
 MOST_LOOKS = 1_000_000  # of probes, for one problem; a run that may loop for ever gets a multiple of the first one's
@@ -43,7 +43,7 @@ class Runner:
     seed: int = 0
     _most_looks: int = MOST_LOOKS
     _steps: dict[tuple[str, int], dict[str, Step]] = field(default_factory=dict)
-    _matches: dict[Hashable, dict[Hashable, Match | None]] = field(default_factory=dict)
+    _known: dict[Hashable, Known] = field(default_factory=dict)
 
     @property
     def is_spent(self) -> bool:
@@ -95,13 +95,22 @@ class Runner:
             recorder.order,
             call.steps,
             call.arguments,
+            self._know(test, call),
             passed,
             puts,
             call.given,
             call.came,
             error.with_traceback(None) if error else None,
-            self._matches.setdefault((test.name, call.number, *_identify_arguments(call)), {}),
         )
+
+    def _know(self, test: Test, call: "Call") -> Known:
+        """What is known in a call; the same for every run with the same arguments."""
+        given = {name: x for name, x in call.arguments.items() if isinstance(x, Tensor | int | float)}
+        key = (test.name, call.number, *((name, identify(x)) for name, x in given.items()))
+        if key not in self._known:
+            steps = {name: step.value for name, step in call.steps.items()}
+            self._known[key] = Known(steps | {name: as_value(x) for name, x in given.items()})
+        return self._known[key]
 
     def _call(
         self, test: Test, call: "Call", recorder: Recorder, name: str, run: Any, *given: Any, **named: Any
@@ -190,12 +199,6 @@ class _Followed:
     def __getattr__(self, name: str) -> Any:
         run = getattr(self.students, name)
         return partial(self.call, name, run) if name in self.names else run
-
-
-def _identify_arguments(call: Call) -> Iterator[Hashable]:
-    for name, x in call.arguments.items():
-        if isinstance(x, Tensor | int | float):
-            yield name, identify(x)
 
 
 def copy(call: Call, time: int, value: Any) -> Any:

@@ -39,6 +39,35 @@ class Match:
 
 
 @dataclass
+class Known:
+    """What the right program knows in one call: its steps, and what came in.
+
+    Args:
+        values: by name.
+        matches: which of these other values are, as far as that was asked for in some run.
+    """
+
+    values: dict[str, Value]
+    matches: dict[Hashable, Match | None] = field(default_factory=dict)
+
+    @cached_property
+    def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
+        """Of each size the values: the sums of their numbers, in this order, which they are, and their names."""
+        found: dict[int, list[tuple[float, int, str, Value]]] = {}
+        for i, (name, value) in enumerate(self.values.items()):
+            found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
+        return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
+
+    def list_alike(self, value: Value) -> list[tuple[str, Value]]:
+        """The values that may hold the same numbers as this one, in their order."""
+        known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
+        room = 3e-4 * (abs(total) + 1e-9)
+        first = bisect_left(known, total - room, key=itemgetter(0))
+        last = bisect_right(known, total + room, key=itemgetter(0))
+        return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]
+
+
+@dataclass
 class Trace:
     """One run of a test.
 
@@ -49,12 +78,12 @@ class Trace:
         order: the expressions, as often as they were computed.
         steps: of the right program on the same arguments.
         arguments: those of the adapter.
+        known: the steps and the arguments, as values.
         passed: whether the test passed.
         put: expressions that had another value put in their place: that what follows is right says nothing of them.
         given: the arguments themselves, whatever was made of them.
         came: what the adapter gave back.
         error: what ended the test.
-        matches: which steps values are, as far as that was asked for in some run on the same arguments.
     """
 
     test: Test
@@ -63,40 +92,18 @@ class Trace:
     order: Sequence[Place]
     steps: Mapping[str, Step]
     arguments: Mapping[str, Any]
+    known: Known
     passed: bool
     put: Collection[Place] = ()
     given: Mapping[str, Any] = field(default_factory=dict)
     came: Any = None
     error: BaseException | None = None
-    matches: dict[Hashable, Match | None] = field(default_factory=dict)
     _of_place: dict[Place, Match | None] = field(default_factory=dict)
-
-    @cached_property
-    def known(self) -> dict[str, Value]:
-        """Steps, and what came in."""
-        given = {name: as_value(x) for name, x in self.arguments.items() if isinstance(x, Tensor | int | float)}
-        return {name: step.value for name, step in self.steps.items()} | given
-
-    @cached_property
-    def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
-        """Of each size the known values: the sums of their numbers, in this order, which they are, and their names."""
-        found: dict[int, list[tuple[float, int, str, Value]]] = {}
-        for i, (name, value) in enumerate(self.known.items()):
-            found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
-        return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
-
-    def _list_alike(self, value: Value) -> list[tuple[str, Value]]:
-        """The known values that may hold the same numbers as this one, in their order."""
-        known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
-        room = 3e-4 * (abs(total) + 1e-9)
-        first = bisect_left(known, total - room, key=itemgetter(0))
-        last = bisect_right(known, total + room, key=itemgetter(0))
-        return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]
 
     @cached_property
     def sizes(self) -> set[float]:
         """The sizes of what came in, and of the steps."""
-        tensors = [value.tensor for value in self.known.values()]
+        tensors = [value.tensor for value in self.known.values.values()]
         shapes = [size for x in tensors for size in x.shape]
         return {float(size) for size in shapes} | {float(x) for x in self.arguments.values() if isinstance(x, int)}
 
@@ -127,9 +134,9 @@ class Trace:
         if any(value is None for value in values):
             return None
         key = tuple(map(identify, values))
-        if key not in self.matches:
-            self.matches[key] = self._find_match(values)
-        return self.matches[key]
+        if key not in self.known.matches:
+            self.known.matches[key] = self._find_match(values)
+        return self.known.matches[key]
 
     def _find_match(self, values: list[Any]) -> Match | None:
         if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
@@ -146,7 +153,7 @@ class Trace:
     def find(self, value: Value, exactly: bool = False) -> tuple[str, Axes] | None:
         """The step, or the argument, that a value is."""
         others = []
-        for name, known in self._list_alike(value):
+        for name, known in self.known.list_alike(value):
             if (axes := find_layout(value, known, exactly)) == tuple(range(known.tensor.ndim)):
                 return name, axes
             others += [(name, axes)] if axes is not None else []
