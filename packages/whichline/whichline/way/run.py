@@ -122,11 +122,12 @@ class Runner:
         call.arguments.clear()
         call.arguments.update({key: x.clone() if isinstance(x, Tensor) else x for key, x in arguments.items()})
         taken = self._steps.get((test.name, call.number))
-        if taken is None:
+        # Those with a graph are of one run alone, once they are put somewhere.
+        is_used_up = recorder.put and any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values())
+        if taken is None or is_used_up:
             # Where memory is limited, the steps would hold what a student's code should not.
             taken = {} if test.memory else take_steps(self.follow[name], call.arguments)
-            if not any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values()):
-                self._steps[test.name, call.number] = taken  # those with a graph are of this run alone
+            self._steps[test.name, call.number] = taken
         call.steps.clear()
         call.steps.update(taken)
         call.number += 1
