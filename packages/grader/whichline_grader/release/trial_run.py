@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -36,6 +37,9 @@ for module in pkgutil.walk_packages(package.__path__, {package!r} + "."):
 """
 
 
+OF_THE_SOLVED_TREE = ("PYTHONDONTWRITEBYTECODE", "UV_PROJECT_ENVIRONMENT")
+
+
 class TrialError(CourseworkError):
     """A handout does not work; the message says what was tried and what came."""
 
@@ -50,15 +54,14 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
     Raises:
         TrialError: a step fails.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        clone = Path(folder) / "assignment"
-        _run(Path(folder), "git", "clone", "--quiet", str(out.resolve() / "tree"), str(clone))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+        clone, stubs = Path(folder) / "assignment", Path(folder) / "stubs"
+        for tree in (clone, stubs):
+            _run(Path(folder), "git", "clone", "--quiet", str(out.resolve() / "tree"), str(tree))
         _run(clone, "uv", "sync", "--quiet", "--locked")
         yield "a clone of the handout installs from its own lock file"
 
-        written = walk(root, clone, str(clone / ".venv" / "bin" / "python"))
-        yield f"every file can be imported, and each problem in its turn asks for what is missing: {written} functions"
-
+        walked = beside.submit(walk, root, stubs, str(clone / ".venv" / "bin" / "python"))
         for name in student_files():
             target = clone / name
             shutil.rmtree(target) if target.is_dir() else target.unlink()
@@ -67,8 +70,7 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
 
-        problems, command = load_problems(root), read_assignment(root).command
-        problem = next(iter(problems))
+        problem, command = next(iter(load_problems(root))), read_assignment(root).command
         _run(clone, "uv", "run", command, "check")
         _run(clone, "uv", "run", command, "hint", problem)
         _run(clone, "uv", "run", command, "submit")
@@ -76,20 +78,27 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", command, "update", *map(str, out.resolve().glob("update-*.zip")))
         yield "check, hint, submit and update work there, and its submission.zip reads back"
 
+        graded = beside.submit(_grade, root, clone / "submission.zip", Path(folder) / "results")
         _watch(clone, problem)
         yield "check --watch shows the board, and another one after a save"
 
-        results = Path(folder) / "results"
-        grade = ("uv", "run", command, "staff", "grade", str(clone / "submission.zip"), "--out", str(results))
-        _run(root, *grade, environment=dict(os.environ))
-        report = json.loads((results / "submission" / "results.json").read_text())
-        if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
-            raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
-        most = sum(each.points for each in problems.values())
-        if not math.isclose(report["score"], most):
-            feedback = (results / "submission" / "feedback.md").read_text().strip()
-            raise TrialError(f"submission.zip should get all {most:g} points; is what it uses forbidden?\n{feedback}")
-        yield f"graded, submission.zip gets {report['score']:g} of {report['extra_data']['maximum']:g} points"
+        yield f"every file can be imported, and each problem asks for what is missing: {walked.result()} functions"
+
+        yield f"graded, submission.zip gets {graded.result()} points"
+
+
+def _grade(root: Path, submission: Path, out: Path) -> str:
+    """Grade a submission, which should get all points: how many of how many it gets."""
+    grade = ("uv", "run", read_assignment(root).command, "staff", "grade", str(submission), "--out", str(out))
+    _run(root, *grade, environment=dict(os.environ))
+    report = json.loads((out / "submission" / "results.json").read_text())
+    if lost := [function for test in report["tests"] for function in test["extra_data"]["lost"]]:
+        raise TrialError(f"submission.zip should get all points, but it fails {', '.join(lost)}")
+    most = sum(each.points for each in load_problems(root).values())
+    if not math.isclose(report["score"], most):
+        feedback = (out / "submission" / "feedback.md").read_text().strip()
+        raise TrialError(f"submission.zip should get all {most:g} points; is what it uses forbidden?\n{feedback}")
+    return f"{report['score']:g} of {report['extra_data']['maximum']:g}"
 
 
 def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
@@ -124,7 +133,7 @@ def walk(root: Path, tree: Path, python: str = sys.executable) -> int:
         nonlocal runs
         runs += 1
         run = Run(runs)
-        forks.start(runs, [problem.id for problem in chosen])
+        forks.start(runs, [problem.id for problem in chosen], most=0)
         while run.status is None:
             run.hear(lines.get())
         return run.results_or_error()
@@ -177,8 +186,8 @@ def _watch(tree: Path, problem: str) -> None:
 
 
 def _apart() -> dict[str, str]:
-    """Return the variables without what names the environment of the solved tree: the clone has its own."""
-    return {name: value for name, value in os.environ.items() if name != "UV_PROJECT_ENVIRONMENT"}
+    """Return the variables without what names the environment of the solved tree, or keeps it from being written to."""
+    return {name: value for name, value in os.environ.items() if name not in OF_THE_SOLVED_TREE}
 
 
 def _run(folder: Path, *command: str, environment: dict[str, str] | None = None) -> None:
