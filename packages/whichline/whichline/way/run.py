@@ -122,12 +122,11 @@ class Runner:
         call.arguments.clear()
         call.arguments.update({key: x.clone() if isinstance(x, Tensor) else x for key, x in arguments.items()})
         taken = self._steps.get((test.name, call.number))
-        # Those with a graph are of one run alone, once they are put somewhere.
-        is_used_up = recorder.put and any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values())
-        if taken is None or is_used_up:
+        if taken is None:
             # Where memory is limited, the steps would hold what a student's code should not.
             taken = {} if test.memory else take_steps(self.follow[name], call.arguments)
-            self._steps[test.name, call.number] = taken
+            if not any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values()):
+                self._steps[test.name, call.number] = taken  # those with a graph are of this run alone
         call.steps.clear()
         call.steps.update(taken)
         call.number += 1
