@@ -3,9 +3,9 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+from staff.tools.forked import run_forked
 from whichline.engine.assignment import find_root
 from whichline_grader.release.handout import cut_solution
 
@@ -44,13 +44,8 @@ class Student:
 
     def run(self, *command: str, **setting: str) -> subprocess.CompletedProcess[str]:
         """Run a module, `pytest` or `whichline`, in the folder, on a terminal of 80 columns, or in another setting."""
-        return subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=self.folder,
-            env=os.environ | {"COLUMNS": "80"} | setting,
-            capture_output=True,
-            text=True,
-            encoding=os.environ.get("PYTHONIOENCODING"),
-            timeout=120,
-            check=False,
-        )
+        environment = os.environ | {"COLUMNS": "80"} | setting
+        finished = run_forked(command, self.folder, environment)
+        encoding = environment.get("PYTHONIOENCODING", "utf-8")
+        out, err = (each.decode(encoding) for each in (finished.stdout, finished.stderr))
+        return subprocess.CompletedProcess(finished.args, finished.returncode, out, err)

@@ -11,7 +11,7 @@ and `line`, the student's line that it has reached; `planned`, a result for each
 passed if its problem is kept; `broken`, why the student's files cannot be imported; `result`, for each test as it ends;
 `printed`, what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended;
 `not_own_work`, what the files use and the student must write; `looking`, a problem in which the search for what is
-wrong begins, when all tests have ended; `explanation`, for each thing that was found; `ended`, the exit status of the
+wrong begins, when all tests have ended, and "" at the end; `explanation`, for each thing that was found; `ended`, the exit status of the
 run.
 A line that comes early kills the run. The end of the input ends everything.
 
@@ -130,6 +130,7 @@ def run_tests(
         for finding in found:
             reply.say(explanation=finding.as_json())
         told += found
+    reply.say(looking="")
 
 
 def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
