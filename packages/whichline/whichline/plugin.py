@@ -23,13 +23,13 @@ from _pytest._io import TerminalWriter
 from _pytest.capture import CaptureManager
 
 import whichline.quick_start
-from whichline.checking.annotations import check_annotations
 from whichline.checking.board import begin_at, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
 from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
 from whichline.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
+from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import (
     AssignmentError,
     Problem,

@@ -3,20 +3,21 @@
 It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), or as `once` to run them
 itself, for one line (everywhere).
 
-A line on standard input is a JSON object, {"run": NUMBER, "problems": [ID, ...], "kept": [ID, ...], "most": NUMBER}:
-what to run, in which order; which problems passed before and reach nothing that has changed; and how many explanations
-to give for each problem (0: none is looked for). Each line of the answer has the number of its run and one thing more:
-`running`, the seconds that the import of the student's files has taken, or the test or the search that is under way,
-and `line`, the student's line that it has reached; `planned`, a result for each test as if it had not run, or had
-passed if its problem is kept; `broken`, why the student's files cannot be imported; `result`, for each test as it ends;
-`printed`, what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended;
-`not_own_work`, what the files use and the student must write; `looking`, a problem in which the search for what is
-wrong begins, when all tests have ended, and "" at the end; `explanation`, for each thing that was found; `ended`, the exit status of the
+A line on standard input is a JSON object: `run`, its number; `problems`, what to run, in which order; `kept`, which
+problems passed before and reach nothing that has changed; `early`, whether the tests run first without checks of the
+student's annotations, which take as long as they do, and then with them; and `most`, how many explanations to give for
+each problem (0: none is looked for). Each line of the answer has the number of its run and one thing more: `running`,
+the seconds that the import of the student's files has taken, or the test or the search that is under way, and `line`,
+the student's line that it has reached; `planned`, a result for each test as if it had not run, or had passed if its
+problem is kept; `broken`, why the student's files cannot be imported; `result`, for each test as it ends; `printed`,
+what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended; `not_own_work`,
+what the files use and the student must write; `looking`, a problem in which the search for what is wrong begins, when
+all tests have ended, and "" at the end; `explanation`, for each thing that was found; `ended`, the exit status of the
 run.
 A line that comes early kills the run. The end of the input ends everything.
 
-The student's files are imported after the line has come. Nor does anything compute with torch before a fork: the child
-would wait for threads that it did not inherit.
+The student's files are imported after the line has come. What computes with torch before a fork has one thread: the
+child would wait for others, which it did not inherit.
 """
 
 import importlib
@@ -28,25 +29,25 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import einops  # noqa: F401 (for nothing but time: what students write would import it in every run)
 import torch
 
 from whichline import quick_start
-from whichline.checking.annotations import check_annotations
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.watchdog import find_students_line, watchdog
+from whichline.engine.annotations import check_annotations, without_checks
 from whichline.engine.assignment import SuiteError, load_problems, student_files, this_root
 from whichline.engine.case import CaseError
 from whichline.engine.failure import describe
 from whichline.engine.finding import Finding
-from whichline.engine.result import Outcome
-from whichline.engine.suite import Suite, load_suite, not_run
+from whichline.engine.result import Outcome, Result
+from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.rules.watch import Use, Watch
 from whichline.way.explain import explain
 
@@ -87,11 +88,9 @@ class Printed(io.TextIOBase):
         return ["..."] * (len(lines) > PRINTED) + lines[-PRINTED:]
 
 
-def run_tests(
-    suite: Suite, problems: Sequence[str], kept: Sequence[str], most: int, reply: Reply, watch: Watch
-) -> None:
+def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watch) -> None:
     """Import the student's files and run the tests of some problems, then look for what is wrong in those that fail."""
-    tests = {problem: [test for test in suite.tests if test.problem == problem] for problem in (*problems, *kept)}
+    problems, kept = wanted["problems"], wanted["kept"]
     reply.say(running=0, line="")
     try:
         importlib.invalidate_caches()
@@ -102,41 +101,56 @@ def run_tests(
         failure = describe(error, suite.root)
         reply.say(broken="\n".join((failure.headline, *failure.details)))
         return
-    results = [
-        replace(not_run(test, ""), outcome=Outcome.PASSED, check=None) for problem in kept for test in tests[problem]
-    ]
-    planned = [*results, *(not_run(test, "did not run") for problem in problems for test in tests[problem])]
-    reply.say(planned=[result.as_json() for result in planned])
-    seen: dict[str, set[Use]] = {problem: set() for problem in tests}
-    for problem in problems:
-        failures = 0
-        called = find_adapters(problem, suite.calls.adapters)
-        for test in tests[problem]:
-            printed = Printed()
-            with watch.watching(*called), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
-                results.append(suite.run(test))
-            seen[problem] |= watch.uses
-            reply.say(result=results[-1].as_json())
-            failures += not results[-1].passed
-            if printed.pieces and failures == 1:
-                reply.say(printed=printed.last_lines(), test=test.name)
-        reply.say(decided=problem)
+    results = {test.name: not_run(test, "did not run") for problem in problems for test in tests_of(suite, problem)}
+    for test in (test for problem in kept for test in tests_of(suite, problem)):
+        results[test.name] = replace(not_run(test, ""), outcome=Outcome.PASSED, check=None)
+    reply.say(planned=[result.as_json() for result in results.values()])
+    seen: dict[str, set[Use]] = {problem: set() for problem in (*problems, *kept)}
+    for checks in (without_checks(), nullcontext()) if wanted["early"] else (nullcontext(),):
+        with checks:
+            for problem in problems:
+                seen[problem] |= run_problem(suite, problem, results, reply, watch)
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen))
     told: list[Finding] = []
-    for problem in problems if most else ():
+    for problem in problems if wanted["most"] else ():
         reply.say(looking=problem)
         with watchdog(SECOND, reply.say_time):
-            found = explain(suite, results, most, {problem}, told)
+            found = explain(suite, [*results.values()], wanted["most"], {problem}, told)
         for finding in found:
             reply.say(explanation=finding.as_json())
         told += found
     reply.say(looking="")
 
 
+def tests_of(suite: Suite, problem: str) -> list[Test]:
+    return [test for test in suite.tests if test.problem == problem]
+
+
+def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: Reply, watch: Watch) -> set[Use]:
+    """Run the tests of a problem, and say what has another result than before; what they use that is forbidden."""
+    failures, seen = 0, set[Use]()
+    called = find_adapters(problem, suite.calls.adapters)
+    for test in tests_of(suite, problem):
+        printed = Printed()
+        with watch.watching(*called), redirect_stdout(printed), watchdog(SECOND, reply.say_time):
+            result = suite.run(test)
+        seen |= watch.uses
+        if (result.outcome, result.text) != (results[test.name].outcome, results[test.name].text):
+            reply.say(result=result.as_json())
+        results[test.name] = result
+        failures += not result.passed
+        if printed.pieces and failures == 1:
+            reply.say(printed=printed.last_lines(), test=test.name)
+    reply.say(decided=problem)
+    return seen
+
+
 def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
     """Fork for each line: the child gets the line, the parent stays here until the input ends."""
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401  (torch would, in every child, for half a second)
+    import torch.fx.experimental.symbolic_shapes
 
+    x = torch.ones(2, 2, requires_grad=True)
+    torch.einsum("ij,jk->ik", x, x).exp().amax().backward()  # what torch does at the first call of many
     quick_start.look_again()
     while line := commands.readline():
         child = os.fork()
@@ -190,5 +204,5 @@ def main() -> None:
         if suite is None:
             reply.say(broken=broken)
         else:
-            run_tests(suite, command["problems"], command["kept"], command["most"], reply, watch)
+            run_tests(suite, command, reply, watch)
         os._exit(0)  # torch would take its time to go

@@ -18,7 +18,7 @@ from whichline.engine.assignment import Problem, student_files
 
 @dataclass(frozen=True)
 class Part:
-    """A statement of a file: how it reads, the names that it gives something to, and those that it mentions."""
+    """A statement of a file: a digest of how it reads, the names that it gives something to, and those it mentions."""
 
     reads: str
     gives: frozenset[str]
@@ -67,7 +67,7 @@ def _parse(source: bytes) -> tuple[Part, tuple[Part, ...]]:
     _Outside().visit(tree)
     # An import runs here, too, but what it mentions is reached by whoever mentions what it gives.
     other = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    return Part(ast.dump(tree), frozenset(), _read(ast.Module(other, [])).mentions), parts
+    return Part(_digest(tree), frozenset(), _read(ast.Module(other, [])).mentions), parts
 
 
 class _Outside(ast.NodeTransformer):
@@ -89,4 +89,8 @@ def _read(node: ast.AST) -> Part:
                 gives.add(name)
             case ast.Name(name) | ast.Attribute(attr=name) | ast.Constant(str(name)):
                 mentions.add(name)
-    return Part(ast.dump(node), frozenset(gives), frozenset(mentions))
+    return Part(_digest(node), frozenset(gives), frozenset(mentions))
+
+
+def _digest(node: ast.AST) -> str:
+    return sha256(ast.dump(node).encode()).hexdigest()

@@ -143,10 +143,11 @@ class Forks:
         self.run = 0
         self.process = self._start_process()
 
-    def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] = ()) -> None:
+    def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] | None = None) -> None:
         """Run the tests of some problems, in this order, and give at most so many explanations for each.
 
-        Those that are kept passed before, and nothing that they reach has changed.
+        Those that are kept passed before, and nothing that they reach has changed; where some may be, the verdicts come
+        before the annotations are checked.
         """
         if self.process.poll() is not None:
             self.process = self._start_process()
@@ -185,7 +186,7 @@ class Spares:
         self.spare = _process(root, "once")
         self.more = spare
 
-    def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] = ()) -> None:
+    def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] | None = None) -> None:
         if self.running:
             _kill(self.running)
         self.running = self.spare
@@ -242,8 +243,11 @@ def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.P
     )
 
 
-def _send(process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int, kept: Sequence[str]) -> None:
-    line = json.dumps({"run": run, "problems": problems, "kept": kept, "most": most})
+def _send(
+    process: subprocess.Popen[bytes], run: int, problems: Sequence[str], most: int, kept: Sequence[str] | None
+) -> None:
+    how = {"most": most, "kept": kept or [], "early": kept is not None}
+    line = json.dumps({"run": run, "problems": problems, **how})
     with suppress(BrokenPipeError):  # it has ended, which its thread reports
         _pipe(process.stdin).write(line.encode() + b"\n")
 

@@ -28,15 +28,11 @@ class Saves:
     def look(self) -> set[Path]:
         """The files, relative to the root, that are new, changed or gone since the last look."""
         before, self.stamps = self.stamps, self._stamps()
-        return {path for path, _ in before.items() ^ self.stamps.items()}
+        return {Path(path).relative_to(self.root) for path, _ in before.items() ^ self.stamps.items()}
 
-    def _stamps(self) -> dict[Path, Stamp]:
-        stamps = {}
-        for folder, names in _folders(self.root):
-            for name in names:
-                if name.endswith(SUFFIXES) and (stamp := _stamp(folder / name)):
-                    stamps[(folder / name).relative_to(self.root)] = stamp
-        return stamps
+    def _stamps(self) -> dict[str, Stamp]:
+        paths = (os.path.join(folder, name) for folder, names in _folders(self.root) for name in names)
+        return {path: stamp for path in paths if path.endswith(SUFFIXES) and (stamp := _stamp(path))}
 
 
 @contextmanager
@@ -51,7 +47,7 @@ def events(root: Path, look: Callable[[], None]) -> Iterator[None]:
     def watch() -> None:
         try:
             # Folders rather than files: editors save by renaming, and a watch of the file would stay with the old one.
-            for _ in watchfiles.watch(*paths, watch_filter=None, step=20, recursive=False, stop_event=stop):
+            for _ in watchfiles.watch(*paths, watch_filter=None, step=5, recursive=False, stop_event=stop):
                 look()
         except OSError:  # the system allows no more watches, or a folder has gone
             pass
@@ -65,18 +61,18 @@ def events(root: Path, look: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+def _folders(root: Path) -> Iterator[tuple[str, list[str]]]:
     """The root and every folder below it whose files count, with the names of those files."""
     _, _, names = next(os.walk(root))
-    yield root, names
+    yield str(root), names
     for name in (this_assignment().package, *FOLDERS):
         for folder, _, names in os.walk(root / name):
-            yield Path(folder), names
+            yield folder, names
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: str) -> Stamp | None:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:  # gone since it was listed
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,15 +1,19 @@
 """A word about a test that takes long on any machine: one that computes or sleeps, and does not wait for others."""
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from whichline.engine.assignment import is_students
 
 LONG = 10.0  # seconds; a right program needs milliseconds for any test
+LOOK_EVERY = 0.1  # seconds
 
 
 @contextmanager
@@ -18,22 +22,55 @@ def watchdog(seconds: float, tell: Callable[[float], None]) -> Iterator[None]:
 
     No call comes after the block.
     """
-    clock, ended = start_clock(), threading.Event()
-
-    def watch() -> None:
-        long = seconds
-        while not ended.wait(max(long - clock(), 0.01)):
-            if (taken := clock()) >= long:
-                tell(taken)
-                long += seconds
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
+    dog = _find_dog(os.getpid())
+    with dog.lock:
+        before, dog.watched = dog.watched, _Watched(seconds, tell, start_clock())
     try:
         yield
     finally:
-        ended.set()
-        thread.join()  # or it would still tell of the last test during the next
+        with dog.lock:  # or it would still tell of this during what follows
+            dog.watched = before
+
+
+@dataclass
+class _Watched:
+    """A block, and the time after which something is told next."""
+
+    seconds: float
+    tell: Callable[[float], None]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self.due = self.seconds
+
+    def look(self) -> None:
+        if (taken := self.clock()) >= self.due:
+            self.tell(taken)
+            self.due += self.seconds
+
+
+class _Dog(threading.Thread):
+    """Looks at what is watched now and then: one thread for all tests, since to start one takes as long as a test."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.lock = threading.Lock()
+        self.watched: _Watched | None = None
+
+    def run(self) -> None:
+        while True:
+            time.sleep(LOOK_EVERY)
+            with self.lock:
+                if self.watched:
+                    self.watched.look()
+
+
+@cache
+def _find_dog(process: int) -> _Dog:
+    """The dog of this process: no thread survives a fork."""
+    dog = _Dog()
+    dog.start()
+    return dog
 
 
 def find_students_line(root: Path) -> str:

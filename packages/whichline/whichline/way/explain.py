@@ -7,6 +7,7 @@ from dataclasses import replace
 import jaxtyping
 import torch
 
+from whichline.engine.annotations import without_checks
 from whichline.engine.assignment import find_needs
 from whichline.engine.compare import listed
 from whichline.engine.failure import Stopped
@@ -39,7 +40,7 @@ def find(
         before: what was found in others.
     """
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
-    with _use_one_thread(), nullcontext() if failed_a_check else _without_type_checks():
+    with _use_one_thread(), nullcontext() if failed_a_check else without_checks():
         passed = {each.test for each in results if each.passed}
         failed = {each.test for each in results if each.is_wrong and not each.hidden}
         found: list[Finding] = []
@@ -115,14 +116,3 @@ def _use_one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@contextmanager
-def _without_type_checks() -> Iterator[None]:
-    """Call functions whatever their annotations say: checking these takes half the time."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    try:
-        yield
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", before)
