@@ -21,7 +21,7 @@ from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox
 
 HONEST = ROOT / "staff" / "tests" / "attacks" / "honest.py"
-SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(2)\n"
+SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(1)\n"
 # root may read every file, unless it gives that up
 WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 

@@ -23,7 +23,7 @@ from whichline_grader.sandbox.proxy import Adapters
 from whichline_grader.sandbox.question import Question
 
 # Of all code that may change a verdict and is no test: it goes up when one changes.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
