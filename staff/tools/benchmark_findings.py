@@ -1,4 +1,4 @@
-"""How long the search for what is wrong takes, in seconds for each problem of which tests fail, over all specimens.
+"""Seconds of the search for what is wrong, for each problem of which tests fail, over all specimens.
 
 python -m staff.tools.benchmark_findings
 """

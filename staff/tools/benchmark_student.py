@@ -1,4 +1,4 @@
-"""What a student waits for: the tests beside the import of torch, and a save beside a fresh pytest.
+"""Seconds that a student waits: the tests beside the import of torch, and a save beside a fresh pytest.
 
     python -m staff.tools.benchmark_student
 

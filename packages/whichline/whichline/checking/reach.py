@@ -1,4 +1,4 @@
-"""What a save can change: which problems' tests reach something that reads otherwise than before.
+"""Telling which problems a save can change: those whose tests reach something that reads otherwise than before.
 
 A test reaches what its source names, what that names, and so on, wherever it is, and all that runs when a file is
 imported: everything but the bodies of functions. That is more than it runs, and less only where a name is put together
@@ -61,7 +61,7 @@ def _list_files(root: Path) -> Iterator[Path]:
 
 @lru_cache(1000)
 def _parse(source: bytes) -> tuple[Part, tuple[Part, ...]]:
-    """What runs when a file is imported, and each of its statements."""
+    """Read what runs when a file is imported, and each of its statements."""
     tree = ast.parse(source)
     parts = tuple(map(_read, tree.body))
     _Outside().visit(tree)
@@ -89,6 +89,8 @@ def _read(node: ast.AST) -> Part:
                 gives.add(name)
             case ast.Name(name) | ast.Attribute(attr=name) | ast.Constant(str(name)):
                 mentions.add(name)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        gives = {node.name}  # the others are its own
     return Part(_digest(node), frozenset(gives), frozenset(mentions))
 
 

@@ -104,7 +104,7 @@ class Runner:
         )
 
     def _know(self, test: Test, call: "Call") -> Known:
-        """What is known in a call; the same for every run with the same arguments."""
+        """Collect what is known in a call; it is the same for every run with the same arguments."""
         given = {name: x for name, x in call.arguments.items() if isinstance(x, Tensor | int | float)}
         key = (test.name, call.number, *((name, identify(x)) for name, x in given.items()))
         if key not in self._known:

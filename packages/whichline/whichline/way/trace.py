@@ -40,7 +40,7 @@ class Match:
 
 @dataclass
 class Known:
-    """What the right program knows in one call: its steps, and what came in.
+    """The steps of the right program in one call, and what came in.
 
     Args:
         values: by name.
