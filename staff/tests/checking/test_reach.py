@@ -8,7 +8,9 @@ from whichline.checking.reach import take_fingerprints
 from whichline.engine.assignment import Problem
 
 FILES = {
-    "tests/test_all.py": "import adapters\ndef test_one(case): adapters.run_one(1)\ndef test_two(): adapters.run_two(2)\n",
+    "tests/test_all.py": (
+        "import adapters\ndef test_one(case): adapters.run_one(1)\ndef test_two(): adapters.run_two(2)\n"
+    ),
     "adapters.py": (
         "import torch\nfrom cs336_basics.nn import one as uno\ndef run_one(x): return uno(x)\n"
         "def run_two(x):\n    from cs336_basics import nn\n    return nn.Two()(x)\n"

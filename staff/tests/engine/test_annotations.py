@@ -45,15 +45,15 @@ def test_each_kind_of_call_is_checked(students: ModuleType) -> None:
     assert students.rows(torch.ones(2, 3)).tolist() == [3, 3]
     assert students.rows(torch.ones(2, 3)).tolist() == [3, 3]
     for wrong in (torch.ones(3), torch.ones(2, 3, dtype=torch.int64), None):
-        with pytest.raises(TypeCheckError, match="parameters of annotated_module.rows"):
+        with pytest.raises(TypeCheckError, match=r"parameters of annotated_module\.rows"):
             students.rows(wrong)
-    with pytest.raises(TypeCheckError, match="return value of annotated_module.rows"):
+    with pytest.raises(TypeCheckError, match=r"return value of annotated_module\.rows"):
         students.rows(torch.ones(2, 3), axis=1)  # another axis may give another shape
     assert students.rows(torch.ones(3, 3), axis=1).shape == (3,)
 
 
 def test_methods_are_checked(students: ModuleType) -> None:
-    with pytest.raises(TypeCheckError, match="return value of annotated_module.Layer.twice"):
+    with pytest.raises(TypeCheckError, match=r"return value of annotated_module\.Layer\.twice"):
         students.Layer()(torch.ones(2))
 
 
