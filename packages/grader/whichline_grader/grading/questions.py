@@ -156,33 +156,26 @@ class Recorded:
 
 
 def ask(interview: Interview, *groups: Questions) -> dict[str, list[Answer]]:
-    """Ask all questions, those of each group before those of the next one: no process has seen any of a later one.
+    """Ask all questions, those of a group when all of the groups before it are answered.
 
-    What a test asks twice is asked the second time when all else is answered, of a process that has seen nothing, and
-    there twice: what comes again must be the same after a while, and elsewhere. Last comes what has a process for
-    itself.
+    What a test asks twice is asked the second time when all else of its group is answered, of a process that has seen
+    nothing of it, and there twice: what comes again must be the same after a while, and elsewhere.
     """
-    everything = {name: each for group in groups for name, each in group.items()}
-    answers: dict[str, list[Answer]] = {name: [Answer()] * len(each) for name, each in everything.items()}
-
-    def ask_each(some: Iterable[tuple[str, int]], seed: int = 1) -> None:
-        for name, number in some:
-            before = values_of(answers[name][:number])
-            answers[name][number] = interview.ask(everything[name][number], before, seed)
-
-    first, again, alone = [], [[] for _ in groups], []
-    for group, later in zip(groups, again, strict=True):
-        for name, each in group.items():
+    answers: dict[str, list[Answer]] = {}
+    for questions in groups:
+        answers |= {name: [Answer()] * len(each) for name, each in questions.items()}
+        first, alone, again = [], [], []
+        for name, each in questions.items():
             for number, question in enumerate(each):
                 is_again = any(question.is_same(other) for other in each[:number])
-                (alone if question.memory else later if is_again else first).append((name, number))
-    ask_each(first)
+                (alone if question.memory else again if is_again else first).append((name, number))
+        for some, seed in ((first, 1), (alone, 1), (again, 2), (again, 3)):
+            for name, number in some:
+                before = values_of(answers[name][:number])
+                answers[name][number] = interview.ask(questions[name][number], before, seed)
+            if some is not again:
+                interview.end_worker()
     interview.end_worker()
-    for later in again:
-        ask_each(later, seed=2)
-        ask_each(later, seed=3)
-    interview.end_worker()
-    ask_each(alone)
     return answers
 
 

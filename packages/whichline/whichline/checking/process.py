@@ -147,7 +147,7 @@ def run_problem(suite: Suite, problem: str, results: dict[str, Result], reply: R
 
 def forks(commands: BinaryIO, replies: BinaryIO, root: Path) -> Iterator[bytes]:
     """Fork for each line: the child gets the line, the parent stays here until the input ends."""
-    import torch.fx.experimental.symbolic_shapes
+    import torch.fx.experimental.symbolic_shapes  # torch would, in every child, for half a second
 
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()  # what torch does at the first call of many

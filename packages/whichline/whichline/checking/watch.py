@@ -97,7 +97,8 @@ class WatchedBoard:
         names = {path.as_posix() for path in changed}
         first = sorted(self._in_view(), key=lambda problem: names.isdisjoint(problem.files))
         self.begun = take_fingerprints(self.root, first)
-        kept = [problem.id for problem in first if changed and self._stays(problem.id)]
+        is_code = bool(changed) and all(path.suffix == ".py" for path in changed)
+        kept = [problem.id for problem in first if is_code and self._stays(problem.id)]
         chosen = [problem.id for problem in first if problem.id not in kept]
         for id in chosen:
             self.fingerprints.pop(id, None)
