@@ -114,7 +114,8 @@ def test_a_call_with_what_no_answer_held_is_not_a_question() -> None:
 
 def test_a_question_with_a_limit_of_memory_has_a_process_of_its_own(answers: Ask) -> None:
     found = answers("pass", [softmax(0), softmax(1, memory=64 << 20), softmax(2)])["test 0"]
-    assert [answer.decoded[0] for answer in found] == [1, 1, 1]
+    assert [answer.decoded[0] for answer in found] == [1, 1, 2]
+    assert found[1].decoded[1] != found[0].decoded[1] == found[2].decoded[1]
 
 
 def test_what_it_prints_is_part_of_the_answer(answers: Ask) -> None:
