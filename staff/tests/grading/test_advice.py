@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from staff.tests import ROOT
+from whichline_grader.grading import findings
 from whichline_grader.grading.findings import LONGEST, ask_for_advice
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox, start_both
+from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.submission import Submission, take_in
 
 pytestmark = pytest.mark.slow
@@ -96,7 +98,10 @@ def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
     assert not any(each.passed for each in results)
 
 
-def test_without_an_answer_there_is_no_advice(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+def test_without_an_answer_there_is_no_advice(
+    graded_suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings, "LIMITS", Limits(call_seconds=1, seconds=2))
     results, _, _ = graded(graded_suite, sandbox, WRONG)
     assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results) == ()
 
