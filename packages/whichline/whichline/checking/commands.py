@@ -9,7 +9,6 @@ from rich.console import Console
 
 from whichline.checking.board import render, render_hints, score
 from whichline.checking.runner import run_once
-from whichline.checking.watch import watch as watch_saves
 from whichline.engine.assignment import find_problem, find_root, load_problems, name_command
 
 ALL = 100  # explanations of one problem
@@ -29,6 +28,8 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
     problems = load_problems(root)
     chosen = [find_problem(problems, name) for name in dict.fromkeys(problem)] or list(problems.values())
     if watch:
+        from whichline.checking.watch import watch as watch_saves  # which takes a while to import
+
         with suppress(KeyboardInterrupt):
             watch_saves(root, [each.id for each in chosen], Console(), spare=spare or sys.platform != "linux")
         return
