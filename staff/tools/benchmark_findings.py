@@ -5,14 +5,12 @@ python -m staff.tools.benchmark_findings
 
 import statistics
 import time
-from dataclasses import replace
 
 import click
 
-from staff.tests.specimens.specimen import SPECIMENS, Specimen
+from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
-from whichline.engine.room import load_room
 from whichline.engine.suite import Suite, load_suite
 from whichline.way.explain import explain
 from whichline_grader.authoring.programs import RIGHT
@@ -35,10 +33,9 @@ def benchmark() -> None:
 
 def time_findings(specimen: Specimen, public: Suite) -> list[tuple[float, str]]:
     """The seconds that each problem adds, in the order of the assignment, with what that is."""
-    adapters = {**RIGHT, **specimen.adapters()}
-    problems = [each for each in public.problems if load_room(each).steps.keys() & specimen.adapters().keys()]
-    suite = replace(public, tests=[test for test in public.tests if test.problem in problems])
-    results = run_suite(suite, adapters)
+    adapters = specimen.adapters()
+    suite = choose_tests(public, adapters)
+    results = run_suite(suite, {**RIGHT, **adapters})
     found, taken = [], []
     for problem in {each.problem for each in results if each.is_wrong}:
         start = time.process_time()

@@ -5,7 +5,6 @@ with the folder, the environment, the module with its arguments, and the files f
 with its exit status.
 """
 
-import gc
 import json
 import os
 import runpy
@@ -55,11 +54,11 @@ def _start() -> subprocess.Popen[bytes]:
 
 def wait() -> None:
     """Fork for each line until the input ends; the fork goes on as the module."""
-    gc.disable()
+    from whichline import quick_start  # here: whoever imports it looks for no garbage from then on
+
     for name in IMPORTED:
         __import__(name)
-    gc.freeze()
-    gc.enable()
+    quick_start.look_again()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("staff", "whichline")]:
         del sys.modules[name]
     for line in sys.stdin.buffer:

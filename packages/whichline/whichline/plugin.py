@@ -108,7 +108,7 @@ class EngineRuns:
         if self.watch is None and _is_in_suite(module_path, parent.config):
             whichline.quick_start.look_again()  # before, or the student's functions are not found there
             self.watch = watch_students_code(parent.config.rootpath)
-            check_annotations([Path(name).stem for name in student_files()])
+            check_annotations(student_files())
             # The cases are small: threads cost more than they give, above all where others are busy.
             torch.set_num_threads(1)
 

@@ -16,13 +16,14 @@ it does not define are right.
 
 import linecache
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from staff.tests import ROOT
 from whichline.engine.room import load_room
+from whichline.engine.suite import Suite
 from whichline_grader.authoring.room import load_rooms
 
 FOLDER = Path(__file__).parent
@@ -86,6 +87,12 @@ class Specimen:
     def file(self) -> str:
         """Its place among a student's files, though it is in memory alone."""
         return str(ROOT / "cs336_basics" / self.written / f"{self.name}.py")
+
+
+def choose_tests(suite: Suite, adapters: Mapping[str, Any]) -> Suite:
+    """The suite with no tests but those of problems that some of these adapters are of."""
+    problems = {problem for problem in suite.problems if load_room(problem).steps.keys() & adapters.keys()}
+    return replace(suite, tests=[test for test in suite.tests if test.problem in problems])
 
 
 def read_specimens(path: Path) -> Iterator[Specimen]:

@@ -94,7 +94,7 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
     reply.say(running=0, line="")
     try:
         importlib.invalidate_caches()
-        check_annotations([Path(name).stem for name in student_files()])  # adapters may import late
+        check_annotations(student_files())  # adapters may import late
         with watchdog(SECOND, reply.say_time):
             suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them

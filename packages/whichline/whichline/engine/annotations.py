@@ -6,9 +6,10 @@ tests.
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,9 +20,9 @@ from torch import Tensor
 PLAIN = (int, float, str, type(None))
 
 
-def check_annotations(packages: Collection[str]) -> None:
-    """Check what the functions of these packages and modules are called with and return, if imported from now on."""
-    sys.meta_path.insert(0, _Finder(packages))  # type: ignore[arg-type]  (any object with `find_spec` will do)
+def check_annotations(files: Iterable[str]) -> None:
+    """Check what the functions of these files and folders are called with and return, if imported from now on."""
+    sys.meta_path.insert(0, _Finder({Path(name).stem for name in files}))  # type: ignore[arg-type]  (any object with `find_spec` will do)
 
 
 @contextmanager
