@@ -3,6 +3,7 @@
 python -m staff.tools.benchmark_findings
 """
 
+import gc
 import statistics
 import time
 
@@ -22,6 +23,7 @@ SLOWEST = 12
 @click.command()
 def benchmark() -> None:
     """Print the median, what nine of ten need, the worst, and which these are."""
+    gc.freeze()  # the right programs are not looked into: in a student's process they pass
     public = load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
     taken = sorted((each for specimen in SPECIMENS for each in time_findings(specimen, public)), reverse=True)
     seconds = [each for each, _ in taken]

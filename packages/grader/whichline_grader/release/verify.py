@@ -91,7 +91,7 @@ def check_steps(fixtures: Path, steps: Mapping[str, Follow], headings: Sequence[
     case = load_case(fixtures, name)
     if case.call not in steps:
         return
-    taken = take_steps(steps[case.call], case.inputs).values()
+    taken = take_steps(steps[case.call], case.inputs).taken.values()
     for section in {step.section for step in taken if step.section}:
         if not any(re.match(rf"{re.escape(section)}\b", heading) for heading in headings):
             yield f"the steps of {case.call} name the section {section}, and no heading in docs/ begins with that"

@@ -21,7 +21,6 @@ from whichline.way.probe import Probes
 from whichline.way.run import Runner
 from whichline.way.telling import name_file
 from whichline.way.trace import Trace
-from whichline.way.values import as_value
 
 COLOURS = {RIGHT: "green", WRONG: "bold red", FOLLOWS: "yellow", UNKNOWN: ""}
 STORED = "the stored one"  # of right answers
@@ -46,7 +45,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
         trace = runner.run(test, {})
     raised = {(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error and error.__traceback__)}
     marked = MarkedLines(trace, runner.probes, diagnosis.explanations, student.root, raised)
-    inputs = [trace.find(as_value(x)) for x in call.inputs.values() if isinstance(x, Tensor)]
+    inputs = [trace.find(x) for x in call.inputs.values() if isinstance(x, Tensor)]
     shown: set[Any] = {found[0] for found in inputs if found}
     for file, function, lines in marked.functions():
         yield Text(f"\n{name_file(file, student.root)}, in {function}", "bold")

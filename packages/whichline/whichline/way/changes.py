@@ -10,6 +10,8 @@ from whichline.way.probe import Place
 from whichline.way.run import Patch
 from whichline.way.trace import Trace
 
+GROUPED = 8  # steps of a root that are tried together with those of like roots
+
 
 @dataclass
 class Changes:
@@ -27,7 +29,7 @@ class Changes:
         yield from list_exchanges(self.traces[root], root)
         for option in self.options(root):
             yield {root: option}
-        for option in self.options(root):
+        for option in self.options(root)[:GROUPED]:
             if len(group := self._find_group(root, option)) > 1:
                 yield group
 

@@ -286,7 +286,7 @@ def _lose(trace: Trace, place: Place) -> float:
     """Measure how far an expression is off its step, as a share of the largest number; 0 if it is not a step."""
     value = trace.values[place][0]
     put = put_step(trace, place) if isinstance(value, Tensor) and value.numel() and value.is_floating_point() else None
-    right = put(Call(steps=dict(trace.steps)), 0, value) if put else None
+    right = put(Call(known=trace.known), 0, value) if put else None
     if not isinstance(right, Tensor) or right.shape != value.shape:
         return 0.0
     seen = value.isfinite() & right.isfinite()

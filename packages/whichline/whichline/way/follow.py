@@ -58,11 +58,12 @@ def follow(
     with runner.probes.on():
         if rest := _leave_out(failing, found):
             found += tell_contract(runner, rest, patch, len(failing))
-        wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
-        others = [*passing, *(test for test in failing if test not in wrong)]
-        told = {(each.file, each.line) for each in found}
+    wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
+    others = [*passing, *(test for test in failing if test not in wrong)]
+    told = {(each.file, each.line) for each in found}
+    with runner.probes.on():
         unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
-        return [*found, unproved] if unproved else found
+    return [*found, unproved] if unproved else found
 
 
 def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
@@ -100,12 +101,12 @@ def _find_numbers(
         return [], {}
     with runner.probes.on():
         patch = join_patches(found)
-        explained = [test for test in failing if _is_explained(runner, test, found)]
-        passing = sum(runner.passes(test, patch) for test in failing)
+        passing = [test for test in failing if runner.passes(test, patch)]
+        explained = [test for test in passing if _is_explained(runner, test, found)]
     if not explained:
         return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
-    proof = _prove(told, len(explained), passing, len(failing))
+    proof = _prove(told, len(explained), len(passing), len(failing))
     return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
 
 
@@ -132,9 +133,12 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
     """Tell whether a case in float64 is computed in float32: then it is digits that are lost."""
     if test.cases()[0].dtype != torch.float64:
         return False
-    runner.run(test, {})
     # What a constructor makes is loaded with other numbers; a table that stays is read again.
-    return any(not place.function.endswith("__init__") for place in runner.probes.recorder.narrow)
+    return any(
+        isinstance(each, Tensor) and each.dtype == torch.float32 and not place.function.endswith("__init__")
+        for place, objects in runner.run(test, {}).objects.items()
+        for each in objects
+    )
 
 
 def _is_repeatable(runner: Runner, test: Test) -> bool:

@@ -17,6 +17,7 @@ from whichline.way.breach import Asked, Changes, get_section, is_computed, put_o
 from whichline.way.options import choose_value, list_options
 from whichline.way.probe import Place
 from whichline.way.run import Call, Change, Runner
+from whichline.way.steps import list_reached
 from whichline.way.trace import Trace
 
 MOST_STEPS = 8  # that are tried in the place of what is no step
@@ -67,19 +68,7 @@ def _list_leaves(trace: Trace) -> dict[int, str]:
 
 def _reach(value: Any, given: Mapping[int, str]) -> set[str]:
     """The arguments to which gradients go back from a value."""
-    if not isinstance(value, Tensor) or not value.requires_grad:
-        return set()
-    if id(value) in given:
-        return {given[id(value)]}
-    found, seen, todo = set[str](), set[Any](), [value.grad_fn]
-    while todo:
-        node = todo.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            leaf = id(getattr(node, "variable", None))
-            found |= {given[leaf]} if leaf in given else set()
-            todo += [each for each, _ in node.next_functions]
-    return found
+    return {given[leaf] for leaf in map(id, list_reached(value)) if leaf in given}
 
 
 def _list_cut(trace: Trace, given: Mapping[int, str]) -> dict[Place, list[str]]:

@@ -21,6 +21,7 @@ LOW = -1e9  # what students write for −inf
 HALF = (torch.float16, torch.bfloat16)
 MOST_CALLS = 4  # in turn
 MOST_LAYOUTS = 4  # of one step
+MOST_OTHERS = 8  # steps of another shape
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,16 @@ def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step])
                 yield Option((step.name,), axes)
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
-    for step in steps:
-        is_answer = step.name == list(trace.steps)[-1] and step.value.tensor.shape != value.shape
-        is_other = is_answer or not any(True for _ in lay_out(step.value.tensor, value.shape))
-        is_number_in_a_loop = times > 1 and not value.ndim
-        if step.value.tensor.ndim and is_other and not is_number_in_a_loop:
-            yield Option((step.name,))
+    if times == 1 or value.ndim:
+        yield from _list_others(trace, value, steps)
+
+
+def _list_others(trace: Trace, value: Tensor, steps: Sequence[Step]) -> list[Option]:
+    """The nearest steps of another shape, and the answer if it has another one."""
+    answer = list(trace.steps)[-1]
+    others = [step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape))]
+    of_answer = [step for step in steps if step.name == answer and step.value.tensor.shape != value.shape]
+    return [Option((step.name,)) for step in (*others[:MOST_OTHERS], *of_answer)]
 
 
 def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
@@ -151,7 +156,7 @@ def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step
 
 def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
     """A step where the expression is wrong once, and what it is where it is right."""
-    names = [found[0] if (found := trace.find(as_value(value))) else "" for value in values]
+    names = [found[0] if (found := trace.find(value)) else "" for value in values]
     if len(wrong := [i for i, name in enumerate(names) if name not in trace.steps]) == 1:
         for step in steps:
             if step.value.tensor.shape == values[wrong[0]].shape:
@@ -217,7 +222,7 @@ def choose_value(option: Option, steps: Mapping[str, Step], time: int, value: An
             return None
         number = float(numbers[time if option.is_sliced else 0])
         return int(number) if isinstance(value, int) and number.is_integer() else number
-    new = step.tensor
+    new = step.graft()
     if not isinstance(new, Tensor):
         return None
     with suppress(RuntimeError, ValueError, IndexError):  # a layout of another case

@@ -36,6 +36,7 @@ PROBED = (
     ast.UnaryOp,
 )
 
+PLACES: list["Place"] = []  # a probe knows the number of its own
 READ = ast.Load()
 CACHE = type(functools.cache(len))
 T = TypeVar("T", bound=ast.AST)
@@ -102,7 +103,6 @@ class Recorder:
     values: dict[Place, list[Any]] = field(default_factory=dict)
     objects: dict[Place, list[Any]] = field(default_factory=dict)  # the values themselves
     order: list[Place] = field(default_factory=list)  # of all values
-    narrow: set[Place] = field(default_factory=set)  # in float32
     has_put: bool = False
     is_over: bool = False  # the call: what a backward pass computes later is not noted
     _times: dict[Place, int] = field(default_factory=dict)
@@ -113,26 +113,24 @@ class Recorder:
         self.values, self.objects, self.order, self._times, self._kept, self.is_over = {}, {}, [], {}, {}, False
 
     def look(self, place: Place, value: Any) -> Any:
+        """Note a value, and give it or another one back. Most of the time of a search is spent here."""
         self.looks += 1
         if self.looks > self.limit:
             raise TooLongError
         if self.watch and not self.is_over:
             self.watch(place)
-        if place.is_unpacked and not self._is_count(value):
+        kind = type(value)
+        if place.is_unpacked and kind is not int:
             return value  # it was seen where it was made
-        if type(value) in (tuple, list) and value and all(isinstance(each, Tensor) for each in value):
-            looked = type(value)(self._look(place, each) for each in value)
+        if kind is Tensor or isinstance(value, Tensor | int | float):
+            return self._look(place, value)
+        if kind in (tuple, list) and value and all(isinstance(each, Tensor) for each in value):
+            looked = kind(self._look(place, each) for each in value)
             return looked if place in self.put else value  # a list stays the one that the code goes on with
-        return self._look(place, value) if isinstance(value, Tensor | int | float) else value
-
-    @staticmethod
-    def _is_count(value: Any) -> bool:
-        return type(value) is int
+        return value
 
     def _look(self, place: Place, value: Any) -> Any:
         if self.noting and not self.is_over:
-            if isinstance(value, Tensor) and value.dtype == torch.float32:
-                self.narrow.add(place)
             self._note(place, value)
         if place not in self.put:
             return value
@@ -148,17 +146,21 @@ class Recorder:
     def _note(self, place: Place, value: Any) -> None:
         if place.in_place:
             self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
-        values, objects = self.values.setdefault(place, []), self.objects.setdefault(place, [])
+        values = self.values.get(place)
+        if values is None:
+            values, self.objects[place] = self.values.setdefault(place, []), []
         if len(values) < MOST_TIMES:
             values.append(self._keep(value))
-            objects.append(value)
+            self.objects[place].append(value)
             self.order.append(place)
         else:
             values[:] = [None] * len(values)
 
     def _keep(self, value: Any) -> Any:
         """A copy, the same one as long as nothing changes the tensor: many names are read again and again."""
-        if not isinstance(value, Tensor) or value.is_inference():
+        if not isinstance(value, Tensor):
+            return value
+        if value.is_inference():
             return _copy(value)
         version, kept = self._kept.get(id(value), (-1, None))  # an id is of one tensor here: all are held
         if version != value._version:
@@ -167,10 +169,8 @@ class Recorder:
         return kept
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: Tensor) -> Tensor | None:
     """A copy, in float64 where it has a fraction; None in the place of a tensor that is too large."""
-    if not isinstance(value, Tensor):
-        return value
     if value.numel() > LARGEST:
         return None
     value = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
@@ -185,13 +185,11 @@ class Probes:
     """
 
     def __init__(self, is_students: Callable[[str], bool]) -> None:
-        self.places: list[Place] = []
-        self.definitions: dict[tuple[str, str], ast.FunctionDef] = {}
         self.recorder = Recorder()
         self.changed: dict[FunctionType, tuple[CodeType, CodeType]] = {}
         self.caches: list[Any] = []  # what functools has kept of earlier calls
         is_students = functools.cache(is_students)  # a process has a hundred thousand functions in a few thousand files
-        files: dict[str, dict[str, list[tuple[CodeType, CodeType]]]] = {}
+        self.files: dict[str, ProbedFile] = {}
         for function in [each for each in gc.get_objects() if type(each) in (FunctionType, CACHE)]:
             is_cache = type(function) is CACHE
             code = getattr(inspect.unwrap(function) if is_cache else function, "__code__", None)
@@ -200,28 +198,23 @@ class Probes:
             if is_cache:
                 self.caches.append(function)
                 continue
-            if code.co_filename not in files:
-                files[code.co_filename] = self._compile(code.co_filename)
-            for plain, probed in files[code.co_filename].get(code.co_qualname, ()):
+            if code.co_filename not in self.files:
+                linecache.checkcache(code.co_filename)
+                source = "".join(linecache.getlines(code.co_filename))
+                self.files[code.co_filename] = _compile(code.co_filename, source)
+            for plain, probed in self.files[code.co_filename].functions.get(code.co_qualname, ()):
                 if _is_same(plain, code) and probed.co_freevars == code.co_freevars:
                     self.changed[function] = code, probed
                     break
 
-    def _compile(self, file: str) -> dict[str, list[tuple[CodeType, CodeType]]]:
-        """Compile a file as it is and with probes; its functions by their qualified names."""
-        linecache.checkcache(file)
-        source = "".join(linecache.getlines(file))
-        try:
-            tree = ast.parse(source)
-            plain = compile(source, file, "exec", dont_inherit=True)
-            instrument = _Instrument(file, source, self.places, self.definitions)
-            probed = compile(ast.fix_missing_locations(instrument.visit(tree)), file, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError):  # it was saved since it was imported
-            return {}
-        found: dict[str, list[tuple[CodeType, CodeType]]] = {}
-        for one, other in _pairs(plain, probed):
-            found.setdefault(one.co_qualname, []).append((one, other))
-        return found
+    @property
+    def places(self) -> list[Place]:
+        return [place for file in self.files.values() for place in file.places]
+
+    @property
+    def definitions(self) -> dict[tuple[str, str], ast.FunctionDef]:
+        """The functions of all files, by file and qualified name."""
+        return {(name, each): node for name, file in self.files.items() for each, node in file.definitions.items()}
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -248,7 +241,32 @@ class Probes:
             del self.changed[function]
 
     def _probe(self, number: int, value: Any) -> Any:
-        return self.recorder.look(self.places[number], value)
+        return self.recorder.look(PLACES[number], value)
+
+
+@dataclass
+class ProbedFile:
+    """A file's functions, as they are and with probes, and their definitions, both by their qualified names."""
+
+    functions: dict[str, list[tuple[CodeType, CodeType]]] = field(default_factory=dict)
+    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    places: list[Place] = field(default_factory=list)
+
+
+@functools.cache  # every problem of which a test fails looks through all files
+def _compile(name: str, source: str) -> ProbedFile:
+    """Compile a file as it is and with probes."""
+    file = ProbedFile()
+    try:
+        tree = ast.parse(source)
+        plain = compile(source, name, "exec", dont_inherit=True)
+        instrumented = ast.fix_missing_locations(_Instrument(name, source, file).visit(tree))
+        probed = compile(instrumented, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):  # it was saved since it was imported
+        return ProbedFile()
+    for one, other in _pairs(plain, probed):
+        file.functions.setdefault(one.co_qualname, []).append((one, other))
+    return file
 
 
 def _pairs(plain: CodeType, probed: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
@@ -271,21 +289,20 @@ def _is_same(one: CodeType, other: CodeType) -> bool:
 class _Instrument(ast.NodeTransformer):
     """Wraps every expression of every function in a call of the probe."""
 
-    def __init__(
-        self, file: str, source: str, places: list[Place], definitions: dict[tuple[str, str], ast.FunctionDef]
-    ) -> None:
-        self.file = file
+    def __init__(self, name: str, source: str, file: ProbedFile) -> None:
+        self.name = name
         self.lines = source.splitlines(keepends=True)
-        self.places = places
-        self.definitions = definitions
+        self.file = file
         self.scope: list[str] = []
         self.parameters: tuple[str, ...] = ()
         self.functions = 0
 
     def _place(self, node: ast.expr | ast.stmt, in_place: bool = False) -> ast.expr:
         text = _segment(self.lines, node)
-        self.places.append(Place(self.file, ".".join(self.scope), node, text, self.parameters, in_place))
-        return ast.Constant(len(self.places) - 1)
+        place = Place(self.name, ".".join(self.scope), node, text, self.parameters, in_place)
+        self.file.places.append(place)
+        PLACES.append(place)
+        return ast.Constant(len(PLACES) - 1)
 
     def _probe(self, old: ast.expr, new: ast.expr, in_place: bool = False) -> ast.expr:
         call = ast.Call(ast.Name(PROBE, READ), [self._place(old, in_place), new], [])
@@ -305,7 +322,7 @@ class _Instrument(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.scope += [node.name] if not self.functions else ["<locals>", node.name]
-        self.definitions[self.file, ".".join(self.scope)] = copy.copy(node)
+        self.file.definitions[".".join(self.scope)] = copy.copy(node)
         self.functions += 1
         outer, self.parameters = self.parameters, tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))
         node.body = self._block(node.body)

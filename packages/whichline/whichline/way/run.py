@@ -12,12 +12,13 @@ from torch import Tensor
 from whichline.engine.suite import Suite, Test
 from whichline.way.options import Option, choose_value
 from whichline.way.probe import Place, Probes, Recorder
-from whichline.way.steps import Follow, Step, take_steps
+from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
 from whichline.way.trace import Known, Trace
 from whichline.way.values import as_value, identify
 
-MOST_RUNS = 1500  # of tests, for one problem
-MOST_LOOKS = 1_000_000  # of probes, for one problem; a run that may loop for ever gets a multiple of the first one's
+MOST_RUNS = 1000  # of tests, for one problem
+MOST_LOOKS = 300_000  # of probes, for one problem
+LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Patch = Mapping[Place, Option]
 Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
@@ -41,8 +42,7 @@ class Runner:
     runs: int = 0
     looks: int = 0
     seed: int = 0
-    _most_looks: int = MOST_LOOKS
-    _steps: dict[tuple[str, int], dict[str, Step]] = field(default_factory=dict)
+    _longest: int = LONGEST
     _known: dict[Hashable, Known] = field(default_factory=dict)
 
     @property
@@ -51,7 +51,7 @@ class Runner:
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
-        return self.run(test, patch, noting=False).passed
+        return not test.memory and self.run(test, patch, noting=False).passed  # there no steps are taken
 
     def run(
         self,
@@ -73,9 +73,9 @@ class Runner:
         self.runs += 1
         self.probes.forget()
         call = Call()
-        puts = {place: partial(_put, option, call.steps) for place, option in patch.items()}
+        puts = {place: partial(_put, option, call) for place, option in patch.items()}
         puts |= {place: partial(change, call) for place, change in (changes or {}).items()}
-        recorder = self.probes.recorder = Recorder(puts, noting, self._most_looks, watch and partial(watch, call))
+        recorder = self.probes.recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
         students = self.suite.calls.adapters
         self.suite.calls.adapters = _Followed(students, partial(self._call, test, call, recorder), self.follow)
         try:
@@ -86,16 +86,15 @@ class Runner:
             self.suite.calls.adapters = students
             self.looks += recorder.looks
         if noting and not puts:
-            self._most_looks = 1000 + 20 * recorder.looks
+            self._longest = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not puts)
         return Trace(
             test,
             recorder.values,
             recorder.objects,
             recorder.order,
-            call.steps,
             call.arguments,
-            self._know(test, call),
+            call.known,
             passed,
             puts,
             call.given,
@@ -103,13 +102,16 @@ class Runner:
             error.with_traceback(None) if error else None,
         )
 
-    def _know(self, test: Test, call: "Call") -> Known:
-        """Collect what is known in a call; it is the same for every run with the same arguments."""
+    def _know(self, test: Test, name: str, call: "Call") -> Known:
+        """Collect what is known in a call of an adapter; it is the same for every call with the same arguments."""
         given = {name: x for name, x in call.arguments.items() if isinstance(x, Tensor | int | float)}
-        key = (test.name, call.number, *((name, identify(x)) for name, x in given.items()))
+        identities = ((name, identify(x), isinstance(x, Tensor) and x.requires_grad) for name, x in given.items())
+        key = test.name, call.number, *identities
         if key not in self._known:
-            steps = {name: step.value for name, step in call.steps.items()}
-            self._known[key] = Known(steps | {name: as_value(x) for name, x in given.items()})
+            # Where memory is limited, the steps would hold what a student's code should not.
+            steps = Steps() if test.memory else take_steps(self.follow[name], call.arguments)
+            values = {name: step.value for name, step in steps.taken.items()}
+            self._known[key] = Known(steps, values | {name: as_value(x) for name, x in given.items()})
         return self._known[key]
 
     def _call(
@@ -117,18 +119,10 @@ class Runner:
     ) -> Any:
         """Call an adapter, with the steps of the right program on the same arguments at hand."""
         recorder.begin()
-        arguments = inspect.signature(run).bind(*given, **named).arguments
-        call.given = arguments
-        call.arguments.clear()
-        call.arguments.update({key: x.clone() if isinstance(x, Tensor) else x for key, x in arguments.items()})
-        taken = self._steps.get((test.name, call.number))
-        if taken is None:
-            # Where memory is limited, the steps would hold what a student's code should not.
-            taken = {} if test.memory else take_steps(self.follow[name], call.arguments)
-            if not any(isinstance(x, Tensor) and x.requires_grad for x in arguments.values()):
-                self._steps[test.name, call.number] = taken  # those with a graph are of this run alone
-        call.steps.clear()
-        call.steps.update(taken)
+        call.given = inspect.signature(run).bind(*given, **named).arguments
+        call.arguments = {key: x.clone() if isinstance(x, Tensor) else x for key, x in call.given.items()}
+        call.known = self._know(test, name, call)
+        call.known.steps.arguments.given = list_leaves(call.arguments)
         call.number += 1
         call.came = None
         call.came = run(*given, **named)
@@ -182,10 +176,14 @@ class Call:
     """The call of an adapter that is being made: the arguments as they were, and themselves, and what came back."""
 
     number: int = 0
-    steps: dict[str, Step] = field(default_factory=dict)
-    arguments: dict[str, Any] = field(default_factory=dict)
+    known: Known = field(default_factory=lambda: Known(Steps(), {}))
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     came: Any = None
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        return self.known.steps.taken
 
 
 @dataclass
@@ -206,8 +204,8 @@ def copy(call: Call, time: int, value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else None
 
 
-def _put(option: Option, steps: Mapping[str, Step], time: int, value: Any) -> Any:
-    return choose_value(option, steps, time, value)
+def _put(option: Option, call: Call, time: int, value: Any) -> Any:
+    return choose_value(option, call.steps, time, value)
 
 
 def find_functions(runner: Runner, tests: Sequence[Test]) -> set[tuple[str, str]]:

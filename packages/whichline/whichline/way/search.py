@@ -29,7 +29,8 @@ from whichline.way.values import as_value, is_equal, is_near
 
 TRACES = 3  # tests that are held against steps at once
 PLACES = 3  # that together explain the tests
-NEAREST = 6  # changes that are tried for the first of two places
+NEAREST = 6  # changes that are tried for the first of two places, and places where any test is tried
+FIRST = 2  # changes that are tried there
 END = "the answer"  # the steps that come last begin like that
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
@@ -141,8 +142,12 @@ class Search:
         return all(then.passed and all(then.is_made_of_right(place) for place in patch) for then in runs)
 
     def find_roots(self) -> list[Place]:
-        """Run some of the tests and list the roots in them, in the order in which they are computed."""
-        self.traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
+        """Run some of the tests and list the roots in them, in the order in which they are computed.
+
+        Those that ask for no gradients come first: they are run again and again, and take half the time.
+        """
+        traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
+        self.traces = sorted(traces, key=lambda trace: trace.needs_gradients)
         return self._list_roots() if self.traces else []
 
     def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
@@ -270,7 +275,7 @@ class Search:
         """
         near = self._list_near()
         best: list[Found] = []
-        for behind in range(1, most):
+        for behind in range(1, most if any(mended for mended, _ in near) else min(most, 2)):
             for mended, change in near[: NEAREST // behind**2]:
                 if not (others := Search(self.trial.add(change)).find(behind)):
                     continue
@@ -321,7 +326,7 @@ class Search:
     def _find_anywhere(self, roots: Sequence[Place]) -> list[Found]:
         """A change that makes other tests pass than those that were looked at."""
         for root in roots[:NEAREST]:
-            for option in self.changes.options(root)[:NEAREST]:
+            for option in self.changes.options(root)[:FIRST]:
                 if not self.trial.runner.is_spent and (found := self._prove({root: option})):
                     rest = self._list_left(found)
                     return [found, *(Search(self.trial.add(found.patch, rest)).find(most=1) if rest else [])]

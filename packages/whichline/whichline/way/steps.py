@@ -10,8 +10,9 @@ whose names differ in the number of a block alone are a series: what a loop comp
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,6 +24,32 @@ from whichline.way.values import Value, as_value
 BLOCK = re.compile(r"\bblock \d+")
 
 
+@dataclass
+class Arguments:
+    """The arguments that steps with a graph are computed from, and those of the call that is being made.
+
+    The steps of one call serve all calls like it: it is to these arguments that their gradients go.
+    """
+
+    leaves: Sequence[Tensor] = ()
+    given: Sequence[Tensor] = ()
+
+
+class _Graft(torch.autograd.Function):
+    """A step whose gradient goes on to the arguments of another call."""
+
+    @staticmethod
+    def forward(ctx: Any, step: Sequence[Tensor], leaves: Sequence[Tensor], *given: Tensor) -> Tensor:
+        ctx.step, ctx.leaves = step, leaves
+        return step[0].detach().clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]  (of one answer)
+        with torch.enable_grad():
+            loss = (ctx.step[0] * gradient).sum()
+        return None, None, *torch.autograd.grad(loss, ctx.leaves, retain_graph=True, allow_unused=True)
+
+
 @dataclass(frozen=True)
 class Step:
     """One named value of the right program.
@@ -30,11 +57,12 @@ class Step:
     Args:
         name: as it stands in a sentence: "the scaled scores".
         value: in float64.
-        tensor: the same with its graph, to be put in.
+        tensor: the same as it was computed.
         ask: what a tutor would ask of whoever has another value here.
         section: of the handout, "1 Standardize".
         order: which step it is.
         series: the name without the numbers of blocks; "" if it has no such numbers.
+        arguments: from what it was computed.
     """
 
     name: str
@@ -43,7 +71,20 @@ class Step:
     ask: str
     section: str
     order: int
-    series: str = ""
+    series: str
+    arguments: Arguments
+
+    def graft(self) -> Any:
+        """The value to be put in, with a graph that leads to the arguments of the call that is being made."""
+        if isinstance(self.tensor, Tensor) and self.tensor.requires_grad:
+            leaves = [self.arguments.leaves[i] for i in self._reached]
+            return _Graft.apply((self.tensor,), leaves, *(self.arguments.given[i] for i in self._reached))
+        return self.tensor
+
+    @cached_property
+    def _reached(self) -> list[int]:
+        reached = {id(leaf) for leaf in list_reached(self.tensor)}
+        return [i for i, leaf in enumerate(self.arguments.leaves) if id(leaf) in reached]
 
 
 @dataclass
@@ -52,13 +93,15 @@ class Steps:
 
     section: str = ""
     taken: dict[str, Step] = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=Arguments)
 
     def __call__(self, name: str, value: Any, ask: str = "", section: str = "") -> Any:
         """Take a step, and give its value back."""
         kept = value.detach() if isinstance(value, Tensor) else value
         series = BLOCK.sub("block", name) if BLOCK.search(name) else ""
         explained = section or self.section
-        self.taken.setdefault(name, Step(name, as_value(kept), value, ask, explained, len(self.taken), series))
+        order = len(self.taken)
+        self.taken.setdefault(name, Step(name, as_value(kept), value, ask, explained, order, series, self.arguments))
         return value
 
 
@@ -70,9 +113,34 @@ def list_series(steps: Mapping[str, Step], series: str) -> list[str]:
     return [name for name, step in steps.items() if series and step.series == series]
 
 
-def take_steps(follow: Follow, arguments: Mapping[str, Any]) -> dict[str, Step]:
+def take_steps(follow: Follow, arguments: Mapping[str, Any]) -> Steps:
     """The steps of a right program on the arguments of a call, in float64."""
-    steps = Steps()
+    own = {name: _copy(x) if isinstance(x, Tensor) else x for name, x in arguments.items()}
+    steps = Steps(arguments=Arguments(list_leaves(own)))
     with torch.random.fork_rng(devices=[]):
-        follow(steps, **{name: in_dtype(x, torch.float64) for name, x in arguments.items()})
-    return steps.taken
+        follow(steps, **{name: in_dtype(x, torch.float64) for name, x in own.items()})
+    return steps
+
+
+def _copy(x: Tensor) -> Tensor:
+    return x.detach().clone().requires_grad_(x.requires_grad)
+
+
+def list_leaves(arguments: Mapping[str, Any]) -> list[Tensor]:
+    """The arguments with respect to which gradients are asked for."""
+    return [x for x in arguments.values() if isinstance(x, Tensor) and x.requires_grad]
+
+
+def list_reached(value: Any) -> list[Tensor]:
+    """The tensors at which gradients end that go back from a value."""
+    if not isinstance(value, Tensor) or not value.requires_grad:
+        return []
+    if value.is_leaf:
+        return [value]
+    seen, todo = set[Any](), [value.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [each for each, _ in node.next_functions]
+    return [node.variable for node in seen if hasattr(node, "variable")]

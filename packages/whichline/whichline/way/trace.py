@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whichline.engine.suite import Test
 from whichline.way.probe import Place
-from whichline.way.steps import Step
+from whichline.way.steps import Step, Steps
 from whichline.way.values import Axes, Value, as_value, find_layout, identify
 
 UNSET = re.compile("Parameter|empty|rand|normal|uniform")  # numbers that nobody counts on
@@ -43,11 +43,15 @@ class Known:
     """The steps of the right program in one call, and what came in.
 
     Args:
-        values: by name.
-        matches: which of these other values are, as far as that was asked for in some run.
+        steps: of the right program.
+        values: those of the steps, and of the arguments, by name.
+        found: which of these a value is, as far as that was asked for in some run.
+        matches: the same for all values of an expression.
     """
 
+    steps: Steps
     values: dict[str, Value]
+    found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
     matches: dict[Hashable, Match | None] = field(default_factory=dict)
 
     @cached_property
@@ -76,9 +80,8 @@ class Trace:
         values: what each expression was, each time, when it was computed.
         objects: the same objects, which tell what a name stands for.
         order: the expressions, as often as they were computed.
-        steps: of the right program on the same arguments.
         arguments: those of the adapter.
-        known: the steps and the arguments, as values.
+        known: the steps of the right program on the same arguments, and these.
         passed: whether the test passed.
         put: expressions that had another value put in their place: that what follows is right says nothing of them.
         given: the arguments themselves, whatever was made of them.
@@ -90,7 +93,6 @@ class Trace:
     values: Mapping[Place, Sequence[Any]]
     objects: Mapping[Place, Sequence[Any]]
     order: Sequence[Place]
-    steps: Mapping[str, Step]
     arguments: Mapping[str, Any]
     known: Known
     passed: bool
@@ -99,6 +101,16 @@ class Trace:
     came: Any = None
     error: BaseException | None = None
     _of_place: dict[Place, Match | None] = field(default_factory=dict)
+    _identities: dict[int, tuple[Any, Hashable]] = field(default_factory=dict)  # by id, and what keeps that its own
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        return self.known.steps.taken
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Tell whether the test asks for gradients with respect to what came in."""
+        return any(isinstance(x, Tensor) and x.requires_grad for x in self.given.values())
 
     @cached_property
     def sizes(self) -> set[float]:
@@ -133,7 +145,7 @@ class Trace:
         """Look for the steps once: most values are the same in the next run, with a change in some place."""
         if any(value is None for value in values):
             return None
-        key = tuple(map(identify, values))
+        key = tuple(map(self._identify, values))
         if key not in self.known.matches:
             self.known.matches[key] = self._find_match(values)
         return self.known.matches[key]
@@ -142,19 +154,30 @@ class Trace:
         if len(values) > 1 and len({value.shape if isinstance(value, Tensor) else () for value in values}) == 1:
             tensors = [as_value(value).tensor for value in values]
             if any(not torch.equal(tensors[0], tensor) for tensor in tensors[1:]) and (
-                found := self.find(Value(torch.stack(tensors)))
+                found := self._find(Value(torch.stack(tensors)))
             ):
                 return Match((found[0],), (found[1],), together=True)
-        found_each = [self.find(as_value(value)) for value in values[:MOST_TIMES]]
+        found_each = [self.find(value) for value in values[:MOST_TIMES]]
         if not all(found_each):
             return None
         return Match(tuple(each[0] for each in found_each if each), tuple(each[1] for each in found_each if each))
 
-    def find(self, value: Value, exactly: bool = False) -> tuple[str, Axes] | None:
-        """The step, or the argument, that a value is."""
+    def find(self, x: Any) -> tuple[str, Axes] | None:
+        """The step, or the argument, that a number or a tensor is."""
+        key = self._identify(x)
+        if key not in self.known.found:
+            self.known.found[key] = self._find(as_value(x))
+        return self.known.found[key]
+
+    def _identify(self, x: Any) -> Hashable:
+        if id(x) not in self._identities:
+            self._identities[id(x)] = x, identify(x)
+        return self._identities[id(x)][1]
+
+    def _find(self, value: Value) -> tuple[str, Axes] | None:
         others = []
         for name, known in self.known.list_alike(value):
-            if (axes := find_layout(value, known, exactly)) == tuple(range(known.tensor.ndim)):
+            if (axes := find_layout(value, known)) == tuple(range(known.tensor.ndim)):
                 return name, axes
             others += [(name, axes)] if axes is not None else []
         if others:
@@ -263,14 +286,14 @@ class Trace:
     def first_wrong(self, place: Place) -> int:
         """The first time that an expression is nothing that is known."""
         values = self.value(place)[:MOST_TIMES]
-        return next((i for i, value in enumerate(values) if value is None or not self.find(as_value(value))), 0)
+        return next((i for i, value in enumerate(values) if value is None or not self.find(value)), 0)
 
     def is_right_at(self, place: Place, time: int) -> bool:
         """Tell whether an expression is right, or was the n-th time that it was computed."""
         if self.is_right(place):
             return True
         values = self.value(place)
-        return 0 < len(values) > time and values[time] is not None and bool(self.find(as_value(values[time])))
+        return 0 < len(values) > time and values[time] is not None and bool(self.find(values[time]))
 
     def is_number(self, place: Place) -> bool:
         """Tell whether an expression is a number and no tensor."""

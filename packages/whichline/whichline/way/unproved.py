@@ -40,11 +40,12 @@ def tell_unproved(
     if not condition and not place:
         return None
     problem = wrong[0].problem
+    question = next((fact.ask for fact in (condition.facts if condition else ()) if fact.ask), ASK * bool(place))
     return Finding(
         problem,
         f"{problem}-unproved",
         (_tell_where(condition, len(these), len(these) + len(right), raise_), *[BEGIN] * bool(place)),
-        question=next((fact.ask for fact in (condition.facts if condition else ()) if fact.ask), ASK * bool(place)),
+        question=question if place else question.replace("this line", "your code"),
         tests=tuple(test.name for test in wrong),
         **place,
     )
