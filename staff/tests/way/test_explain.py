@@ -57,6 +57,38 @@ def test_a_later_problem_is_told_to_be_wrong_as_an_earlier_one_is(told: Explain)
     )
 
 
+BY_HAND = """\
+class ByHand(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Q, K, V, *others):
+        ctx.others = others
+        ctx.save_for_backward(Q, K, V)
+        return attend_by_blocks(Q, K, V, *others)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        given = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            loss = (attend_by_blocks(*given, *ctx.others) * gradient).sum()
+        return *torch.autograd.grad(loss, given), None, None
+
+
+def run_blockwise_attention(Q, K, V, mask=None, block_size=None):
+    return ByHand.apply(Q, K, V, mask, block_size)
+
+
+def attend_by_blocks(Q, K, V, mask, block_size):
+"""
+
+
+def test_what_only_a_backward_pass_repeats_of_an_earlier_mistake_is_no_mistake_of_its_own(told: Explain) -> None:
+    blockwise = "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n", BY_HAND
+    _, later = told([ATTENTION, "blockwise_attention"], NO_SCALE, blockwise)
+    assert later.said == (
+        "Blockwise attention fails partly because of your scaled dot-product attention: correct that first.",
+    )
+
+
 def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain) -> None:
     own = ('rearrange(heads, "... h n d -> ... n (h d)")', 'rearrange(heads, "... h n d -> ... n (d h)")')
     attention, *multihead = told([ATTENTION, MULTIHEAD], NO_SCALE, own)

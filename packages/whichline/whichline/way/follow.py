@@ -56,7 +56,7 @@ def follow(
             return [found]
     found, patch = _find_numbers(runner, failing, earlier, before)
     with runner.probes.on():
-        if rest := _leave_out(failing, found):
+        if (rest := _leave_out(failing, found)) and not _are_told(found, before):
             found += tell_contract(runner, rest, patch, len(failing))
     wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
     others = [*passing, *(test for test in failing if test not in wrong)]
@@ -70,6 +70,12 @@ def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
     """The tests that no finding is about."""
     told = {name for each in found for name in each.tests}
     return [test for test in tests if test.name not in told]
+
+
+def _are_told(found: Sequence[Finding], before: Sequence[Finding]) -> bool:
+    """Tell whether what was found are places of earlier problems: what else there is may come of these."""
+    told = {(each.file, each.line, each.columns) for each in before}
+    return bool(found) and all((each.file, each.line, each.columns) in told for each in found)
 
 
 def _find_numbers(

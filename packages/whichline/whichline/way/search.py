@@ -32,6 +32,7 @@ PLACES = 3  # that together explain the tests
 NEAREST = 6  # changes that are tried for the first of two places, and places where any test is tried
 FIRST = 2  # changes that are tried there
 END = "the answer"  # the steps that come last begin like that
+MOST = 0.75  # of the tests
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
@@ -102,7 +103,10 @@ class Search:
         return [] if self.is_loose else self._find_together(most)
 
     def find_again(self, before: Sequence[Finding], folder: Path) -> list[Found]:
-        """Find what explains all tests: the places of earlier problems, with one more, or one in their functions."""
+        """Find what explains the tests: the places of earlier problems, with one more, or one in their functions.
+
+        Where those explain most tests, they are to be corrected first: nothing more is looked for.
+        """
         roots = self.find_roots()
         spots = {(str(folder / each.file), each.line, each.columns) for each in before}
         places = dict.fromkeys(place for trace in self.traces for place in trace.places)
@@ -111,7 +115,7 @@ class Search:
             if (place.file, place.line, find_columns(place.file, place.node)) in spots:
                 found += self._mend(place, join_patches(found))
         patch = join_patches(found)
-        if patch and self._explains_all(patch):
+        if patch and self._count_explained(patch) >= MOST * len(self.trial.failing):
             return found
         further = Search(self.trial.add(patch)).find(1) if patch else []
         if further and len(further[-1].explains) == len(self.trial.failing):
@@ -136,10 +140,10 @@ class Search:
         names = tuple(test.name for test in self.trial.failing)
         return [Found(change, before, compare_with_change(before, change), names)] if most else []
 
-    def _explains_all(self, patch: Patch) -> bool:
-        """Tell whether all tests pass with right values in some places, each of them made of what is right."""
+    def _count_explained(self, patch: Patch) -> int:
+        """Count the tests that pass with right values in some places, each of them made of what is right."""
         runs = (self.trial.run(test, patch) for test in self.trial.failing)
-        return all(then.passed and all(then.is_made_of_right(place) for place in patch) for then in runs)
+        return sum(then.passed and all(then.is_made_of_right(place) for place in patch) for then in runs)
 
     def find_roots(self) -> list[Place]:
         """Run some of the tests and list the roots in them, in the order in which they are computed.
