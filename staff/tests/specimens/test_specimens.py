@@ -34,6 +34,7 @@ def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public
     results = run_suite(suite, {**RIGHT, **adapters})
     explanations = explain(suite, results)
     print("\n".join(line for each in explanations for line in ("", each.id, *each.lines)))  # pytest -s shows it
+    assert all(each.file or "this line" not in each.question for each in explanations)
     found = findings(results, explanations)
     assert found == specimen.findings, "\n".join(
         (
