@@ -18,6 +18,7 @@ from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.way.crashes import tell_crashes
 from whichline.way.follow import follow
+from whichline.way.telling import are_told, place_of
 from whichline.way.unproved import BEGIN
 
 MOST = 3  # findings that a student is shown of one problem
@@ -90,10 +91,10 @@ def _say_what_earlier_explains(
     suite: Suite, problem: str, own: Sequence[Finding], before: Sequence[Finding], failing: Sequence[Test]
 ) -> list[Finding]:
     """Say that a problem is wrong at places that are told of earlier ones, if it is wrong at no other."""
-    told = {_place(each): each.problem for each in reversed(before) if each.file}
-    if not own or not all(each.file and _place(each) in told for each in own):
+    if not are_told(own, before):
         return []
-    of = dict.fromkeys(told[_place(each)] for each in own)
+    told = {place_of(each): each.problem for each in reversed(before)}
+    of = dict.fromkeys(told[place_of(each)] for each in own)
     titles = [f"your {title[0].lower()}{title[1:]}" for title in (suite.problems[id].title for id in of)]
     explained = {name for each in own for name in each.tests}
     is_all = len(explained) == len(failing)
@@ -101,10 +102,6 @@ def _say_what_earlier_explains(
     end = "; nothing else is wrong with it." if is_all else ": correct that first."
     tests = tuple(test.name for test in failing if test.name in explained)
     return [Finding(problem, AS_EARLIER.format(problem), (fails + end,), tests=tests)]
-
-
-def _place(finding: Finding) -> tuple[str, int, tuple[int, int]]:
-    return finding.file, finding.line, finding.columns
 
 
 @contextmanager

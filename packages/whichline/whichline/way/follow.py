@@ -18,7 +18,8 @@ from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, Trial, find_functions
 from whichline.way.search import PLACES, Found, Search, join_patches, order_by_generality
 from whichline.way.steps import Follow
-from whichline.way.telling import count_failing, show_place
+from whichline.way.telling import are_told, count_failing, show_place
+from whichline.way.trace import Trace
 from whichline.way.unproved import tell_unproved
 from whichline.way.unread import find_unread, list_needed
 from whichline.way.values import is_equal
@@ -56,7 +57,7 @@ def follow(
             return [found]
     found, patch = _find_numbers(runner, failing, earlier, before)
     with runner.probes.on():
-        if (rest := _leave_out(failing, found)) and not _are_told(found, before):
+        if (rest := _leave_out(failing, found)) and not are_told(found, before):
             found += tell_contract(runner, rest, patch, len(failing))
     wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
     others = [*passing, *(test for test in failing if test not in wrong)]
@@ -70,12 +71,6 @@ def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
     """The tests that no finding is about."""
     told = {name for each in found for name in each.tests}
     return [test for test in tests if test.name not in told]
-
-
-def _are_told(found: Sequence[Finding], before: Sequence[Finding]) -> bool:
-    """Tell whether what was found are places of earlier problems: what else there is may come of these."""
-    told = {(each.file, each.line, each.columns) for each in before}
-    return bool(found) and all((each.file, each.line, each.columns) in told for each in found)
 
 
 def _find_numbers(
@@ -107,8 +102,9 @@ def _find_numbers(
         return [], {}
     with runner.probes.on():
         patch = join_patches(found)
-        passing = [test for test in failing if runner.passes(test, patch)]
-        explained = [test for test in passing if _is_explained(runner, test, found)]
+        runs = (runner.run(test, patch) for test in failing if not test.memory)
+        passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
+    explained = [test for test, is_explained in passing if is_explained]
     if not explained:
         return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
@@ -116,12 +112,9 @@ def _find_numbers(
     return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
 
 
-def _is_explained(runner: Runner, test: Test, found: Sequence[Found]) -> bool:
-    """Tell whether a test passes with right values in all the places, each of them made of what is right."""
-    then = runner.run(test, join_patches(found))
-    return then.passed and all(
-        then.is_made_of_right(each.place, is_loose=True) for each in found if each.place in then.values
-    )
+def _is_explained(then: Trace, found: Sequence[Found]) -> bool:
+    """Tell whether all the places in which right values were put are made of what is right."""
+    return all(then.is_made_of_right(each.place, is_loose=True) for each in found if each.place in then.values)
 
 
 def _is_wrong_number(suite: Suite, test: Test) -> bool:

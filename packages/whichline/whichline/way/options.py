@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import torch
@@ -139,9 +140,9 @@ def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step])
 def _list_others(trace: Trace, value: Tensor, steps: Sequence[Step]) -> list[Option]:
     """The nearest steps of another shape, and the answer if it has another one."""
     answer = list(trace.steps)[-1]
-    others = [step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape))]
+    others = (step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape)))
     of_answer = [step for step in steps if step.name == answer and step.value.tensor.shape != value.shape]
-    return [Option((step.name,)) for step in (*others[:MOST_OTHERS], *of_answer)]
+    return [Option((step.name,)) for step in (*islice(others, MOST_OTHERS), *of_answer)]
 
 
 def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:

@@ -207,11 +207,11 @@ class Probes:
                     self.changed[function] = code, probed
                     break
 
-    @property
+    @cached_property
     def places(self) -> list[Place]:
         return [place for file in self.files.values() for place in file.places]
 
-    @property
+    @cached_property
     def definitions(self) -> dict[tuple[str, str], ast.FunctionDef]:
         """The functions of all files, by file and qualified name."""
         return {(name, each): node for name, file in self.files.items() for each, node in file.definitions.items()}

@@ -279,7 +279,9 @@ class Search:
         """
         near = self._list_near()
         best: list[Found] = []
-        for behind in range(1, most if any(mended for mended, _ in near) else min(most, 2)):
+        if not any(mended for mended, _ in near):
+            most = min(most, 2)  # with nothing to go by, three take long
+        for behind in range(1, most):
             for mended, change in near[: NEAREST // behind**2]:
                 if not (others := Search(self.trial.add(change)).find(behind)):
                     continue

@@ -115,15 +115,14 @@ def list_series(steps: Mapping[str, Step], series: str) -> list[str]:
 
 def take_steps(follow: Follow, arguments: Mapping[str, Any]) -> Steps:
     """The steps of a right program on the arguments of a call, in float64."""
-    own = {name: _copy(x) if isinstance(x, Tensor) else x for name, x in arguments.items()}
+    own = {
+        name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+        for name, x in arguments.items()
+    }
     steps = Steps(arguments=Arguments(list_leaves(own)))
     with torch.random.fork_rng(devices=[]):
         follow(steps, **{name: in_dtype(x, torch.float64) for name, x in own.items()})
     return steps
-
-
-def _copy(x: Tensor) -> Tensor:
-    return x.detach().clone().requires_grad_(x.requires_grad)
 
 
 def list_leaves(arguments: Mapping[str, Any]) -> list[Tensor]:

@@ -2,10 +2,11 @@
 
 import ast
 import linecache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.finding import mark
+from whichline.engine.finding import Finding, mark
 
 
 def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, root: Path) -> dict[str, Any]:
@@ -34,6 +35,17 @@ def name_file(file: str, root: Path) -> str:
     if path.is_relative_to(root):
         return path.relative_to(root).as_posix()
     return path.name if path.exists() else "your cell"
+
+
+def place_of(finding: Finding) -> tuple[str, int, tuple[int, int]]:
+    """The place where the mark of a finding stands."""
+    return finding.file, finding.line, finding.columns
+
+
+def are_told(found: Sequence[Finding], before: Sequence[Finding]) -> bool:
+    """Tell whether something was found, and all of it at places that are told of earlier problems."""
+    told = {place_of(each) for each in before if each.file}
+    return bool(found) and all(place_of(each) in told for each in found)
 
 
 def count_failing(some: int, failing: int, does: str, do: str, more: str = "") -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whichline.engine.suite import Test
 from whichline.way.probe import Place
-from whichline.way.steps import Step, Steps
+from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.values import Axes, Value, as_value, find_layout, identify
 
 UNSET = re.compile("Parameter|empty|rand|normal|uniform")  # numbers that nobody counts on
@@ -110,7 +110,7 @@ class Trace:
     @property
     def needs_gradients(self) -> bool:
         """Tell whether the test asks for gradients with respect to what came in."""
-        return any(isinstance(x, Tensor) and x.requires_grad for x in self.given.values())
+        return bool(list_leaves(self.given))
 
     @cached_property
     def sizes(self) -> set[float]:
