@@ -9,7 +9,7 @@ from whichline_grader.grading import findings
 from whichline_grader.grading.findings import LONGEST, ask_for_advice
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox, start_both
+from whichline_grader.sandbox.confinement import Sandbox, start
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.submission import Submission, take_in
 
@@ -54,7 +54,7 @@ while "whichline.way.explain" in sys.modules: pass
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with start_both("bubblewrap") as sandbox:
+    with start("bubblewrap", advised=True) as sandbox:
         yield sandbox
 
 

@@ -5,6 +5,7 @@ which the sandbox imports at the same time as the suite does.
 """
 
 import gc
+import itertools
 import json
 import multiprocessing
 import os
@@ -27,7 +28,8 @@ from typing import TYPE_CHECKING, Literal
 from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Result, result_from_json
 from whichline_grader.grading.graded import Notes, notes_from_json
-from whichline_grader.sandbox.confinement import Layer, Sandbox, SandboxError, start_both
+from whichline_grader.sandbox.confinement import Layer, Sandbox, SandboxError, begin, finish
+from whichline_grader.sandbox.inside.lock_in import FEW, join_pages
 from whichline_grader.sandbox.submission import Submission
 
 if TYPE_CHECKING:
@@ -48,8 +50,10 @@ def load_and_start(
     """
     with ExitStack() as stack:
         stack.callback(gc.unfreeze)
+        starting = begin(layer, advised=True)
+        next(starting)  # before this process is busy
         with ThreadPoolExecutor(1) as beside:  # it ends here: threads do not survive the fork of each submission
-            starting = beside.submit(lambda: stack.enter_context(start_both(layer)))
+            started = beside.submit(lambda: stack.enter_context(finish(starting)))
             gc.disable()  # all of this stays, and looking for garbage in it would take half a second
             try:
                 from whichline_grader.grading.suite import load_graded_suite
@@ -58,7 +62,7 @@ def load_and_start(
             finally:
                 gc.freeze()
                 gc.enable()
-        yield suite, starting.result()
+        yield suite, started.result()
 
 
 class HostError(CourseworkError):
@@ -185,6 +189,7 @@ def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> Non
     gc.collect()
     gc.freeze()  # a fork that collects garbage copies every page that it looks at
     forks: dict[int, tuple[int, int]] = {}  # by a descriptor of the process: its id, and the pipe that it writes to
+    numbers = itertools.count()
     while True:
         for readable in select.select([control.fileno(), *forks], [], [])[0]:
             if readable in forks:
@@ -198,6 +203,8 @@ def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> Non
                     os.kill(pid, signal.SIGKILL)
                 return
             file, pipe = descriptors
+            if next(numbers) == FEW:
+                join_pages()
             if message == b"check":
                 _write(pipe, f"{_restart_if_needed(sandbox)}\n0")
             elif (pid := os.fork()) == 0:

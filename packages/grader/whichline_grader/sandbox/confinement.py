@@ -21,8 +21,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +60,7 @@ ENVIRONMENT = {
 MAIN = """
 import gc, json, sys
 gc.disable()
-control, settings = int(sys.argv[1]), json.loads(sys.argv[2])
+controls, settings = map(json.loads, sys.argv[1:])
 sys.path.insert(0, settings["worker"])
 sys.path.extend(settings["packages"])
 from whichline_grader.sandbox.inside.own_root import lock_in_zygote
@@ -69,7 +68,7 @@ if settings["confined"]:
     given = (settings[key] for key in ("readable", "hidden", "packages", "worker", "place"))
     settings["layers"] += lock_in_zygote(*given)
 from whichline_grader.sandbox.inside.zygote import main
-main(control, settings)
+main(controls, settings)
 """
 MARKS = (
     "no user namespaces here: a later submission can read which files an earlier one opened, and so a hidden input "
@@ -137,15 +136,18 @@ class Sandbox:
 
     Attributes:
         achieved: the layers that hold.
-        advisor: another one, whose workers know the right programs: what they say is advice, and earns nothing.
+        advisor: another one beside it, whose workers know the right programs: what they say is advice, and earns
+            nothing.
     """
 
-    advisor: "Sandbox | None" = None
-
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, layer: Layer, advising: bool = False
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        layer: Layer,
+        advisor: "Sandbox | None" = None,
     ) -> None:
-        self._process, self._control, self._advising = process, control, advising
+        self._process, self._control, self.advisor = process, control, advisor
         probe, self._layers = self._fork(cpu_seconds=10, data_bytes=1 << 30)
         probe.kill()
         self.achieved = Achieved(layer, tuple(self._layers))
@@ -181,24 +183,18 @@ class Sandbox:
         """
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGKILL)  # Popen.kill does nothing in a fork of its parent
-        if self.advisor:
-            self.advisor.restart()
-        self._end()
-        fresh = _spawn(self.achieved.layer, self._advising)
-        self._process, self._control = fresh._process, fresh._control
+        self.close()
+        fresh = finish(_spawn(self.achieved.layer, self.advisor is not None))
+        self._process, self._control, self.advisor = fresh._process, fresh._control, fresh.advisor
         if fresh._layers != self._layers:
             raise SandboxError(f"expected workers confined by {self._layers}, got {fresh._layers}")
 
     def close(self) -> None:
-        """End the zygote and all its workers."""
-        if self.advisor:
-            self.advisor.close()
-        self._end()
-
-    def _end(self) -> None:
-        with suppress(OSError):  # it is closed already
-            self._control.shutdown(socket.SHUT_RDWR)
-        self._control.close()
+        """End the zygote, its advisor and all of their workers."""
+        for each in filter(None, (self.advisor, self)):
+            with suppress(OSError):  # it is closed already
+                each._control.shutdown(socket.SHUT_RDWR)
+            each._control.close()
         self._process.wait()
 
     def __enter__(self) -> "Sandbox":
@@ -243,31 +239,49 @@ class Sandbox:
         return Process(channel, stdout, stderr, pidfd, pid, stat), layers
 
 
-def start(layer: Layer | Literal["auto"] = "auto", advising: bool = False) -> Sandbox:
-    """Start `layer`, or the strongest one that works. Takes a few seconds: it imports torch.
+Starting = Generator[None, None, Sandbox]
 
-    Except for `none`, the calling process becomes non-dumpable, so that no worker can look into it.
+
+def start(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Sandbox:
+    """Start `layer`, or the strongest one that works. Takes a few seconds: it imports torch.
 
     Args:
         layer: what is between a submission and this machine.
-        advising: whether its workers say what a submission does wrong, for which they have all that students have.
+        advised: whether there is an advisor, which has all that students have.
 
     Raises:
         SandboxError: `layer` does not work here; `auto` never goes below `process`. The message says what to install.
     """
+    return finish(begin(layer, advised))
+
+
+def finish(starting: Starting) -> Sandbox:
+    """Wait for a sandbox that was begun."""
+    while True:
+        try:
+            next(starting)
+        except StopIteration as end:
+            return end.value
+
+
+def begin(layer: Layer | Literal["auto"] = "auto", advised: bool = False) -> Starting:
+    """Start a sandbox as `start` does, and yield when its process is under way.
+
+    Except for `none`, the calling process becomes non-dumpable, so that no worker can look into it.
+    """
     _compile_packages()
     if layer == "none":
-        return _spawn("none", advising)
+        return (yield from _spawn("none", advised))
     hide_memory()
     if layer == "bubblewrap":
-        return _bubblewrap(advising)
+        return (yield from _bubblewrap(advised))
     if layer == "process":
-        return _process(advising)
+        return (yield from _process(advised))
     try:
-        return _bubblewrap(advising)
+        return (yield from _bubblewrap(advised))
     except SandboxError as bubblewrap:
         try:
-            sandbox = _process(advising)
+            sandbox = yield from _process(advised)
         except SandboxError as process:
             raise SandboxError(f"no sandbox works here:\n- bubblewrap: {bubblewrap}\n- process: {process}") from None
         notes = (f"no bubblewrap: {bubblewrap}", *sandbox.achieved.notes)
@@ -275,32 +289,18 @@ def start(layer: Layer | Literal["auto"] = "auto", advising: bool = False) -> Sa
         return sandbox
 
 
-def start_both(layer: Layer | Literal["auto"] = "auto") -> Sandbox:
-    """Start a sandbox and its advisor, at the same time; it raises as `start` does."""
-    with ThreadPoolExecutor(2) as beside:
-        starting, advising = beside.submit(start, layer), beside.submit(start, layer, advising=True)
-    if error := starting.exception() or advising.exception():
-        for each in (starting, advising):
-            if not each.exception():
-                each.result().close()
-        raise error
-    sandbox = starting.result()
-    sandbox.advisor = advising.result()
-    return sandbox
-
-
-def _bubblewrap(advising: bool) -> Sandbox:
+def _bubblewrap(advised: bool) -> Starting:
     if shutil.which("bwrap") is None:
         raise SandboxError("bwrap is not installed; install the package bubblewrap (apt-get install bubblewrap)")
-    sandbox = _spawn("bubblewrap", advising)
+    sandbox = yield from _spawn("bubblewrap", advised)
     if "seccomp" not in sandbox.achieved.parts:
         sandbox.close()
         raise SandboxError("expected a seccomp filter inside bubblewrap")
     return sandbox
 
 
-def _process(advising: bool) -> Sandbox:
-    sandbox = _spawn("process", advising)
+def _process(advised: bool) -> Starting:
+    sandbox = yield from _spawn("process", advised)
     parts = sandbox.achieved.parts
     if not {"mounts", "landlock"} & set(parts) and ("uid" not in parts or _others_may_read(this_root())):
         sandbox.close()
@@ -324,7 +324,7 @@ def _compile_packages() -> None:
         subprocess.run([sys.executable, "-c", warm_up], env=environment, capture_output=True)
 
 
-def _spawn(layer: Layer, advising: bool) -> Sandbox:
+def _spawn(layer: Layer, advised: bool) -> Starting:
     packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     visible = [*filter(os.path.exists, LIBRARIES), sys.base_prefix, *packages]
     for path in visible if layer != "none" else []:
@@ -335,7 +335,7 @@ def _spawn(layer: Layer, advising: bool) -> Sandbox:
     hidden = [str(path) for path in ours if path.is_dir()]
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
         worker, place = Path(folder, "worker"), Path(folder, "root")
-        _copy_worker(worker, advising)
+        _copy_worker(worker, advised)
         place.mkdir()
         settings = {
             "worker": str(worker),
@@ -343,16 +343,17 @@ def _spawn(layer: Layer, advising: bool) -> Sandbox:
             "packages": packages,
             "hidden": hidden,
             "confined": layer != "none",
-            "advising": advising,
             "layers": ["namespaces"] * (layer == "bubblewrap"),
             # Under bubblewrap there is nothing else, and nothing is writable.
             "readable": [path for path in (*visible, *_libraries(), *DEVICES) if os.path.exists(path)]
             if layer == "process"
             else [],
         }
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(1 + advised)]
+        controls, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+        passed = [control.fileno() for control in theirs]
         interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
-        command = [*interpreter, str(theirs.fileno()), json.dumps(settings)]
+        command = [*interpreter, json.dumps(passed), json.dumps(settings)]
         if layer == "bubblewrap":
             command = [*_bubblewrap_command([*visible, str(worker)], hidden), *command]
         try:
@@ -363,37 +364,48 @@ def _spawn(layer: Layer, advising: bool) -> Sandbox:
                 stderr=stderr,
                 env=ENVIRONMENT,
                 cwd="/",
-                pass_fds=[theirs.fileno()],
+                pass_fds=passed,
             )
         except OSError as error:
             raise SandboxError(str(error)) from None
-        theirs.close()
-        ours.settimeout(START_SECONDS)
-        try:
-            about = ours.recv(4096)
-        except TimeoutError:
-            about = b""
-        if not about:
+        for control in theirs:
+            control.close()
+        yield
+        abouts = [_hear(control) for control in controls]
+        if not all(abouts):
             process.kill()
             process.wait()
             stderr.seek(0)
             last = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
             raise SandboxError(last or f"the zygote did not start within {START_SECONDS} s")
-    ours.settimeout(None)
     import torch
 
     here = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
-    if json.loads(about) != here:
-        ours.close()
-        raise SandboxError(f"expected the same torch and the same vector instructions inside, {here}; got {about!r}")
-    return Sandbox(process, ours, layer, advising)
+    if json.loads(abouts[0]) != here:
+        process.kill()
+        raise SandboxError(
+            f"expected the same torch and the same vector instructions inside, {here}; got {abouts[0]!r}"
+        )
+    advisor = Sandbox(process, controls[1], layer) if advised else None
+    return Sandbox(process, controls[0], layer, advisor)
 
 
-def _copy_worker(folder: Path, advising: bool) -> None:
+def _hear(control: socket.socket) -> bytes:
+    """What a zygote says of itself when it has started, or nothing."""
+    control.settimeout(START_SECONDS)
+    try:
+        return control.recv(4096)
+    except TimeoutError:
+        return b""
+    finally:
+        control.settimeout(None)
+
+
+def _copy_worker(folder: Path, advised: bool) -> None:
     """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
     root = this_root()
     copied = [(GRADER.parent, GRADER / "sandbox" / "inside"), (ENGINE.parent, ENGINE / "rules")]
-    if advising:
+    if advised:
         copied += [(ENGINE.parent, ENGINE), *((root, root / name) for name in (PROBLEMS, "tests", "fixtures"))]
     for place, copy in copied:
         for source in copy.rglob("*"):

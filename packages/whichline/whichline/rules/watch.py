@@ -7,19 +7,17 @@ other functions of torch end in. So a call is seen however it is reached, and co
 Best effort: code that runs in the same process can hide from it.
 """
 
-import ast
+import dis
 import functools
-import importlib
 import inspect
 import sys
-import textwrap
 import threading
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -194,14 +192,19 @@ def import_what_it_names(function: Any) -> None:
     """Import what the import statements in a function name; one that fails is left to the call."""
     with suppress(Exception):  # a student's object may be anything
         function = inspect.unwrap(function)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        names: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-        for name in sorted(names):
+        for module, names, level in _find_imports(function.__code__):
             with suppress(Exception, SystemExit):
-                importlib.import_module(name, function.__globals__["__package__"])
+                __import__(module, function.__globals__, None, names, level)
+
+
+def _find_imports(code: CodeType) -> Iterator[tuple[str, tuple[str, ...] | None, int]]:
+    """The module of each import statement in a function, the names taken from there, and the dots before it."""
+    last = deque[Any](maxlen=2)  # what the instructions before have put on the stack
+    for each in dis.get_instructions(code):
+        if each.opname == "IMPORT_NAME":
+            level, names = last
+            yield each.argval, names, level
+        last.append(each.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _find_imports(inner)

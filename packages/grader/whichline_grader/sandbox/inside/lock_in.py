@@ -17,6 +17,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 ADDRESSES = 16 << 30
 ALL, DATA = 0, 5  # fields of /proc/self/statm
 M_MMAP_THRESHOLD = -3
+MADV_COLLAPSE = 25  # since Linux 6.1
+FEW = 8  # forks, for which it would take longer to join pages than it saves
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 38
 CLONE3 = 435  # on every processor
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
@@ -34,6 +36,19 @@ def give_back_memory() -> None:
     Blocks of 160 × 160 are not large: to map each would take longer than to compute it.
     """
     libc.mallopt(M_MMAP_THRESHOLD, 1 << 17)
+
+
+def join_pages() -> None:
+    """Have all that is in memory lie in large pages, where the kernel has them: a fork copies the list of pages.
+
+    With torch that takes it 5 ms in the place of 25, once this has taken some tenths of a second.
+    """
+    with open("/proc/self/maps") as maps:
+        regions = [line.split() for line in maps]
+    for place, rights, _, _, inode, *_ in regions:
+        if rights == "rw-p" and inode == "0":
+            start, end = (int(address, 16) for address in place.split("-"))
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_COLLAPSE)
 
 
 class _Clone(ctypes.Structure):

@@ -1,12 +1,13 @@
 """The zygote: a process that has imported what submissions may import, and forks one worker for each submission.
 
-It never reads a byte that student code wrote. Run as `main(control, settings)` by `sandbox/confinement.py`.
+It never reads a byte that student code wrote. Run as `main(controls, settings)` by `sandbox/confinement.py`.
 """
 
 import faulthandler
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import signal
@@ -25,23 +26,32 @@ from whichline.rules.forbidden import load_forbidden
 from whichline.rules.watch import Watch
 from whichline_grader.sandbox.inside import frames
 from whichline_grader.sandbox.inside.importing import is_submitted
-from whichline_grader.sandbox.inside.lock_in import Filter, fork_apart, give_back_memory, hide_memory, lock_in
+from whichline_grader.sandbox.inside.lock_in import (
+    FEW,
+    Filter,
+    fork_apart,
+    give_back_memory,
+    hide_memory,
+    join_pages,
+    lock_in,
+)
 from whichline_grader.sandbox.inside.serve import Advise, send, serve
 
-STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "regex", "tiktoken", "tqdm", "psutil")
+STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "numpy.random", "regex", "tiktoken", "tqdm", "psutil")
 CHANNEL = 3
 
 
-def main(control: int, settings: dict[str, Any]) -> NoReturn:
-    """Fork a worker for each message on the socket `control`, and exit when its other end is closed.
+def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
+    """Fork a worker for each message on a control, and exit when its other end is closed.
 
     A message is `{"cpu_seconds": ..., "data_bytes": ..., "modules": [...]}`, the limits and what is to be imported
     before, with three file descriptors: the worker's channel, its stdout and its stderr.
 
     Args:
-        control: a SOCK_SEQPACKET Unix socket.
+        controls: SOCK_SEQPACKET Unix sockets. If there are two, the second is that of a fork of this process: the
+            advisor, whose workers say what a submission does wrong.
         settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code),
-            `advising` (whether workers say what a submission does wrong), `layers` (those that hold for this process).
+            `layers` (those that hold for this process).
     """
     if settings["confined"]:
         hide_memory()
@@ -52,8 +62,12 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
     for name in [name for name in sys.modules if name.partition(".")[0] == "whichline"]:
         del sys.modules[name]
     warm_up()
+    is_advisor = len(controls) == 2 and os.fork() == 0
+    connection = socket.socket(fileno=controls.pop(is_advisor))
+    for other in controls:
+        os.close(other)
     advise = None
-    if settings["advising"]:
+    if is_advisor:
         from whichline_grader.sandbox.inside.advice import prepare
 
         advise = prepare(settings["worker"])
@@ -63,13 +77,15 @@ def main(control: int, settings: dict[str, Any]) -> NoReturn:
     gc.enable()  # it was off, since what is imported stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the dead
     sys.path.remove(settings["worker"])
-    connection = socket.socket(fileno=control)
     about = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     connection.send(json.dumps(about).encode())
+    numbers = itertools.count()
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
         if not message:
             os._exit(0)  # torch would take its time to go
+        if next(numbers) == FEW:
+            join_pages()
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
