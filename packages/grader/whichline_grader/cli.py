@@ -13,7 +13,7 @@ from whichline.cli import Commands
         "diff": ("whichline_grader.grading.regrade:diff", "Say whose grade changed, and why."),
         "feedback": ("whichline_grader.grading.regrade:feedback", "Write one student's feedback again, and print it."),
         "findings": ("whichline_grader.grading.commands:findings", "Count what was found in a class."),
-        "fixtures": ("whichline_grader.release.commands:fixtures", "Write the stored cases, or check them."),
+        "fixtures": ("whichline_grader.release.verify:fixtures", "Write the stored cases, or check them."),
         "grade": ("whichline_grader.grading.commands:grade", "Grade submissions in a sandbox."),
         "gradescope": ("whichline_grader.release.commands:gradescope", "Write the autograder that Gradescope runs."),
         "handout": ("whichline_grader.release.commands:handout", "Write what students receive, and try it."),
@@ -29,7 +29,7 @@ from whichline.cli import Commands
         "report": ("whichline_grader.grading.pages:report", "Write pages: one of the class, one for each student."),
         "reproduce": ("whichline_grader.grading.commands:reproduce", "Run one test of one submission again."),
         "rescore": ("whichline_grader.grading.regrade:rescore", "Score recorded results with other weights."),
-        "verify": ("whichline_grader.release.commands:verify", "Test the suites before a release."),
+        "verify": ("whichline_grader.release.verify:verify", "Test the suites before a release."),
         "who": ("whichline_grader.grading.regrade:who", "Say who lost points on a test, and why."),
     },
 )

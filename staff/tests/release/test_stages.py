@@ -10,7 +10,7 @@ from rich.console import Console
 from staff.tests import ROOT
 from whichline.engine.suite import SuiteError
 from whichline_grader.cli import staff
-from whichline_grader.release import commands
+from whichline_grader.release import verify
 from whichline_grader.release.stages import Stage, Stages
 
 
@@ -63,9 +63,9 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     def load(root: object, problem: str | None) -> None:
         raise SuiteError("drawn from another secret")
 
-    monkeypatch.setattr(commands, "both_suites", load)
-    monkeypatch.setattr(commands, "stored_cases", lambda root: ())
-    monkeypatch.setattr(commands, "verify_steps", lambda root, problems, stage: stage.error("told too much"))
+    monkeypatch.setattr(verify, "both_suites", load)
+    monkeypatch.setattr(verify, "stored_cases", lambda root: ())
+    monkeypatch.setattr(verify, "verify_steps", lambda root, problems, stage: stage.error("told too much"))
     finished = CliRunner().invoke(staff, ["verify"])
     assert finished.exit_code == 1
     said = finished.output.splitlines()

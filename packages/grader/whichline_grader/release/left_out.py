@@ -9,8 +9,6 @@ from pathlib import Path
 from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
 from whichline.engine.assignment import load_problems
 from whichline.engine.errors import CourseworkError
-from whichline.engine.suite import load_suite
-from whichline_grader.authoring.room import load_rooms
 from whichline_grader.release.texts import check_texts, write_texts
 
 ADAPTERS = "adapters.py"
@@ -31,6 +29,8 @@ def without_left_out(root: Path, files: Mapping[str, bytes]) -> dict[str, bytes]
     kept = {name: content for name, content in files.items() if name not in belonging}
     kept[ASSIGNMENT] = cut_assignment(kept[ASSIGNMENT].decode(), gone).encode()
     if gone:
+        from whichline_grader.authoring.room import load_rooms
+
         functions = {call for id in gone for call in load_rooms()[id].calls}
         kept[ADAPTERS] = cut_functions(kept[ADAPTERS].decode(), functions).encode()
     texts = {name: content.decode() for name, content in kept.items() if name.endswith(".md")}
@@ -71,6 +71,8 @@ def _is_shown(picture: str, texts: Iterable[str]) -> bool:
 
 def _files_of(root: Path, gone: Collection[str]) -> set[str]:
     """Name what some problems have alone: the files that students would write, tests and cases."""
+    from whichline.engine.suite import load_suite  # imports torch
+
     problems = load_problems(root, left_out=None)
     belongs = {id: {*problem.files, *problem.beside} for id, problem in problems.items()}
     for test in load_suite(root, [root / "tests"], problems).tests:

@@ -1,5 +1,9 @@
-"""Prove that the suites are good enough to ship: cases and steps are right, and right programs pass in every style."""
+"""`staff fixtures` and `verify`: write the cases, and prove that the suites are good enough to ship.
 
+They are if cases and steps are right, and right programs pass in every style.
+"""
+
+import gc
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +11,11 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import torch
+from rich.console import Console
 
+from whichline.engine.assignment import find_problem, load_problems
 from whichline.engine.case import case_names, load_case
 from whichline.engine.compare import same
 from whichline.engine.result import Result
@@ -18,10 +25,11 @@ from whichline.way.steps import Follow, take_steps
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.programs import RIGHT_STYLES
 from whichline_grader.authoring.room import Adapter, load_rooms
-from whichline_grader.authoring.stored_cases import check_fixtures, public_seed
+from whichline_grader.authoring.stored_cases import check_fixtures, public_seed, write_fixtures
+from whichline_grader.grading.course import find_checked_root
 from whichline_grader.grading.suite import load_both_suites
-from whichline_grader.hidden.release import load_release
-from whichline_grader.release.stages import Stage
+from whichline_grader.hidden.release import load_release, tell_rehearsal
+from whichline_grader.release.stages import Stage, Stages, count
 
 EXACT = 1e-12  # of the largest number: both are computed in float64
 
@@ -47,6 +55,75 @@ def stored_cases(root: Path) -> tuple[StoredCases, StoredCases]:
         StoredCases("public", root / "fixtures", [spec for room in rooms for spec in room.public], public_seed),
         StoredCases("hidden", release.cases, [spec for room in rooms for spec in room.hidden], release.seed),
     )
+
+
+@click.command()
+@click.argument("case", nargs=-1)
+@click.option("--check", is_flag=True, help="Recompute and compare; write nothing.")
+@click.option("--hidden", "hidden_alone", is_flag=True, help="The hidden cases alone.")
+def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
+    """Write the stored cases that are missing or wrong; each CASE, named as its file below fixtures/, or all of them.
+
+    The hidden cases are those of the course, in its folder; without one they are those of the rehearsal. Public cases
+    are the same in every course.
+    """
+    torch.set_num_threads(1)  # as in `verify`
+    root = find_checked_root()
+    if load_release().folder is None:
+        click.secho(tell_rehearsal(), fg="yellow", err=True)
+    both = stored_cases(root)[hidden_alone:]
+    if unknown := {*case} - {spec.name for stored in both for spec in stored.specs}:
+        raise click.UsageError(
+            f"no case is called {min(unknown)}; a name is a folder and a file, as in {both[0].specs[0].name}"
+        )
+    complaints: list[str] = []
+    for stored in both:
+        count = len({*case} & {spec.name for spec in stored.specs}) if case else len(stored.specs)
+        if check:
+            found = stored.check(case)
+            complaints += found
+            if count and not found:
+                click.echo(f"{count} {stored.suite} cases are what the references give")
+        elif count:
+            with click.progressbar(length=count, label=f"{stored.suite} cases") as bar:
+                written = write_fixtures(
+                    stored.folder, stored.specs, stored.seed_of, lambda name, bar=bar: bar.update(1), case
+                )
+            click.echo(f"{written} of {count} {stored.suite} cases written, in {stored.folder}; the others are right")
+    if complaints:
+        raise click.ClickException("\n".join(complaints))
+
+
+@click.command()
+@click.argument("problem", required=False)
+def verify(problem: str | None) -> None:
+    """Test the suites: fixtures, right styles, steps.
+
+    With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
+    status is then 1.
+    """
+    torch.set_num_threads(1)  # the cases are small: threads cost more than they give
+    root = find_checked_root()
+    problems = load_problems(root)
+    if problem:
+        problems = {problem: find_problem(problems, problem)}
+    stages = Stages(Console())
+    for stored in stored_cases(root):
+        stages.run(f"The {stored.suite} cases are what the references give", partial(_compare, stored))
+    suite = stages.run("Both suites load", lambda stage: both_suites(root, problem))
+    gc.freeze()  # what there is now is looked through in no fork
+    if suite:
+        stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
+    title = "The steps of each problem end in the stored answers"
+    stages.run(title, partial(verify_steps, root, problems))
+    if stages.errors:
+        raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
+    click.echo("\nNo errors")
+
+
+def _compare(stored: StoredCases, stage: Stage) -> None:
+    for complaint in stored.check():
+        stage.error(complaint)
 
 
 def both_suites(root: Path, problem: str | None = None) -> Suite:
