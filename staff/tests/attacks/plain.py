@@ -27,6 +27,7 @@ import torch
 
 from staff.tests import ROOT
 from staff.tests.attacks.attack import Attack, find_attacks
+from whichline_grader.sandbox.inside.lock_in import join_pages
 
 SUITE = """
 import json
@@ -121,6 +122,7 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     honest = Attack(Path(__file__).with_name("honest.py"), "honest", "", "forged", "")
     gc.freeze()  # what is here already need not be collected at the end of every fork
+    join_pages()
     outcomes: dict[str, Outcome] = {}
     for attack in [honest, *find_attacks(folder / "made")]:
         try:
