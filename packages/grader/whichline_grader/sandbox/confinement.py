@@ -391,7 +391,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
 
 
 def _hear(control: socket.socket) -> bytes:
-    """What a zygote says of itself when it has started, or nothing."""
+    """Take what a zygote says of itself when it has started; nothing if it does not start."""
     control.settimeout(START_SECONDS)
     try:
         return control.recv(4096)

@@ -52,17 +52,16 @@ def follow(
     runner = Runner(suite, steps, Probes(suite.has_written), LATER if before else 1.0)
     if not runner.probes.changed:
         return []
+    numbers = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
     with runner.probes.on():
         if found := tell_unrepeatable(runner, failing):
             return [found]
-    found, patch = _find_numbers(runner, failing, earlier, before)
-    with runner.probes.on():
+        found, patch = _find_numbers(runner, numbers, failing, earlier, before) if numbers else ([], {})
         if (rest := _leave_out(failing, found)) and not are_told(found, before):
             found += tell_contract(runner, rest, patch, len(failing))
-    wrong = [test for test in _leave_out(failing, found) if _is_wrong_number(suite, test)]
-    others = [*passing, *(test for test in failing if test not in wrong)]
-    told = {(each.file, each.line) for each in found}
-    with runner.probes.on():
+        wrong = _leave_out([test for test in failing if test in numbers], found)
+        others = [*passing, *(test for test in failing if test not in wrong)]
+        told = {(each.file, each.line) for each in found}
         unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
     return [*found, unproved] if unproved else found
 
@@ -74,36 +73,32 @@ def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
 
 
 def _find_numbers(
-    runner: Runner, failing: Sequence[Test], earlier: Collection[Test], before: Sequence[Finding]
+    runner: Runner,
+    numbers: Sequence[Test],
+    failing: Sequence[Test],
+    earlier: Collection[Test],
+    before: Sequence[Finding],
 ) -> tuple[list[Finding], Patch]:
     """Find the places of wrong numbers, and what was put there."""
-    wrong = order_by_generality([test for test in failing if _is_wrong_number(runner.suite, test)])
-    if not wrong:
-        return [], {}
-    changed = dict(runner.probes.changed)
-    with runner.probes.on():
-        seen = find_functions(runner, list(earlier))
+    seen = find_functions(runner, list(earlier))
     runner.probes.leave_out(seen)
     runner.runs = 0
-    with runner.probes.on():
-        wrong = [test for test in wrong if not _is_rounded(runner, test)]
-        if not wrong or not _is_repeatable(runner, wrong[0]):
-            return [], {}
-        if unread := _find_unread(runner, wrong):
-            return unread, {}
-        most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
-        search = Search(Trial(runner, wrong))
-        found = (search.find_again(before, runner.suite.root) if before else []) or search.find(most)
+    wrong = [test for test in numbers if not _is_rounded(runner, test)]
+    if not wrong or not _is_repeatable(runner, wrong[0]):
+        return [], {}
+    if unread := _find_unread(runner, wrong):
+        return unread, {}
+    most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
+    search = Search(Trial(runner, wrong))
+    found = (search.find_again(before, runner.suite.root) if before else []) or search.find(most)
     if not found and seen:
-        runner.probes.changed = changed
-        with runner.probes.on():
-            found, most = Search(Trial(runner, wrong)).find(1), 1
+        runner.probes.leave_out(())
+        found, most = Search(Trial(runner, wrong)).find(1), 1
     if most == 1 and not all(each.difference.is_simple for each in found):
         return [], {}
-    with runner.probes.on():
-        patch = join_patches(found)
-        runs = (runner.run(test, patch) for test in failing if not test.memory)
-        passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
+    patch = join_patches(found)
+    runs = (runner.run(test, patch) for test in failing if not test.memory)
+    passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
     explained = [test for test, is_explained in passing if is_explained]
     if not explained:
         return [], {}
