@@ -32,7 +32,7 @@ TESTS = {
 }
 # Little time, since the attacks that hang use all of it, and memory for torch and a little more. Time on the clock is
 # much longer than the processor's: other runs go on beside this one.
-LIMITS = Limits(call_seconds=1, seconds=5, patience=60, memory_bytes=512 << 20)
+LIMITS = Limits(call_seconds=0.5, seconds=2.5, patience=60, memory_bytes=512 << 20)
 
 
 def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:
