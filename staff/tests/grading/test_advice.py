@@ -9,7 +9,7 @@ from whichline_grader.grading import findings
 from whichline_grader.grading.findings import LONGEST, ask_for_advice
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.confinement import Sandbox, start
+from whichline_grader.sandbox.confinement import Layer, Sandbox, start
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.submission import Submission, take_in
 
@@ -45,6 +45,19 @@ def run_softmax(in_features, dim):
     from problems.softmax.steps import follow_softmax
     from whichline.way.steps import Steps
     return follow_softmax(Steps(), in_features.double(), dim).to(in_features.dtype)
+"""
+SEEKER = """
+import os, sys, torch
+
+PACKAGES = os.path.dirname(os.path.dirname(torch.__file__))
+
+def run_softmax(in_features, dim):
+    found = []
+    for folder, folders, files in os.walk("/"):
+        seen = {os.path.join(folder, each): each for each in folders}
+        folders[:] = [each for path, each in seen.items() if path not in ("/proc", "/usr", PACKAGES, sys.base_prefix)]
+        found += [os.path.join(folder, each) for each in files if each.endswith((".py", ".safetensors"))]
+    raise ValueError(f"found {len(found)}: {found[:5]}")
 """
 ENDLESS = f"""{WRONG}
 import sys
@@ -96,6 +109,13 @@ def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
 ) -> None:
     results, _, _ = graded(graded_suite, sandbox, STEALER)
     assert not any(each.passed for each in results)
+
+
+@pytest.mark.parametrize("layer", ["bubblewrap", "process"])
+def test_no_file_of_it_is_left_there(graded_suite: GradedSuite, layer: Layer) -> None:
+    with start(layer, advised=True) as sandbox:
+        results, _, _ = graded(graded_suite, sandbox, SEEKER)
+    assert next(each for each in results if each.problem == "softmax").text.startswith("ValueError: found 0: []")
 
 
 def test_without_an_answer_there_is_no_advice(
