@@ -1,8 +1,9 @@
 """What a student reads of every specimen is what a person has judged."""
 
+import gc
 import linecache
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,12 +24,14 @@ PAGE = ROOT / "staff" / "docs" / "findings.md"
 
 
 @pytest.fixture(scope="module")
-def public() -> Suite:
-    return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
+def public() -> Iterator[Suite]:
+    yield load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=str)
 def test_a_specimen_has_the_findings_that_were_judged(specimen: Specimen, public: Suite) -> None:
+    gc.freeze()  # the right programs are not looked into: in a student's process they pass
     adapters = specimen.adapters()
     suite = choose_tests(public, adapters)
     results = run_suite(suite, {**RIGHT, **adapters})
