@@ -44,7 +44,7 @@ def crowded() -> Iterator[None]:
 
 
 def verdicts(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], jobs: int = 2) -> dict[str, str]:
-    """Every result and the feedback of each submission, by name, without how long it took and the memory it held."""
+    """Every result and the feedback of each submission, by name, without how long it took."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         done = grade(suite, sandbox, paths, out, How(jobs))
@@ -55,7 +55,6 @@ def verdicts(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], jobs: 
 
 
 def without_measures(grading: Grading) -> Grading:
-    """The same without time and memory."""
+    """The same without time."""
     results = [replace(result, seconds=0) for result in grading.results]
-    notes = replace(grading.notes, peak_memory=0)
-    return replace(grading, results=results, notes=notes, seconds=0, started=datetime.fromtimestamp(0, UTC))
+    return replace(grading, results=results, seconds=0, started=datetime.fromtimestamp(0, UTC))

@@ -351,8 +351,6 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
     with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
         rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM grading").fetchall()
         counts = gradebook.execute("SELECT json_array_length(results) FROM grading").fetchall()
-        peak = "SELECT json_extract(notes, '$.peak_memory') FROM grading WHERE submission = 'right'"
-        assert gradebook.execute(peak).fetchone()[0] > 50 << 20, "torch alone takes more"
     assert len(rows) == len(SUBMISSIONS) + 1
     assert {length for _, length, *_ in rows} == {64}
     assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1

@@ -88,5 +88,5 @@ def test_hostile_files_take_linear_time(piece):
 
 def test_staff_alone_are_told():
     notes = Notes(could_hide=("nn.py:1 `import ctypes` hides",))
-    assert notes_from_json(notes.as_json()) == notes
+    assert notes_from_json(notes.as_json().replace("{", '{"of another version": 1, ', 1)) == notes
     assert "ctypes" not in feedback(replace(GRADING, notes=notes), {})

@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache, cached_property
+from typing import Any
 
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
@@ -39,7 +40,6 @@ class Notes:
             did, each with the lines that ran it.
         explanations: what was found.
         weights: what a figure shows of it, if it gave that.
-        peak_memory: the most bytes that a process of its held at once, torch included; 0 if none is known.
     """
 
     refused: str = ""
@@ -52,7 +52,6 @@ class Notes:
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
-    peak_memory: int = 0
 
     @property
     def doubts(self) -> list[str]:
@@ -67,15 +66,16 @@ class Notes:
 
 
 def notes_from_json(text: str) -> Notes:
-    """The notes that `Notes.as_json` wrote."""
-    fields = json.loads(text)
-    forbidden = fields["forbidden"].items()
+    """The notes that `Notes.as_json` wrote, here or in another version, without what only that one notes."""
+    known = {each.name for each in fields(Notes)}
+    said: Any = {name: value for name, value in json.loads(text).items() if name in known}
+    forbidden = said["forbidden"].items()
     return Notes(
-        **fields
-        | {name: tuple(fields.get(name, ())) for name in ("missing", "taken_in", "could_hide", "alone")}
+        **said
+        | {name: tuple(said.get(name, ())) for name in ("missing", "taken_in", "could_hide", "alone")}
         | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
-        | {"explanations": tuple(Finding.of(each) for each in fields["explanations"])}
-        | {"weights": tuple(tuple(row) for row in fields["weights"])}
+        | {"explanations": tuple(Finding.of(each) for each in said["explanations"])}
+        | {"weights": tuple(tuple(row) for row in said["weights"])}
     )
 
 
@@ -269,7 +269,6 @@ def without_words(grading: Grading, number: str) -> Grading:
             forbidden={problem: dict.fromkeys(works, (FORBIDDEN,)) for problem, works in notes.forbidden.items()},
             explanations=tuple(_strip(each) for each in notes.explanations),
             weights=notes.weights,
-            peak_memory=notes.peak_memory,
         ),
         results=[replace(each, headline=_say_kind(each), details=(), staff="") for each in grading.results],
         overruled=dict.fromkeys(grading.overruled, DECIDED),

@@ -150,7 +150,6 @@ class _Grader:
         answers = self.sealed.answers
         shown = [each for name in ("import", *self._public) for each in answers.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
-        self.sealed.peak_memory = max(self.sealed.peak_memory, self.interview.peak_memory)
         return Notes(
             taken_in=self.interview.submission.remarks,
             could_hide=find_means_to_hide(self.interview.submission),
@@ -161,7 +160,6 @@ class _Grader:
             explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
             weights=self.sealed.weights,
             forbidden=judge(self._collect_uses(hidden=False), self._collect_uses(hidden=True)),
-            peak_memory=self.sealed.peak_memory,
         )
 
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:

@@ -211,14 +211,12 @@ class Sealed:
         lent: the functions that were answered for it then, by these names.
         explanations: what was found by a process that earns nothing.
         weights: what a figure shows of it, on one public case.
-        peak_memory: the most bytes that a process of its held at once.
     """
 
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
     lent: dict[str, Sequence[str]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
-    peak_memory: int = 0
 
     def as_bytes(self, asked_sha256: str) -> bytes:
         """The record of answers to the questions of this digest, as `read_sealed` reads it."""
@@ -230,7 +228,6 @@ class Sealed:
             "lent": self.lent,
             "explanations": [each.as_json() for each in self.explanations],
             "weights": self.weights,
-            "peak_memory": self.peak_memory,
         }
         return zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
 
@@ -258,7 +255,7 @@ def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Seale
             answers[name] = found
         explanations = tuple(Finding.from_json(each) for each in fields["explanations"])
         weights = tuple(map(tuple, fields["weights"]))
-        return Sealed(answers, fields["lent"], explanations, weights, fields["peak_memory"])
+        return Sealed(answers, fields["lent"], explanations, weights)
     except (zlib.error, ValueError, LookupError, TypeError):  # a damaged one is as good as none
         return None
 

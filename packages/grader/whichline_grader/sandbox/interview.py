@@ -87,7 +87,6 @@ class Interview:
 
     Attributes:
         imported: the answer to the first import of the submission, once a question was asked.
-        peak_memory: the most bytes that one of the workers that have ended held at once, torch included.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Interview:
         self.submission, self.limits, self._lender = submission, limits or Limits(), lender
         self.imported: Answer | None = None
         self._failed_import: Answer | None = None
-        self.peak_memory = 0
         self._sandbox = sandbox
         self._connection: Connection | None = None
         self._seconds = 0.0  # of all workers so far
@@ -143,7 +141,6 @@ class Interview:
         """Kill what runs; the next question goes to a worker that has seen nothing. Nothing of it is left."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            self.peak_memory = max(self.peak_memory, _peak_memory(connection.process.pid))
             connection.process.kill()
 
     def __enter__(self) -> "Interview":
@@ -328,13 +325,3 @@ def _say_how_it_ended(connection: Connection) -> str:
     fault = stderr.startswith(b"Segmentation fault", place + len(LAST_WORDS))
     del stderr[place:]
     return "the process ended with a segmentation fault" if fault else "the process ended or closed its channel"
-
-
-def _peak_memory(pid: int) -> int:
-    """The most bytes that a process held at once, with what it shares with others; 0 if it has ended."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
-            lines = dict(line.split(":", 1) for line in status)
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return int(lines.get("VmHWM", "0 kB").split()[0]) << 10
