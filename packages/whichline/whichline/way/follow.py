@@ -97,7 +97,8 @@ def _find_numbers(
     if most == 1 and not all(each.difference.is_simple for each in found):
         return [], {}
     patch = join_patches(found)
-    runs = (runner.run(test, patch) for test in failing if not test.memory)
+    trial = search.corrected if search.corrected.patch == patch else Trial(runner, failing, patch)
+    runs = (trial.run(test) for test in failing if not test.memory)
     passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
     explained = [test for test, is_explained in passing if is_explained]
     if not explained:

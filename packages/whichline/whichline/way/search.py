@@ -71,12 +71,18 @@ class Search:
         trial: the tests, those first that tell most, and what has been found before.
         is_loose: whether a root may be made of what is not a step, but made of right things.
         tried: roots that need not be tried again.
+
+    Attributes:
+        corrected: the trial with the places of earlier problems corrected, if there are any.
     """
 
     trial: Trial
     is_loose: bool = False
     tried: Sequence[Place] = ()
     near: list[tuple[int, Patch]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.corrected = self.trial
 
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain the tests; none if nothing is proved."""
@@ -115,7 +121,8 @@ class Search:
             if (place.file, place.line, find_columns(place.file, place.node)) in spots:
                 found += self._mend(place, join_patches(found))
         patch = join_patches(found)
-        if patch and self._count_explained(patch) >= MOST * len(self.trial.failing):
+        self.corrected = self.trial.add(patch)
+        if patch and self._count_explained(self.corrected) >= MOST * len(self.trial.failing):
             return found
         further = Search(self.trial.add(patch)).find(1) if patch else []
         if further and len(further[-1].explains) == len(self.trial.failing):
@@ -130,20 +137,21 @@ class Search:
         """The step that makes most that follows right, in a place that is wrong in an earlier problem."""
         trial = self.trial.add(patch)
         before = trial.run(self.trace_of(place).test)
-        mended: list[tuple[int, Patch]] = []
+        most, change = 0, dict[Place, Option]()
         for option in list_options(before, place) if place in before.values else ():
             then = trial.run(before.test, {place: option})
-            mended.append(
-                (len(before.steps) if then.passed else count_mended(before, then, {place: option}), {place: option})
-            )
-        most, change = max(mended, key=lambda each: each[0], default=(0, {}))
+            mended = len(before.steps) if then.passed else count_mended(before, then, {place: option})
+            if mended > most:
+                most, change = mended, {place: option}
+            if then.passed:
+                break
         names = tuple(test.name for test in self.trial.failing)
         return [Found(change, before, compare_with_change(before, change), names)] if most else []
 
-    def _count_explained(self, patch: Patch) -> int:
+    def _count_explained(self, trial: Trial) -> int:
         """Count the tests that pass with right values in some places, each of them made of what is right."""
-        runs = (self.trial.run(test, patch) for test in self.trial.failing)
-        return sum(then.passed and all(then.is_made_of_right(place) for place in patch) for then in runs)
+        runs = map(trial.run, trial.failing)
+        return sum(then.passed and all(then.is_made_of_right(place) for place in trial.patch) for then in runs)
 
     def find_roots(self) -> list[Place]:
         """Run some of the tests and list the roots in them, in the order in which they are computed.
