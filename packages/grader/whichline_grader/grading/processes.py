@@ -5,7 +5,6 @@ which the sandbox imports at the same time as the suite does.
 """
 
 import gc
-import itertools
 import json
 import multiprocessing
 import os
@@ -29,7 +28,7 @@ from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Result, result_from_json
 from whichline_grader.grading.graded import Notes, notes_from_json
 from whichline_grader.sandbox.confinement import Layer, Sandbox, SandboxError, begin, finish
-from whichline_grader.sandbox.inside.lock_in import FEW, join_pages
+from whichline_grader.sandbox.inside.lock_in import prepare_fork
 from whichline_grader.sandbox.submission import Submission
 
 if TYPE_CHECKING:
@@ -189,7 +188,6 @@ def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> Non
     gc.collect()
     gc.freeze()  # a fork that collects garbage copies every page that it looks at
     forks: dict[int, tuple[int, int]] = {}  # by a descriptor of the process: its id, and the pipe that it writes to
-    numbers = itertools.count()
     while True:
         for readable in select.select([control.fileno(), *forks], [], [])[0]:
             if readable in forks:
@@ -203,8 +201,7 @@ def serve(control: socket.socket, suite: "GradedSuite", sandbox: Sandbox) -> Non
                     os.kill(pid, signal.SIGKILL)
                 return
             file, pipe = descriptors
-            if next(numbers) == FEW:
-                join_pages()
+            prepare_fork()
             if message == b"check":
                 _write(pipe, f"{_restart_if_needed(sandbox)}\n0")
             elif (pid := os.fork()) == 0:

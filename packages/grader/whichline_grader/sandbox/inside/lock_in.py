@@ -6,6 +6,7 @@ unwritable; a seccomp filter that allows the system calls of a program that comp
 """
 
 import ctypes
+import itertools
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ ALL, DATA = 0, 5  # fields of /proc/self/statm
 M_MMAP_THRESHOLD = -3
 MADV_COLLAPSE = 25  # since Linux 6.1
 FEW = 8  # forks, for which it would take longer to join pages than it saves
+forks = itertools.count()
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 38
 CLONE3 = 435  # on every processor
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
@@ -37,6 +39,12 @@ def give_back_memory() -> None:
     Blocks of 160 × 160 are not large: to map each would take longer than to compute it.
     """
     libc.mallopt(M_MMAP_THRESHOLD, 1 << 17)
+
+
+def prepare_fork() -> None:
+    """Join pages before a fork of this process, once there were a few."""
+    if next(forks) == FEW:
+        join_pages()
 
 
 def join_pages() -> None:

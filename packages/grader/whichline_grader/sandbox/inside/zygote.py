@@ -7,7 +7,6 @@ import faulthandler
 import gc
 import importlib
 import io
-import itertools
 import json
 import os
 import signal
@@ -27,13 +26,12 @@ from whichline.rules.watch import Watch
 from whichline_grader.sandbox.inside import frames
 from whichline_grader.sandbox.inside.importing import is_submitted
 from whichline_grader.sandbox.inside.lock_in import (
-    FEW,
     Filter,
     fork_apart,
     give_back_memory,
     hide_memory,
-    join_pages,
     lock_in,
+    prepare_fork,
 )
 from whichline_grader.sandbox.inside.serve import Advise, send, serve
 
@@ -79,13 +77,11 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
     sys.path.remove(settings["worker"])
     about = {"torch": torch.__version__, "cpu_capability": torch.backends.cpu.get_cpu_capability()}
     connection.send(json.dumps(about).encode())
-    numbers = itertools.count()
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 4096, 3)
         if not message:
             os._exit(0)  # torch would take its time to go
-        if next(numbers) == FEW:
-            join_pages()
+        prepare_fork()
         wanted = json.loads(message)
         if not sys.modules.keys() >= set(wanted["modules"]):
             _import(wanted["modules"])
