@@ -124,7 +124,7 @@ class Search:
         self.corrected = self.trial.add(patch)
         if patch and self._count_explained(self.corrected) >= MOST * len(self.trial.failing):
             return found
-        further = Search(self.trial.add(patch)).find(1) if patch else []
+        further = Search(self.corrected).find(1) if patch else []
         if further and len(further[-1].explains) == len(self.trial.failing):
             return [*found, *further]
         functions = {(str(folder / each.file), each.function) for each in before}
