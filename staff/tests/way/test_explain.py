@@ -127,3 +127,39 @@ def test_nothing_that_the_students_code_prints_is_shown(told: Explain, capfd: py
         return capfd.readouterr().out.count("here")
 
     assert 0 < count(1) < 40  # the tests print, once for each call
+
+
+ADDS_INTO_A_GLOBAL = """\
+STATS = {"calls": 0}
+
+
+def scores_of(Q, K, mask):
+    STATS["calls"] += 1
+"""
+ADDS_INTO_A_CLOSURE = """\
+def scores_of(Q, K, mask):
+    shift = torch.zeros(1, dtype=Q.dtype)
+
+    def add_to_shift(value):
+        shift[...] += value
+
+    add_to_shift(0)
+"""
+
+
+@pytest.mark.parametrize("scores", [ADDS_INTO_A_GLOBAL, ADDS_INTO_A_CLOSURE])
+def test_a_function_that_adds_into_what_is_not_its_own_is_followed(told: Explain, scores: str) -> None:
+    (finding,) = told([ATTENTION], ("def scores_of(Q, K, mask):\n", scores), NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_others(told: Explain) -> None:
+    part = "mask[..., i : i + size, j : j + size])"
+    unmasked = ("    queries, keys = Q.shape[-2]", "    given = mask\n    queries, keys = Q.shape[-2]")
+    never_fills = (part, f"{part[:-1]} if given is not None else None)")
+    fills = ("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask, -9.0)")
+    width = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1] + 1")
+    *_, later = told([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
+    assert later.said == (
+        "Blockwise attention fails partly because of your scaled dot-product attention: correct that first.",
+    )

@@ -406,7 +406,8 @@ class _Instrument(ast.NodeTransformer):
         load = copy.deepcopy(changed)
         load.ctx = ast.Load()
         probe = ast.Call(ast.Name(PROBE, ast.Load()), [self._place(statement, True), load], [])
-        if isinstance(changed, ast.Name) and isinstance(statement, ast.AugAssign):  # of a number it makes another
+        if isinstance(changed, ast.Name) and isinstance(statement, ast.AugAssign) and statement.target is changed:
+            # `x += 1` makes another number. `x[0] += 1` assigns no name: an assignment to `x` would make it local.
             look: ast.stmt = ast.Assign([ast.Name(changed.id, ast.Store())], probe)
         else:
             look = ast.Expr(probe)

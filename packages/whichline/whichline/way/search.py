@@ -151,7 +151,10 @@ class Search:
     def _count_explained(self, trial: Trial) -> int:
         """Count the tests that pass with right values in some places, each of them made of what is right."""
         runs = map(trial.run, trial.failing)
-        return sum(then.passed and all(then.is_made_of_right(place) for place in trial.patch) for then in runs)
+        return sum(
+            then.passed and all(then.is_made_of_right(place) for place in trial.patch if place in then.values)
+            for then in runs
+        )
 
     def find_roots(self) -> list[Place]:
         """Run some of the tests and list the roots in them, in the order in which they are computed.
