@@ -1,8 +1,9 @@
 """The suites that a class is graded with: the names of their tests, and the key for grading again."""
 
-import hashlib
-import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from staff.tests.sandbox.conftest import ROOT
 from whichline_grader.cli import staff
 from whichline_grader.grading import commands
 from whichline_grader.grading.one_submission import find_tests
-from whichline_grader.grading.suite import VERSION, load_both_suites, load_graded_suite
+from whichline_grader.grading.suite import ASKS, JUDGES, hash_code, load_both_suites, load_graded_suite
 
 
 @pytest.mark.parametrize(
@@ -61,22 +62,30 @@ def test_only_what_is_asked_for_is_rehearsed() -> None:
     }
 
 
-# What else decides a verdict: the engine, the rules, what draws, answers, asks and carries forward.
-ENGINE, GRADER = ROOT / "packages/whichline/whichline", ROOT / "packages/grader/whichline_grader"
-DECIDES = (ENGINE / "engine", ENGINE / "rules", *(GRADER / name for name in ("authoring", "hidden", "sandbox")))
-FILES = ("carried_forward.py", "one_submission.py", "questions.py", "suite.py")
+@pytest.mark.parametrize(
+    ("edit", "is_same"),
+    [
+        (("def add(x):", "\n\ndef add(x):  # or not"), True),
+        (('"""Add."""', '"""Add one."""'), True),
+        (("x + 1", "x + 2"), False),
+        (("x + 1", "x - 1"), False),
+        (('"b"}', '"c"}'), False),
+        (("def add(x)", "def add(x, /)"), False),
+    ],
+)
+def test_a_submission_is_graded_again_when_code_has_changed(tmp_path, edit, is_same) -> None:
+    """Comments and docstrings change no outcome."""
+    source = 'def add(x):\n    """Add."""\n    return x + 1 if x in {"a", "b"} else (lambda: x)()\n'
+    path = tmp_path / "code.py"
+    path.write_text(source)
+    before = hash_code([tmp_path])
+    path.write_text(source.replace(*edit))
+    assert (hash_code([tmp_path]) == before) == is_same
 
 
-def test_what_decides_a_verdict_has_a_version() -> None:
-    """Whoever changes these files says whether a verdict may change, by `VERSION` in suite.py; then also here."""
-    files = [path for folder in DECIDES for path in folder.rglob("*.py")]
-    files += [GRADER / "grading" / name for name in FILES]
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    stated = json.loads(Path(__file__).with_name("version.json").read_text())
-    assert stated == {"version": VERSION, "sha256": digest.hexdigest()}, (
-        "a file that decides verdicts has changed: if a verdict may change with it, raise VERSION in "
-        "whichline_grader/grading/suite.py, so that every submission is asked again; then write into version.json: "
-        f'{{"version": VERSION, "sha256": "{digest.hexdigest()}"}}'
-    )
+@pytest.mark.slow
+def test_the_hash_of_code_is_the_same_in_every_process() -> None:
+    code = "from whichline_grader.grading.suite import *; print(hash_code((*ASKS, *JUDGES)))"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    elsewhere = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert elsewhere.strip() == hash_code((*ASKS, *JUDGES))

@@ -1,11 +1,12 @@
 """The suites that a class is graded with, called through a proxy, and the hash of all that decides a verdict."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType
 
 import torch
 
@@ -19,11 +20,16 @@ from whichline_grader.authoring.room import Figure, hidden_tests, load_rooms
 from whichline_grader.grading.course import Course, load_course
 from whichline_grader.grading.questions import Questions, Recorded, write_questions
 from whichline_grader.hidden.release import Release, left_out_tests, load_graded_problems, load_release
+from whichline_grader.places import ENGINE, GRADER
 from whichline_grader.sandbox.proxy import Adapters
 from whichline_grader.sandbox.question import Question
 
-# Of all code that may change a verdict and is no test: it goes up when one changes.
-VERSION = 3
+# Code that may change a reply of a worker, and code that may change an outcome besides that.
+ASKS = (ENGINE / "rules", GRADER / "sandbox", GRADER / "grading/questions.py")
+JUDGES = (
+    *(ENGINE / "engine", GRADER / "authoring", GRADER / "hidden"),
+    *(GRADER / "grading" / name for name in ("carried_forward.py", "one_submission.py", "suite.py")),
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class GradedSuite:
     @cached_property
     def asked_sha256(self) -> str:
         """Of everything that an answer depends on besides the submission."""
-        digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {self.course.limits}".encode())
+        digest = sha256(f"{hash_code(ASKS)} {sys.version} {torch.__version__} {self.course.limits}".encode())
         for name, questions in self.questions.items():
             digest.update(name.encode())
             for question in questions:
@@ -60,16 +66,15 @@ class GradedSuite:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the tests, their cases and limits, what draws and answers these, and what they run on.
+        """Of the tests, their cases and limits, and the code that may change an outcome.
 
-        What else decides a verdict has a `VERSION`. Points and weights decide none: recorded results are scored with
-        the present ones.
+        Points and weights change none: recorded results are scored with the present ones.
         """
         root = self.suite.root
         rules = load_forbidden(this_root() / FILE_NAME)
         stated = (rules.allowed, rules.homes, sorted(rules.in_kernels), sorted(rules.late))
         settings = f"{self.course.limits} {stated}"
-        digest = sha256(f"{VERSION} {sys.version} {torch.__version__} {settings}".encode())
+        digest = sha256(f"{hash_code((*ASKS, *JUDGES))} {sys.version} {torch.__version__} {settings}".encode())
         cases = (root / "fixtures", self.release.cases)
         paths = [path for folder in cases for path in sorted(folder.rglob("*.safetensors"))]
         paths += [path for folder in ("tests", PROBLEMS) for path in sorted((root / folder).rglob("*.py"))]
@@ -119,6 +124,28 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     graded = GradedSuite(suite, proxy, questions, release, load_course(root))
     _ = graded.asked_sha256  # here, and so in no fork
     return graded
+
+
+def hash_code(paths: Iterable[Path]) -> str:
+    """Hash the Python code of files and folders, without comments, docstrings and line numbers."""
+    digest = sha256()
+    for path in paths:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else (path,):
+            code = compile(file.read_bytes(), "", "exec", dont_inherit=True, optimize=2)
+            digest.update(repr((file.name, _list_parts(code))).encode())
+    return digest.hexdigest()
+
+
+def _list_parts(constant: object) -> object:
+    """List what a code object does; the order of a set's members would change from process to process."""
+    if isinstance(constant, frozenset):
+        return sorted(map(repr, constant))
+    if not isinstance(constant, CodeType):
+        return constant
+    names = constant.co_names, constant.co_varnames, constant.co_freevars, constant.co_cellvars
+    counts = constant.co_argcount, constant.co_posonlyargcount, constant.co_kwonlyargcount, constant.co_flags
+    parts = constant.co_code, constant.co_exceptiontable, *map(_list_parts, constant.co_consts)
+    return constant.co_name, names, counts, parts
 
 
 def name_figure(figure: Figure) -> str:
