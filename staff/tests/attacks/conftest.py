@@ -16,6 +16,7 @@ from staff.tests.under_load import busy
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Grading
 
+BUSY = "beside busy processes"
 Run = tuple[subprocess.Popen[str], Path]
 
 
@@ -26,11 +27,12 @@ def started(folder: Path, *arguments: str) -> Run:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
-    """The processes of the three runs and their folders, all at once: much of their time they wait for what hangs."""
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
+    """The processes of the runs and their folders, all at once: much of their time they wait for what hangs."""
+    has_process = any("[process-" in item.name or "[process]" in item.name for item in request.session.items)
     runs = {
         command.split()[-1]: started(tmp_path_factory.mktemp("run"), *command.split())
-        for command in ("plain", "grade bubblewrap", "grade process")
+        for command in ("plain", "grade bubblewrap", *["grade process"] * has_process)
     }
     yield runs
     for process, _ in runs.values():
@@ -53,11 +55,11 @@ def plain(runs: dict[str, Run]) -> dict[str, Outcome]:
 
 @pytest.fixture(
     scope="session",
-    params=["bubblewrap", "process", pytest.param("beside busy processes", marks=pytest.mark.soak)],
+    params=["bubblewrap", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("process", BUSY))],
 )
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the results of one layer, or of bubblewrap beside eight busy processes."""
-    if request.param == "beside busy processes":
+    if request.param == BUSY:
         with busy(8):
             status, folder = finished(started(tmp_path_factory.mktemp("busy"), "grade", "bubblewrap"))
     else:

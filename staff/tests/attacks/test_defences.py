@@ -55,11 +55,6 @@ def test_every_attack_that_a_plain_run_refuses_has_a_test_here_or_a_reason(tmp_p
     shown = {name.removeprefix("test_") for name in globals()}
     at_feeder = refused & {head[0] for head in HEAD.findall(feeder.ATTACKS)}  # which a plain run does not have
     assert refused - shown - IN_PARAMETERS - at_feeder == WITHOUT.keys()
-    page = (ROOT / "packages/grader/whichline_grader/docs/security.md").read_text()
-    assert all(name in page for name in WITHOUT)
-    said = f"For {len(refused - at_feeder - WITHOUT.keys())} of those `test_defences.py` shows"
-    assert said in page.replace("\n", " ")
-    assert f"{len(at_feeder)} (`feeder`) aim at questions that come one at a time" in page.replace("\n", " ")
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -25,7 +25,7 @@ Graded = dict[str, tuple[str, tuple[str, ...]]]
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.nightly
 def test_killed_batches_go_on_where_they_were(tmp_path: Path, graded_suite: GradedSuite) -> None:
     """The less time the tests take, the more of the kills hit what records and reports: one problem is enough."""
     suite = only(graded_suite, {test.name for test in graded_suite.suite.tests if test.problem == "softmax"})

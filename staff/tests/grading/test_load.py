@@ -38,7 +38,7 @@ SLOW = {
 }
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 def test_submissions_get_the_same_verdict_on_a_busy_machine(tmp_path: Path, graded_suite: GradedSuite) -> None:
     kinds = [[each for each in SPECIMENS if kind in each.name] for kind in ("softmax-", "linear-", "rope-")]
     programs = {each.name: each.code for specimens in kinds for each in specimens[::5]}

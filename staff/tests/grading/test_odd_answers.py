@@ -57,7 +57,7 @@ SPOILING = "def odd(answer):\n    return answer + 1\n" + EVERY.replace(
 )
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 def test_no_answer_stops_the_grading(tmp_path):
     adapters = {name: f"def odd(answer):\n    return {value}\n{EVERY}" for name, value in ODD.items()}
     adapters["no pair"] = FIRST

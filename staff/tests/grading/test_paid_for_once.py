@@ -11,7 +11,7 @@ from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox, start
 from whichline_grader.sandbox.submission import Submission, take_in
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.nightly
 NN = "cs336_basics/nn"
 # For each adapter its problem, the file that later problems call, and how they come to the specimen from there.
 EARLY = {

@@ -28,7 +28,7 @@ print(*complaints, *(complaint for cases in stored_cases(root) for complaint in 
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("aten", "mkl", "threads", "flush"),
     [("default", "COMPATIBLE", 1, True), ("avx2", "AVX2", 2, False), ("avx512", "AVX512", 1, False)],

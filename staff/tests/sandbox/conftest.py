@@ -19,7 +19,10 @@ Run = Callable[..., Any]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What runs beside a submission is the same in every layer: a module's `LAYERS` says if fewer are enough."""
     if "sandbox" in metafunc.fixturenames:
-        metafunc.parametrize("sandbox", getattr(metafunc.module, "LAYERS", ("bubblewrap", "process")), indirect=True)
+        first, *others = getattr(metafunc.module, "LAYERS", ("bubblewrap", "process"))
+        marks = () if metafunc.definition.get_closest_marker("every_layer") else (pytest.mark.nightly,)
+        layers = [first, *(pytest.param(layer, marks=marks) for layer in others)]
+        metafunc.parametrize("sandbox", layers, indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -39,6 +39,7 @@ def trying(statements: str) -> str:
     return f"{head}libc = ctypes.CDLL(None, use_errno=True)\ndef run_softmax(x, dim):\n{body}    return True\n"
 
 
+@pytest.mark.every_layer
 def test_layers(sandbox: Sandbox) -> None:
     achieved = sandbox.achieved
     assert "seccomp" in achieved.parts
@@ -48,6 +49,7 @@ def test_layers(sandbox: Sandbox) -> None:
         assert {"uid", "landlock"} & set(achieved.parts)
 
 
+@pytest.mark.every_layer
 def test_a_worker_is_not_root_and_has_a_session_of_its_own(run: Run) -> None:
     """Linux shares the processors fairly among sessions, however many threads one has."""
     adapters = run(trying("pass"))
@@ -79,6 +81,7 @@ ATTEMPTS = {
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
+@pytest.mark.every_layer
 def test_forbidden_system_calls(run: Run, attempt: str) -> None:
     with pytest.raises(StudentRaised) as caught:
         run(trying(ATTEMPTS[attempt])).run_softmax(X, 0)
@@ -92,6 +95,7 @@ def files_of_its_own(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("files_of_its_own")
+@pytest.mark.every_layer
 def test_it_sees_no_other_file_and_of_usr_only_libraries(run: Run) -> None:
     paths = [str(ROOT / "adapters.py"), "/etc/passwd", "/sys/kernel", "/usr/bin"]
     seen = run(trying(f"return [path for path in {paths} if os.path.exists(path)]")).run_softmax(X, 0)
@@ -105,6 +109,7 @@ def test_bubblewrap_shows_no_host_name(run: Run, sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("files_of_its_own")
+@pytest.mark.every_layer
 def test_what_it_reads_is_not_marked_as_read(run: Run) -> None:
     """A later submission would see by the access times which files this one chose: any hidden input, bit for bit."""
     with tempfile.TemporaryDirectory(dir=sysconfig.get_path("purelib")) as name:
@@ -243,6 +248,7 @@ def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
     assert adapters.respondent.interview._seconds < 1.5
 
 
+@pytest.mark.every_layer
 def test_ids_and_proc_tell_nothing(run: Run, sandbox: Sandbox) -> None:
     """A worker that used up ids would tell a later one how many."""
     if "ids" not in sandbox.achieved.parts:
