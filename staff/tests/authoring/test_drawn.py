@@ -62,7 +62,7 @@ def test_no_gradient_of_zero_passes_by_the_luck_of_the_draw() -> None:
             assert any((case.expected[gradient].abs() > case.tolerance[gradient]).any() for case in cases), kind
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_drawn_depends_on_no_module_that_is_imported_besides(tmp_path) -> None:
     (tmp_path / "constants.py").write_text(f"NUMBERS = {list(range(1000, 1300))}\n")
     code = "import constants; from staff.tests.authoring.test_drawn import drawn; print(drawn())"

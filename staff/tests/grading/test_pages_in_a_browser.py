@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from staff.tests.browser import opened
 from staff.tests.grading.test_pages import HOSTILE, PROBLEMS, entry, hostile_grading, results, site
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5
 HEBREW = "שרה כהן"

@@ -41,7 +41,7 @@ def read_texts(cell: NotebookNode) -> list[str]:
     return [re.sub(r"\x1b\[[\d;]*m", "", text) for text in texts]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_on_the_lab(lab: Lab, folder: Path) -> None:
     drawn, scored, printed, report, compared = run_page("lab.md", folder)
     assert "columns: 0 the, 1 cat, 2 is, 3 asleep, 4 <pad>" in drawn
@@ -72,7 +72,7 @@ def save_model(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_solutions_of_the_exercises(lab: Lab, folder: Path) -> None:
     save_model(folder / "distilgpt2")
     said = "\n".join(run_page("exercises.md", folder))
@@ -88,7 +88,7 @@ def test_the_solutions_of_the_exercises(lab: Lab, folder: Path) -> None:
         assert "assert " in exercise
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_notebook_has_what_its_cells_show() -> None:
     def split(cell: NotebookNode) -> tuple[str, list[float], int]:
         """The words, the numbers, and how many pictures there are."""

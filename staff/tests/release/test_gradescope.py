@@ -96,7 +96,7 @@ def lay_out(autograder: Path) -> None:
             shutil.copy2(compiled, beside)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root in a container")
 def test_the_archive_grades_a_submission_in_a_container(tmp_path):
     autograder = tmp_path / "autograder"

@@ -187,7 +187,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) -> None:
     write_handout(make_handout(ROOT, "1"), "1", tmp_path / "two", PREVIOUS)
     digests = []
@@ -203,7 +203,7 @@ def test_twice_gives_the_same_bytes_and_one_commit(out: Path, tmp_path: Path) ->
     assert files[".python-version"].decode() == "{}.{}\n".format(*sys.version_info)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_update_takes_away_what_is_gone_and_no_file_of_the_students(out: Path) -> None:
     update = read_update(out / "update-1.zip")
     assert update.removed == ("tests/test_gone.py",)
