@@ -11,7 +11,7 @@ from staff.tests.sandbox.conftest import start
 from whichline.engine.assignment import load_problems
 from whichline_grader.grading.batch import How, grade
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 NEARLY_NONE = 0.15  # of a problem's points, for inputs left alone, single tokens and single heads
 
 
