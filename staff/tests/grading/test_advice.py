@@ -32,12 +32,24 @@ if advice := sys.modules.get("whichline_grader.sandbox.inside.advice"):
             self.more = more
         def as_json(self):
             return json.dumps(dict(problem="softmax", id="best", said=["\\x1b[2J" + "great" * 1000]) | self.more)
+    class Deep:
+        def as_json(self):
+            return "[" * 100_000
     advice.find = lambda *_: [
         Forged(),
         Forged(tests=["test_rope[spaced]"]),
         Forged(file="/etc/passwd", line=1),
         Forged(line="1"),
         Forged(said=3),
+        Forged(problem=[]),
+        Forged(file=[]),
+        Forged(file={{}}, line=1),
+        Forged(columns=[float("inf"), 0]),
+        Forged(likewise=[float("-inf")]),
+        Forged(likewise=[10**30]),
+        Forged(line=10**4000),
+        Forged(section="\\ud800"),
+        Deep(),
     ]
 """
 STEALER = """
@@ -102,6 +114,7 @@ def test_a_submission_that_writes_its_own_advice_earns_nothing_by_it(
     (finding,) = notes.explanations
     assert len(finding.said[0]) <= LONGEST
     assert "\x1b" not in finding.said[0]
+    assert notes.trouble == "13 of its findings were left out: they are not what the search for mistakes writes"
 
 
 def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
@@ -123,7 +136,7 @@ def test_without_an_answer_there_is_no_advice(
 ) -> None:
     monkeypatch.setattr(findings, "LIMITS", Limits(call_seconds=1, seconds=2))
     results, _, _ = graded(graded_suite, sandbox, WRONG)
-    assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results) == ()
+    assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results)[0] == ()
 
 
 FIVE = """

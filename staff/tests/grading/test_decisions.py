@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from staff.tests.files import rows_of
 from staff.tests.grading.conftest import succeed
 from staff.tests.grading.shadow_class import MAXIMUM
 from staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
+from whichline.engine.finding import Finding
 from whichline_grader.cli import staff
 from whichline_grader.grading import gradebook as gradebooks
+from whichline_grader.grading import reports
 from whichline_grader.grading.course import Course
 from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError
@@ -313,3 +316,67 @@ def test_a_lost_gradebook_takes_nobody_away_and_no_decision(tmp_path, monkeypatc
     grade_in_batch(tmp_path, *students).close()
     succeed("rescore", "--out", results)
     assert rows(results / "grades.csv") == before
+
+
+def told(problem: object) -> Notes:
+    """Notes with a finding that no engine makes."""
+    return Notes(explanations=(Finding(problem, "softmax-x", ("made up",)),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("problem", [[], {}, 7])
+def test_a_finding_that_is_none_stops_no_command(out, problem):
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        gradebook.add(replace(graded("eve", 1.0), notes=told(problem)))
+    for words in ("rescore --out", "report", "findings", "feedback eve --out", "comment eve x --out"):
+        succeed(*words.split(), out)
+    with Gradebook(out / "gradebook.sqlite") as gradebook:
+        eve = gradebook.of("eve")
+    assert eve
+    assert (eve.points > 0, eve.notes.explanations) == (True, ())
+
+
+@pytest.mark.parametrize("column", ["notes", "results", "handed_in"])
+@pytest.mark.parametrize("damage", ["substr({}, 1, length({}) - 3)", "'7'"], ids=["cut", "number"])
+def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, monkeypatch, column, damage):
+    monkeypatch.chdir(ROOT)
+    paths = [tmp_path / f"{name}.py" for name in ("ada", "eve")]
+    for path in paths:
+        path.write_text(f"def run_softmax(x, dim):\n    return '{path.stem}'\n")
+    grade_in_batch(tmp_path, *paths).close()
+    results = tmp_path / "results"
+    succeed("rescore", "--out", results)
+    before = (results / "grades.csv").read_text()
+    change = f"{column} = {damage.format(column, column)}"
+    with sqlite3.connect(results / "gradebook.sqlite") as connection:
+        connection.execute(f"UPDATE grading SET {change} WHERE submission = 'eve.py'")  # noqa: S608
+    for arguments in (("rescore", "--out"), ("report",), ("findings",), ("comment", "ada", "x", "--out")):
+        finished = command(*arguments, results)
+        assert (finished.exit_code, finished.output.count("\n")) == (1, 1)
+        assert "gradebook.sqlite: what is recorded of eve.py cannot be read (" in finished.output
+        assert f"); grade {paths[1]} again, or take the gradebook from a backup" in finished.output
+    assert (results / "grades.csv").read_text() == before
+    grade_in_batch(tmp_path, *paths).close()
+    succeed("rescore", "--out", results)
+    assert (results / "grades.csv").read_text() == before
+
+
+def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    paths = [tmp_path / f"{name}.py" for name in ("ada", "eve", "kurt")]
+    for path in paths:
+        path.write_text("def run_softmax(x, dim):\n    return x\n")
+
+    def fail(grading, *more):
+        if grading.submission == "eve.py":
+            raise TypeError("unhashable type: 'list'")
+        return "right"
+
+    monkeypatch.setattr(reports, "feedback", fail)
+    grade_in_batch(tmp_path, *paths, unreported={"eve.py": "TypeError: unhashable type: 'list'"}).close()
+    results = tmp_path / "results"
+    said = " ".join(succeed("rescore", "--out", results).split())
+    assert (
+        "No report could be written, by no fault of the submission: eve.py: TypeError: unhashable type: 'list'" in said
+    )
+    assert {path.parent.name for path in results.glob("*/feedback.md")} == {"ada.py", "kurt.py"}
+    assert rows(results / "grades.csv").keys() == {"ada", "eve", "kurt"}

@@ -3,6 +3,7 @@
 import csv
 import json
 import zipfile
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -222,7 +223,12 @@ def test_gradings_by_different_suites_are_told_apart(tmp_path, capsys):
 
 
 def grade_in_batch(
-    folder: Path, *paths: Path, notes: Notes = NOTES, course: Course = COURSE, **stated: Any
+    folder: Path,
+    *paths: Path,
+    notes: Notes = NOTES,
+    course: Course = COURSE,
+    unreported: Mapping[str, str] = {},
+    **stated: Any,
 ) -> Gradebook:
     """Grade them in a batch where whatever is run passes, with these notes; its gradebook."""
     test = Test("test_softmax", print, ("test.py", 1), problem="softmax", points=3.0)
@@ -236,7 +242,7 @@ def grade_in_batch(
 
     suite = GradedSuite(tests, NONE, {}, Release(b"", folder), course)
     done = batch.grade_by(submit, suite, paths, folder / "results", batch.How(**stated))
-    assert not done.faults
+    assert (done.faults, done.unreported) == ({}, unreported)
     return Gradebook(folder / "results" / "gradebook.sqlite", course.muted)
 
 

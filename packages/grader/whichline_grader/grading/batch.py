@@ -12,12 +12,12 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from whichline_grader.grading.final_grades import grades, grades_of, write_grades
-from whichline_grader.grading.gradebook import NAME, Gradebook, GradebookError, write_atomically
+from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook, GradebookError, write_atomically
 from whichline_grader.grading.graded import Grading, Notes
 from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
 from whichline_grader.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
@@ -44,6 +44,7 @@ class Progress:
         running: being graded.
         below: graded, without full points.
         faults: why a submission could not be graded, and not by its own doing.
+        unreported: why there is no report on one that was graded.
     """
 
     names: Collection[str]
@@ -52,6 +53,7 @@ class Progress:
     running: int = 0
     below: int = 0
     faults: dict[str, str] = field(default_factory=dict)
+    unreported: dict[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -143,6 +145,7 @@ class _Batch:
             self._give_up(attempt, f"cannot be read: {error}")
             return
         attempt = replace(attempt, content=content)
+        self.gradebook.drop_damaged(attempt.name, content)
         if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
             self.progress.already += 1
             self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
@@ -204,7 +207,9 @@ class _Batch:
     def _handed_in(self, attempt: _Attempt) -> HandedIn:
         """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
         handed = handed_in(attempt.work.path, attempt.name, attempt.work.platform)
-        before = self.gradebook.of(attempt.name)
+        before = None
+        with suppress(DamagedRow):
+            before = self.gradebook.of(attempt.name)
         if not handed.guessed or before is None or before.handed_in.guessed:
             return handed
         same = before.content == attempt.content
@@ -213,12 +218,14 @@ class _Batch:
     def _report(self, grading: Grading) -> None:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         found = grades_of(grading, self.suite.course)
-        write_reports(self.out / grading.submission, grading, self.suite.problems, found)
+        if why := write_reports(self.out / grading.submission, grading, self.suite.problems, found):
+            self.progress.unreported[grading.submission] = why
         progress, course = self.progress, self.suite.course
         progress.below += any(not result.passed for result in grading.results if not result.bonus)
         progress.done += 1
         if progress.done * PARTS // progress.total > (progress.done - 1) * PARTS // progress.total:
-            write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
+            with suppress(DamagedRow):  # of another submission, which stops nobody here
+                write_grades(self.out / "grades.csv", grades(self.gradebook, course), list(self.suite.problems))
 
 
 def _describe(work: Work, handed: HandedIn) -> Iterator[str]:

@@ -85,7 +85,7 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
             write_course(console, results)
         console.print(Text(f"Interrupted. What is graded is in {out}: run the same command to go on.", "yellow"))
         sys.exit(INTERRUPTED)
-    sys.exit(FAULTS if done.faults else 0)
+    sys.exit(FAULTS if done.faults or done.unreported else 0)
 
 
 def _write_and_tell(console: Console, results: Results, done: "Progress") -> None:

@@ -17,10 +17,12 @@ from whichline.engine.result import Result
 from whichline.engine.suite import Test
 from whichline_grader.authoring.room import load_rooms
 from whichline_grader.authoring.stored_cases import make_case, public_seed
+from whichline_grader.grading.graded import read_finding
 from whichline_grader.grading.questions import Recorded, ask, write_questions
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.hidden.drawn import EXAMPLES, DrawnCases
 from whichline_grader.hidden.kinds import Spread
+from whichline_grader.sandbox.answer import MAX_NUMBER, ProtocolViolation
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.interview import Interview, Starved
 from whichline_grader.sandbox.limits import Limits
@@ -30,17 +32,18 @@ from whichline_grader.sandbox.submission import Submission, is_the_courses
 MOST_DRAWN = 6
 LIMITS = Limits(call_seconds=10, seconds=20)
 MOST, MOST_LINES, LONGEST = 30, 24, 500  # findings, lines of one, characters in a line
+UNREADABLE = "{} of its findings were left out: they are not what the search for mistakes writes"
 
 
 def ask_for_advice(
     sandbox: Sandbox, submission: Submission, results: Sequence[Result], drawn: Sequence[tuple[Result, Case]] = ()
-) -> tuple[Finding, ...]:
+) -> tuple[tuple[Finding, ...], str]:
     """Findings about the problems of which a public test failed, or one on a case that was drawn.
 
-    A submission that gives no answer gets no advice.
+    And, for staff, whether any was left out. A submission that gives no answer gets no advice.
     """
     if sandbox.advisor is None:
-        return ()
+        return (), ""
     every = [*results, *(result for result, _ in drawn)]
     tests = {result.test: result.problem for result in every if not result.passed}
     cases = [
@@ -51,9 +54,12 @@ def ask_for_advice(
         try:
             answer = interview.ask_for("the advice", [result.as_json() for result in every], cases)
         except Starved:
-            return ()
-    said = answer.value if isinstance(answer.value, list) else []
-    return tuple(filter(None, (_read(each, submission.files, tests) for each in said[:MOST])))
+            return (), ""
+    if isinstance(answer.stopped, ProtocolViolation):
+        return (), UNREADABLE.format("all")
+    said = answer.value[:MOST] if isinstance(answer.value, list) else []
+    found = [finding for each in said if (finding := _read(each, submission.files, tests))]
+    return tuple(found), UNREADABLE.format(len(said) - len(found)) * (len(found) < len(said))
 
 
 def draw_anew(
@@ -100,25 +106,24 @@ def _draw(test: Test) -> list[Case]:
 
 def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Finding | None:
     """The finding that a worker wrote, if it is one."""
-    try:
-        told = Finding.from_json(written)
-        is_place = type(told.line) is int and (not told.file or told.file in files)
-        if not is_place or not set(told.tests) <= {name for name, problem in tests.items() if problem == told.problem}:
-            return None
-        return replace(
-            told,
-            id=_cut(told.id),
-            function=_cut(told.function),
-            said=_cut_all(told.said),
-            code=_cut_all(told.code),
-            proof=_cut(told.proof),
-            question=_cut(told.question),
-            section=_cut(told.section),
-            likewise=tuple(int(line) for line in told.likewise[:MOST_LINES]),
-            columns=(int(told.columns[0]), int(told.columns[1])),
-        )
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+    told = read_finding(written)
+    if told is None or told.problem not in tests.values() or (told.file and told.file not in files):
         return None
+    is_place = all(abs(number) < MAX_NUMBER for number in (told.line, *told.columns, *told.likewise))
+    if not is_place or not set(told.tests) <= {name for name, problem in tests.items() if problem == told.problem}:
+        return None
+    return replace(
+        told,
+        id=_cut(told.id),
+        function=_cut(told.function),
+        said=_cut_all(told.said),
+        code=_cut_all(told.code),
+        likewise=told.likewise[:MOST_LINES],
+        proof=_cut(told.proof),
+        question=_cut(told.question),
+        section=_cut(told.section),
+        tests=tuple(dict.fromkeys(told.tests)),
+    )
 
 
 def _cut_all(lines: Iterable[str]) -> tuple[str, ...]:

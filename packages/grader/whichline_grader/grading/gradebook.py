@@ -14,9 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from whichline.engine.assignment import Problem, share_points
 from whichline.engine.errors import CourseworkError
-from whichline.engine.result import Outcome, Result, function_of, result_of
+from whichline.engine.result import Outcome, Result, function_of
 from whichline.engine.toml_file import Complaint, Key, Signed, located, read_toml
 from whichline_grader.grading.course import Course, find_checked_root, load_course
 from whichline_grader.grading.graded import Grading, notes_from_json
@@ -49,14 +51,15 @@ CREATE TABLE IF NOT EXISTS problem (
     tests TEXT NOT NULL
 );
 CREATE VIEW IF NOT EXISTS latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
-CREATE VIEW IF NOT EXISTS without_texts AS SELECT
-    id, submission, path, content, suite, seed, layer, started, seconds, handed_in,
-    json_remove(notes, '$.stdout', '$.stderr') AS notes,
-    (SELECT json_group_array(json_remove(
-        value, '$.headline', '$.details', '$.on_paper', '$.inputs', '$.functions', '$.staff'
-    )) FROM json_each(results)) AS results
-FROM grading;
 """
+# What is damaged stays as it is: whoever reads it says whose it is.
+WITHOUT_TEXTS = """(SELECT
+    id, submission, path, content, suite, seed, layer, started, seconds, handed_in,
+    iif(json_valid(notes), json_remove(notes, '$.stdout', '$.stderr'), notes) AS notes,
+    iif(json_valid(results), (SELECT json_group_array(json_remove(
+        value, '$.headline', '$.details', '$.on_paper', '$.inputs', '$.functions', '$.staff'
+    )) FROM json_each(results)), results) AS results
+FROM grading)"""
 COLUMNS = "submission, path, content, suite, seed, layer, started, seconds, handed_in, notes, results"
 # One row of `grading`: an attempt, graded by one suite.
 KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
@@ -141,6 +144,10 @@ class GradebookError(CourseworkError):
     """The gradebook cannot be used; the message says why and what to do."""
 
 
+class DamagedRow(GradebookError):
+    """The record of one submission cannot be read."""
+
+
 class Gradebook:
     """`gradebook.sqlite`, where every method is one transaction, with the decisions of staff beside it."""
 
@@ -205,6 +212,16 @@ class Gradebook:
         """Record a grading with all its results, in the place of an earlier one of this attempt by this suite."""
         with self._transaction() as connection:
             _put(connection, _as_row(grading))
+
+    def drop_damaged(self, submission: str, content: str) -> None:
+        """Delete what is recorded of this content if it cannot be read: it is graded again."""
+        query = "SELECT id FROM grading WHERE submission = ? AND content = ?"
+        with self._transaction() as connection:
+            for (id,) in connection.execute(query, (submission, content)).fetchall():
+                try:
+                    list(self._select("id = ?", (id,)))
+                except DamagedRow:
+                    connection.execute("DELETE FROM grading WHERE id = ?", (id,))
 
     def hand_in_again(self, grading: Grading, path: str, handed_in: HandedIn) -> None:
         """Let a grading that is there be the last one, of another attempt if `handed_in` differs."""
@@ -271,9 +288,11 @@ class Gradebook:
     def unused_decisions(self) -> Iterator[str]:
         """Say of each decision that is about nothing that was graded where it stands."""
         known: dict[str, set[str]] = {}
-        query = "SELECT DISTINCT submission, content, handed_in FROM grading"
-        for submission, content, handed_in in self._connection.execute(query):
-            for name in (submission, *handed_in_from_json(handed_in).keys):
+        query = "SELECT DISTINCT submission, path, content, handed_in FROM grading"
+        for submission, path, content, handed_in in self._connection.execute(query):
+            with self._naming(submission, path):
+                keys = handed_in_from_json(handed_in).keys
+            for name in (submission, *keys):
                 known.setdefault(name, set()).add(content)
         about: list[tuple[Key, str, str]] = [(key, each.student, each.work) for key, each in self.decisions.each()]
         about += [(("counts", student), student, work) for student, work in self.decisions.counts.items()]
@@ -287,9 +306,22 @@ class Gradebook:
             Problem(id, "", points, (), json.loads(tests), (), bool(bonus))
             for id, bonus, points, tests in self._connection.execute("SELECT * FROM problem ORDER BY rowid")
         ]
-        table = "grading" if texts else "without_texts"
+        table = "grading" if texts else WITHOUT_TEXTS
         for row in self._connection.execute(f"SELECT {COLUMNS} FROM {table} WHERE {condition}", parameters):  # noqa: S608
-            yield self._read(dict(row), problems)
+            with self._naming(row["submission"], row["path"]):
+                grading = self._read(dict(row), problems)
+            yield grading
+
+    @contextmanager
+    def _naming(self, submission: str, path: str) -> Iterator[None]:
+        """Say whose row it is that cannot be read."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError) as error:
+            raise DamagedRow(
+                f"{self._path}: what is recorded of {submission} cannot be read ({error}); grade {path} again, or take "
+                "the gradebook from a backup"
+            ) from None
 
     def _read(self, row: dict[str, Any], problems: Iterable[Problem]) -> Grading:
         """The grading in a row, and what staff decided about it."""
@@ -301,7 +333,7 @@ class Gradebook:
             "started": datetime.fromisoformat(row["started"]),
             "notes": replace(notes, explanations=told),
             "handed_in": handed_in,
-            "results": _score(json.loads(row["results"]), problems),
+            "results": _score(msgspec.json.decode(row["results"], type=list[dict[str, Any]]), problems),
         }
         return Grading(
             **row,
@@ -346,7 +378,8 @@ def _score(written: Sequence[dict[str, Any]], problems: Iterable[Problem]) -> li
         function: {"problem": problem.id, "bonus": problem.bonus, "maximum": points}
         for function, (problem, points) in share_points(problems, functions).items()
     }
-    ran = [result_of(each | worth[test]) for test, each in zip(functions, written, strict=True) if test in worth]
+    kept = [each | worth[test] for test, each in zip(functions, written, strict=True) if test in worth]
+    ran = msgspec.convert(kept, list[Result])
     new = sorted(worth.keys() - functions)
     return ran + [Result(test, hidden=True, outcome=Outcome.NOT_RUN, headline=NEW, **worth[test]) for test in new]
 

@@ -10,10 +10,12 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
 from typing import Any
+
+import msgspec
 
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
@@ -36,6 +38,7 @@ class Notes:
         taken_in: what was left out of what was handed in, or chosen.
         could_hide: lines of its source that could hide what they call, for staff alone.
         alone: problems that fail, and were lent nothing of an earlier one that fails, too.
+        trouble: why the search for mistakes gave less than it might have, for staff alone.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
         explanations: what was found.
@@ -49,6 +52,7 @@ class Notes:
     taken_in: tuple[str, ...] = ()
     could_hide: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
+    trouble: str = ""
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     weights: Matrix = ()
@@ -58,7 +62,7 @@ class Notes:
         """Say what staff should look at, each in a sentence."""
         hide = [f"could hide what it calls: {'; '.join(self.could_hide)}"] if self.could_hide else []
         twice = f"may pay twice for a mistake, since nothing was lent to it: {', '.join(self.alone)}"
-        return [*hide, *([twice] if self.alone else [])]
+        return [*hide, *([twice] if self.alone else []), *([self.trouble] if self.trouble else [])]
 
     def as_json(self) -> str:
         """One line, which `notes_from_json` reads."""
@@ -66,17 +70,24 @@ class Notes:
 
 
 def notes_from_json(text: str) -> Notes:
-    """The notes that `Notes.as_json` wrote, here or in another version, without what only that one notes."""
-    known = {each.name for each in fields(Notes)}
-    said: Any = {name: value for name, value in json.loads(text).items() if name in known}
-    forbidden = said["forbidden"].items()
-    return Notes(
-        **said
-        | {name: tuple(said.get(name, ())) for name in ("missing", "taken_in", "could_hide", "alone")}
-        | {"forbidden": {id: {work: tuple(lines) for work, lines in works.items()} for id, works in forbidden}}
-        | {"explanations": tuple(Finding.of(each) for each in said["explanations"])}
-        | {"weights": tuple(tuple(row) for row in said["weights"])}
-    )
+    """The notes that `Notes.as_json` wrote, here or in another version, without what only that one notes.
+
+    Raises:
+        ValueError: it did not.
+    """
+    said = msgspec.json.decode(text, type=dict[str, Any])
+    found = said.pop("explanations", ())
+    return replace(msgspec.convert(said, Notes), explanations=tuple(filter(None, map(read_finding, found))))
+
+
+def read_finding(written: object) -> Finding | None:
+    """The finding in a line of JSON, or in its fields, if it is one: a submission may have written anything."""
+    try:
+        if isinstance(written, str):
+            return msgspec.json.decode(written.encode(errors="replace"), type=Finding)
+        return msgspec.convert(written, Finding)
+    except (ValueError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True)

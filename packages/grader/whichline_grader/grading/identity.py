@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import msgspec
 import yaml
 
 from whichline.engine.errors import CourseworkError
@@ -91,11 +92,8 @@ class HandedIn:
 
 
 def handed_in_from_json(text: str) -> HandedIn:
-    """The attempt that `HandedIn.as_json` wrote."""
-    fields = json.loads(text)
-    students = tuple(Student(**student) for student in fields["students"])
-    at = fields["at"] and datetime.fromisoformat(fields["at"])
-    return HandedIn(**fields | {"students": students, "at": at})
+    """The attempt that `HandedIn.as_json` wrote; ValueError if it did not."""
+    return msgspec.json.decode(text, type=HandedIn)
 
 
 def platforms_of(paths: Iterable[Path], stated: Platform = "") -> dict[Path, Platform]:

@@ -31,8 +31,9 @@ from whichline_grader.grading.questions import (
 )
 from whichline_grader.grading.suite import GradedSuite, name_figure
 from whichline_grader.sandbox.answer import Answer
-from whichline_grader.sandbox.confinement import Sandbox
+from whichline_grader.sandbox.confinement import Sandbox, SandboxError
 from whichline_grader.sandbox.interview import Interview
+from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.question import Question
 from whichline_grader.sandbox.submission import Submission
 
@@ -131,12 +132,23 @@ class _Grader:
             self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
 
     def find_what_is_wrong(self) -> None:
-        """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs."""
+        """Find what is wrong in what fails; of hidden tests that fail alone, on cases like theirs.
+
+        It earns nothing, so an error of ours in it is told to staff, and leaves the grading as it is.
+        """
+        try:
+            self._find_what_is_wrong()
+        except SandboxError:
+            raise
+        except Exception as error:
+            self.sealed.trouble = printable(f"the search for mistakes ended with {type(error).__name__}: {error}")
+
+    def _find_what_is_wrong(self) -> None:
         submission = self.interview.submission
         public = [result for result in self.results if not result.hidden]
         drawn = draw_anew(self.suite, self.sandbox, submission, self.results)
         if any(not result.passed for result in public) or drawn:
-            self.sealed.explanations = ask_for_advice(self.sandbox, submission, public, drawn)
+            self.sealed.explanations, self.sealed.trouble = ask_for_advice(self.sandbox, submission, public, drawn)
         if figure := find_figure({result.problem for result in public if not result.passed}):
             self.ask({name_figure(figure)})
             self._recorded.start(name_figure(figure))
@@ -154,6 +166,7 @@ class _Grader:
             taken_in=self.interview.submission.remarks,
             could_hide=find_means_to_hide(self.interview.submission),
             alone=self._list_alone(failed),
+            trouble=self.sealed.trouble,
             stdout="".join(each.printed[0] for each in shown),
             stderr="".join(each.printed[1] for each in shown),
             missing=tuple(sorted({name for each in shown for name in each.missing})),

@@ -19,7 +19,7 @@ from whichline.engine.failure import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.rules.watch import Use
 from whichline_grader.authoring.room import reference_of
-from whichline_grader.grading.graded import Matrix
+from whichline_grader.grading.graded import Matrix, read_finding
 from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
 from whichline_grader.sandbox.inside.frames import encode
 from whichline_grader.sandbox.interview import Interview
@@ -210,12 +210,14 @@ class Sealed:
             earlier problems were answered for it under a name that says which, of `name_lent`.
         lent: the functions that were answered for it then, by these names.
         explanations: what was found by a process that earns nothing.
+        trouble: why it found less than it might have.
         weights: what a figure shows of it, on one public case.
     """
 
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
     lent: dict[str, Sequence[str]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
+    trouble: str = ""
     weights: Matrix = ()
 
     def as_bytes(self, asked_sha256: str) -> bytes:
@@ -227,6 +229,7 @@ class Sealed:
             "answers": entries,
             "lent": self.lent,
             "explanations": [each.as_json() for each in self.explanations],
+            "trouble": self.trouble,
             "weights": self.weights,
         }
         return zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
@@ -253,10 +256,10 @@ def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Seale
                 asked = questions.get(name.rpartition(LENT_TO)[2])
                 found.append(_read(entry, raw, asked[number] if asked else None, found))
             answers[name] = found
-        explanations = tuple(Finding.from_json(each) for each in fields["explanations"])
+        explanations = tuple(filter(None, map(read_finding, fields["explanations"])))
         weights = tuple(map(tuple, fields["weights"]))
-        return Sealed(answers, fields["lent"], explanations, weights)
-    except (zlib.error, ValueError, LookupError, TypeError):  # a damaged one is as good as none
+        return Sealed(answers, fields["lent"], explanations, fields["trouble"], weights)
+    except (zlib.error, ValueError, LookupError, TypeError, RecursionError):  # a damaged one is as good as none
         return None
 
 

@@ -64,11 +64,12 @@ def write_course(console: Console, results: Results, only: str = "") -> list[Gra
     found = grades(results.gradebook, course)
     entries = group_by_submission(found)
     write_grades(out / "grades.csv", found, list(results.problems))
-    _write_all_reports(results, entries, only)
-    _write_feedback_zip(out, entries)
+    unreported = _write_all_reports(results, entries, only)
+    _write_feedback_zip(out, [entry for entry in entries if entry.id not in unreported])
     students = {grade.student.key for grade in found}
     suite = last_suite(found)
     noticed = {
+        "no report could be written, by no fault of the submission": [f"{id}: {why}" for id, why in unreported.items()],
         f"{UNSURE}; write which one does into {out / FILE}, below a line [counts]": [
             f"{grade.who}: {' or '.join(map(_counting, (grade, *grade.unsure)))}" for grade in found if grade.unsure
         ],
@@ -97,8 +98,13 @@ def cut_list(lines: Sequence[str], most: int, rest: str) -> list[str]:
     return [*lines[:most], *([f"and {more} more: {rest}"] if more > 0 else [])]
 
 
-def _write_all_reports(results: Results, entries: Iterable[Entry], only: str) -> None:
-    """Write the reports of every submission, or of one; where it has several attempts, of the one that counts."""
+def _write_all_reports(results: Results, entries: Iterable[Entry], only: str) -> dict[str, str]:
+    """Write the reports of every submission, or of one; where it has several attempts, of the one that counts.
+
+    Returns:
+        why a report could not be written, by submission.
+    """
+    unreported: dict[str, str] = {}
     own = {entry.id: entry for entry in entries}
     counts = {grade.student.key: grade.id for entry in entries for grade in entry.grades}
     for name in results.gradebook.paths():
@@ -111,7 +117,9 @@ def _write_all_reports(results: Results, entries: Iterable[Entry], only: str) ->
             assert grading
             others = grades_of(grading, results.course)
             theirs = [replace(grade, instead=counts[grade.student.key]) for grade in others]
-        write_reports(results.folder / name, grading, results.problems, theirs)
+        if why := write_reports(results.folder / name, grading, results.problems, theirs):
+            unreported[name] = why
+    return unreported
 
 
 def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
@@ -126,13 +134,23 @@ def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
         write_atomically(out / "feedback.zip", packed.getvalue())
 
 
-def write_reports(
-    folder: Path, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()
-) -> None:
-    """Write `results.json` and `feedback.md` of one submission, with the grades of its students."""
+def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> str:
+    """Write `results.json` and `feedback.md` of one submission, with the grades of its students.
+
+    Returns:
+        why they cannot be written, if that is an error of ours: it concerns nobody else.
+    """
+    try:
+        texts = {
+            "results.json": json.dumps(for_gradescope(grading, problems, grades), indent=1),
+            "feedback.md": feedback(grading, problems, grades),
+        }
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "results.json", json.dumps(for_gradescope(grading, problems, grades), indent=1))
-    write_atomically(folder / "feedback.md", feedback(grading, problems, grades))
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    return ""
 
 
 class Row(NamedTuple):

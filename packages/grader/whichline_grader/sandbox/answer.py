@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta
 from torch import Tensor
 
 from whichline.engine.failure import Stopped
@@ -109,6 +111,31 @@ class Answer:
         return decode(self.value, self.outputs)
 
 
+Number = Annotated[int, Meta(gt=-MAX_NUMBER, lt=MAX_NUMBER)]
+Few = Meta(max_length=MAX_ITEMS)
+
+
+class _Error(msgspec.Struct):
+    """An exception, as a worker tells of it, with file, line and function of each of its lines."""
+
+    type: str
+    message: str
+    lines: Annotated[list[tuple[str, Number, str]], Few]
+
+    def as_failure(self) -> Failure:
+        lines = tuple(Line(_name(file), number, _name(function)) for file, number, function in self.lines)
+        return Failure(_text(self.type), _text(self.message), lines)
+
+
+class _Words(msgspec.Struct):
+    """The words in an answer; the forbidden functions that ran come with file and line."""
+
+    error: _Error | None = None
+    gradient_error: _Error | None = None
+    missing: Annotated[list[str], Few] = []
+    forbidden: Annotated[list[tuple[str, str, Number]], Few] = []
+
+
 def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answer:
     """The answer in a header and a body, to a question that went out with this token and these tensors.
 
@@ -127,40 +154,22 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
     for gradient, tensor in zip(gradients, asking, strict=True):
         if gradient is not None and (gradient.shape, gradient.dtype) != (tensor.shape, tensor.dtype):
             raise FrameError(f"expected a gradient of shape {tuple(tensor.shape)}, got {tuple(gradient.shape)}")
+    try:
+        words = msgspec.convert(header, _Words)
+    except msgspec.ValidationError as error:
+        raise FrameError(f"the answer is not as it should be: {error}") from None
     return Answer(
         value=header.get("value"),
         outputs=outputs,
         differentiable=[description.get("requires_grad") is True for description in descriptions[: len(outputs)]],
         changed=_tensors(header, "changed", tensors, len(sent)),
         gradients=gradients,
-        failure=_failure(header, "error"),
-        gradient_failure=_failure(header, "gradient_error"),
-        missing=tuple(_name(name) for name in _items(header.get("missing", []), "missing packages")),
-        forbidden=tuple(_forbidden(call) for call in _items(header.get("forbidden", []), "forbidden calls")),
+        failure=words.error and words.error.as_failure(),
+        gradient_failure=words.gradient_error and words.gradient_error.as_failure(),
+        missing=tuple(map(_name, words.missing)),
+        forbidden=tuple(Use(_name(file), number, _name(name)) for name, file, number in words.forbidden),
         raw=raw,
     )
-
-
-def _failure(header: dict[str, Any], key: str) -> Failure | None:
-    if key not in header:
-        return None
-    error = expect(dict, header[key], "an error")
-    lines = tuple(_line(line) for line in _items(error.get("lines"), "lines"))
-    return Failure(_text(error.get("type")), _text(error.get("message")), lines)
-
-
-def _line(line: object) -> Line:
-    match line:
-        case [file, int(number), function] if abs(number) < MAX_NUMBER:
-            return Line(_name(file), number, _name(function))
-    raise FrameError(f"expected [file, line, function], got {str(line)[:100]}")
-
-
-def _forbidden(call: object) -> Use:
-    match call:
-        case [name, file, int(number)] if abs(number) < MAX_NUMBER:
-            return Use(_name(file), number, _name(name))
-    raise FrameError(f"expected [name, file, line], got {str(call)[:100]}")
 
 
 def _tensors(header: dict[str, Any], key: str, tensors: list[Tensor], count: int) -> list[Tensor | None]:
@@ -179,9 +188,9 @@ def _items(value: object, what: str) -> list[Any]:
     return items
 
 
-def _text(value: object) -> str:
-    return hide_places(printable(expect(str, value, "a text")[:MAX_TEXT]))
+def _text(text: str) -> str:
+    return hide_places(printable(text[:MAX_TEXT]))
 
 
-def _name(value: object) -> str:
-    return _text(value)[:MAX_NAME]
+def _name(text: str) -> str:
+    return _text(text)[:MAX_NAME]
