@@ -1,6 +1,8 @@
 """Decisions of staff on a gradebook of recorded results: nothing is run."""
 
 import json
+import multiprocessing
+import re
 import shlex
 import shutil
 import sqlite3
@@ -15,6 +17,7 @@ from staff.tests.files import rows_of
 from staff.tests.grading.conftest import succeed
 from staff.tests.grading.shadow_class import MAXIMUM
 from staff.tests.grading.test_grades import SOFTMAX, grade_in_batch, gradebook_with, graded, rows
+from whichline.engine.errors import CourseworkError
 from whichline.engine.finding import Finding
 from whichline_grader.cli import staff
 from whichline_grader.grading import gradebook as gradebooks
@@ -380,3 +383,58 @@ def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch)
     )
     assert {path.parent.name for path in results.glob("*/feedback.md")} == {"ada.py", "kurt.py"}
     assert rows(results / "grades.csv").keys() == {"ada", "eve", "kurt"}
+
+
+def test_three_people_decide_beside_a_running_grade_and_nothing_is_lost(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    names, results = ("ada", "alan", "kurt"), tmp_path / "results"
+    paths = [tmp_path / f"{name}.py" for name in (*names, *(f"student{number}" for number in range(9)))]
+    for path in paths:
+        path.write_text("def run_softmax(x, dim):\n    return x\n")
+    grade_in_batch(tmp_path, *paths).close()
+    fork = multiprocessing.get_context("fork")
+    decided = fork.Event()
+
+    def grade_on() -> None:
+        while not decided.is_set():
+            grade_in_batch(tmp_path, *paths, rerun=True, jobs=2).close()
+
+    def decide(name: str) -> None:
+        for number in range(10):
+            succeed("comment", name, f"{name} reads {number}.", "--out", results)
+        succeed("rescore", "--out", results)
+
+    grading = fork.Process(target=grade_on)
+    people = [fork.Process(target=decide, args=(name,)) for name in names]
+    for process in (grading, *people):
+        process.start()
+    for process in people:
+        process.join()
+    decided.set()
+    grading.join()
+    assert [process.exitcode for process in (grading, *people)] == [0] * 4
+    said = [f"{name} reads {number}." for name in names for number in range(10)]
+    assert sorted(re.findall(r'^text = "(.*)"$', (results / "decisions.toml").read_text(), re.MULTILINE)) == said
+    for name in names:
+        read = (results / f"{name}.py" / "feedback.md").read_text() + row(results, name)["notes"]
+        assert [read.count(each) for each in said if each.startswith(name)] == [2] * 10
+    assert not [path for path in results.rglob(".*") if path.name not in (".lock", ".writing")]
+
+
+def test_a_second_batch_into_the_same_results_is_refused(tmp_path):
+    (tmp_path / "ada.py").write_text("def run_softmax(x, dim):\n    return x\n")
+    fork = multiprocessing.get_context("fork")
+    started, ended = fork.Event(), fork.Event()
+
+    def hold_on(progress: object) -> None:
+        started.set()
+        ended.wait()
+
+    first = fork.Process(target=lambda: grade_in_batch(tmp_path, tmp_path / "ada.py", show=hold_on).close())
+    first.start()
+    started.wait()
+    with pytest.raises(CourseworkError, match=r"another batch is writing to .*; wait for it, or choose another --out"):
+        grade_in_batch(tmp_path, tmp_path / "ada.py")
+    ended.set()
+    first.join()
+    assert first.exitcode == 0

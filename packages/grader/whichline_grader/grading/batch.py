@@ -1,11 +1,10 @@
 """Grade many submissions, several at a time.
 
-Only this process writes to the gradebook, one submission in one transaction. It may be killed at any moment: what is in
-the gradebook is whole, and what is not is graded when the batch is run again. A submission is read when its turn comes,
-and what was found is dropped once it is recorded.
+Only this process records gradings, one submission in one transaction. It may be killed at any moment: what is in the
+gradebook is whole, and what is not is graded when the batch is run again. A submission is read when its turn comes, and
+what was found is dropped once it is recorded. While one is graded, staff may decide on others.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -16,13 +15,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whichline.engine.toml_file import AssignmentError
 from whichline_grader.grading.final_grades import grades, grades_of, write_grades
-from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook, GradebookError, write_atomically
+from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
 from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
 from whichline_grader.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.grading.suite import GradedSuite, results_of_refused
+from whichline_grader.grading.writing import hold, write_atomically, writing
 from whichline_grader.sandbox.confinement import Sandbox
 from whichline_grader.sandbox.reader import Reader
 from whichline_grader.sandbox.submission import Refused, Submission
@@ -97,16 +98,18 @@ def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Pat
     In `out` there are `gradebook.sqlite` and a folder with the reports of each submission.
 
     Raises:
-        GradebookError: another batch writes to `out`.
+        TakenError: another batch writes to `out`.
         HostError: nothing can be graded any more.
         RosterError: two submissions are by one student, or it is not clear which platform named them.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _lock(out), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
+    taken = f"another batch is writing to {out}; wait for it, or choose another --out"
+    with hold(out / ".lock", taken), Gradebook(out / NAME, suite.course.muted) as gradebook, Reader() as reader:
         gradebook.check_decisions(suite.problems)
         works = _name_submissions(find_work(paths, suite.course.platform), gradebook.paths())
         check_claims(works)
-        gradebook.score_with(suite.problems)
+        with writing(out):
+            gradebook.score_with(suite.problems)
         waiting = deque(_Attempt(name, work) for name, work in works.items())
         return _Batch(submit, how, suite, gradebook, out, reader, waiting, Progress(works.keys())).run()
 
@@ -145,12 +148,14 @@ class _Batch:
             self._give_up(attempt, f"cannot be read: {error}")
             return
         attempt = replace(attempt, content=content)
-        self.gradebook.drop_damaged(attempt.name, content)
-        if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
-            self.progress.already += 1
-            self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
-            self._report(grading)
-        elif isinstance(submission, Refused):
+        with self._writing():
+            self.gradebook.drop_damaged(attempt.name, content)
+            if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
+                self.progress.already += 1
+                self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
+                self._report(grading)
+                return
+        if isinstance(submission, Refused):
             why = str(submission)
             self._record(attempt, Record(results_of_refused(self.suite.suite, why), Notes(refused=why)))
         else:
@@ -200,9 +205,18 @@ class _Batch:
             handed_in=handed,
             results=record.results,
         )
-        self.gradebook.add(grading)
-        # As the gradebook has it: staff may have overruled a violation of the same content.
-        self._report(self.gradebook.of(attempt.name) or grading)
+        with self._writing():
+            self.gradebook.add(grading)
+            # As the gradebook has it: staff may have overruled a violation of the same content.
+            self._report(self.gradebook.of(attempt.name) or grading)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write while nobody else does, with what staff have decided until now."""
+        with writing(self.out):
+            with suppress(AssignmentError):  # somebody is editing the file, and is told at the end
+                self.gradebook.read_decisions()
+            yield
 
     def _handed_in(self, attempt: _Attempt) -> HandedIn:
         """By whom; of a copy that says nothing, by whoever handed in the submission of this name before."""
@@ -259,14 +273,3 @@ def _name_submissions(works: Iterable[Work], known: Mapping[str, str]) -> dict[s
 def _as_text(path: Path) -> str:
     """A name in it may be no text."""
     return os.fsencode(path).decode(errors="backslashreplace")
-
-
-@contextmanager
-def _lock(out: Path) -> Iterator[None]:
-    """Hold the lock of `out`; the kernel lets go of it however this process ends, and no fork inherits it."""
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise GradebookError(f"another batch is writing to {out}; wait for it, or choose another --out") from None
-        yield

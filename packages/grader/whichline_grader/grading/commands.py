@@ -26,6 +26,7 @@ from whichline_grader.grading.identity import Platform, find_work, safe_name
 from whichline_grader.grading.losses import ClassLoss, count_losses
 from whichline_grader.grading.processes import ANSWERS, load_and_start
 from whichline_grader.grading.reports import MOST, cut_list, write_course
+from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.sandbox.confinement import Layer, Sandbox
 from whichline_grader.sandbox.printable import printable
@@ -75,7 +76,7 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
             with show_progress(console) as show:
                 how = How(jobs or os.cpu_count() or 1, rerun, show)
                 done = grade_all(suite, sandbox, submission, out, how)
-        with Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
+        with writing(out), Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
         console.print(Text(f"Reports, gradebook and grades are in {out}"))
     except OSError as error:

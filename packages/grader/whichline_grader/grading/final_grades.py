@@ -10,9 +10,10 @@ from pathlib import Path
 
 from whichline.engine.errors import CourseworkError
 from whichline_grader.grading.course import IDENTITY, TOTAL, Course, Roster
-from whichline_grader.grading.gradebook import Gradebook, write_atomically
+from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.identity import HandedIn, Student, with_groups
+from whichline_grader.grading.writing import write_atomically
 from whichline_grader.sandbox.printable import printable
 
 SHOWN = 5  # students who fit what was said

@@ -5,7 +5,6 @@ a decision, so it outlives the gradebook. `adjust`, `overrule` and `comment` add
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -23,6 +22,7 @@ from whichline.engine.toml_file import Complaint, Key, Signed, located, read_tom
 from whichline_grader.grading.course import Course, find_checked_root, load_course
 from whichline_grader.grading.graded import Grading, notes_from_json
 from whichline_grader.grading.identity import HandedIn, handed_in_from_json
+from whichline_grader.grading.writing import write_atomically, writing
 from whichline_grader.hidden.release import load_graded_problems
 from whichline_grader.sandbox.printable import printable
 
@@ -53,13 +53,11 @@ CREATE TABLE IF NOT EXISTS problem (
 CREATE VIEW IF NOT EXISTS latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
 """
 # What is damaged stays as it is: whoever reads it says whose it is.
-WITHOUT_TEXTS = """(SELECT
-    id, submission, path, content, suite, seed, layer, started, seconds, handed_in,
+WITHOUT_TEXTS = """(SELECT id, submission, path, content, suite, seed, layer, started, seconds, handed_in,
     iif(json_valid(notes), json_remove(notes, '$.stdout', '$.stderr'), notes) AS notes,
     iif(json_valid(results), (SELECT json_group_array(json_remove(
         value, '$.headline', '$.details', '$.on_paper', '$.inputs', '$.functions', '$.staff'
-    )) FROM json_each(results)), results) AS results
-FROM grading)"""
+    )) FROM json_each(results)), results) AS results FROM grading)"""
 COLUMNS = "submission, path, content, suite, seed, layer, started, seconds, handed_in, notes, results"
 # One row of `grading`: an attempt, graded by one suite.
 KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
@@ -133,13 +131,6 @@ def as_toml(text: str) -> str:
     return json.dumps(printable(text), ensure_ascii=False)
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(content if isinstance(content, bytes) else content.encode())
-    os.replace(beside, path)
-
-
 class GradebookError(CourseworkError):
     """The gradebook cannot be used; the message says why and what to do."""
 
@@ -159,7 +150,7 @@ class Gradebook:
             AssignmentError: something in the decisions of staff is not as it should be.
         """
         self._path, self._decided, self._muted = path, path.parent / FILE, muted
-        self.decisions = self._read_decisions()
+        self.read_decisions()
         if not (path.exists() and path.stat().st_size) and any(path.parent.glob("*/results.json")):
             raise GradebookError(f"{path.parent} has results and no {path.name}: {self._todo}")
         try:
@@ -260,8 +251,9 @@ class Gradebook:
         """The path of each submission when it was last graded, by name."""
         return dict(self._connection.execute("SELECT submission, path FROM latest").fetchall())
 
-    def _read_decisions(self) -> Decisions:
-        return read_toml(self._decided, Decisions) if self._decided.exists() else Decisions()
+    def read_decisions(self) -> None:
+        """Read what staff have decided until now; AssignmentError if something in it is not as it should be."""
+        self.decisions = read_toml(self._decided, Decisions) if self._decided.exists() else Decisions()
 
     def decide(self, decision: Comment, whose: str) -> None:
         """Write down what staff decided, and let every grading that is read from now on have it.
@@ -270,13 +262,14 @@ class Gradebook:
         """
         if not decision.text.strip():
             raise CourseworkError("expected a text for the student, got nothing")
-        before = self._decided.read_text(encoding="utf-8") if self._decided.exists() else HEAD
         lines = [f"[[{TABLES[type(decision)]}]]  # {' '.join(printable(whose).split())}"]
         for each in sorted(fields(decision), key=lambda each: each.name == "text"):
             if (value := getattr(decision, each.name)) != "":
                 lines.append(f"{each.name} = {f'{value:+}' if each.type is Signed else as_toml(value)}")
-        write_atomically(self._decided, "\n".join((before.rstrip("\n"), "", *lines, "")))
-        self.decisions = self._read_decisions()
+        with writing(self._decided.parent):
+            before = self._decided.read_text(encoding="utf-8") if self._decided.exists() else HEAD
+            write_atomically(self._decided, "\n".join((before.rstrip("\n"), "", *lines, "")))
+            self.read_decisions()
 
     def check_decisions(self, problems: Iterable[str]) -> None:
         """Raise AssignmentError if a decision is about another problem than these."""
@@ -291,9 +284,8 @@ class Gradebook:
         query = "SELECT DISTINCT submission, path, content, handed_in FROM grading"
         for submission, path, content, handed_in in self._connection.execute(query):
             with self._naming(submission, path):
-                keys = handed_in_from_json(handed_in).keys
-            for name in (submission, *keys):
-                known.setdefault(name, set()).add(content)
+                for name in (submission, *handed_in_from_json(handed_in).keys):
+                    known.setdefault(name, set()).add(content)
         about: list[tuple[Key, str, str]] = [(key, each.student, each.work) for key, each in self.decisions.each()]
         about += [(("counts", student), student, work) for student, work in self.decisions.counts.items()]
         for key, student, work in about:
@@ -319,8 +311,8 @@ class Gradebook:
             yield
         except (ValueError, TypeError, LookupError) as error:
             raise DamagedRow(
-                f"{self._path}: what is recorded of {submission} cannot be read ({error}); grade {path} again, or take "
-                "the gradebook from a backup"
+                f"{self._path}: what is recorded of {submission} cannot be read ({error}); grade {path} again, "
+                "or take the gradebook from a backup"
             ) from None
 
     def _read(self, row: dict[str, Any], problems: Iterable[Problem]) -> Grading:
@@ -396,12 +388,12 @@ class Results:
 
 @contextmanager
 def open_results(folder: Path) -> Iterator[Results]:
-    """Open a folder of results, once all that staff state is checked."""
+    """Open a folder of results, once all that staff state is checked; whoever else writes into it waits."""
     root = find_checked_root()
     course, problems = load_course(root), load_graded_problems(root)
     if not (folder / NAME).exists() and not any(folder.glob("*/results.json")):
         raise GradebookError(f"no gradebook in {folder}; name the folder that `staff grade` wrote")
-    with Gradebook(folder / NAME, course.muted) as gradebook:
+    with writing(folder), Gradebook(folder / NAME, course.muted) as gradebook:
         if not gradebook.paths():  # else all grades would be gone
             raise GradebookError(f"the gradebook in {folder} is empty; grade a submission into it first")
         gradebook.check_decisions(problems)

@@ -16,7 +16,7 @@ from whichline.engine.assignment import Problem
 from whichline_grader.authoring.room import Figure, find_figure
 from whichline_grader.grading.course import RESULTS, results_folder
 from whichline_grader.grading.final_grades import Entry, account_for, grades, group_by_submission, say_points
-from whichline_grader.grading.gradebook import Results, open_results, write_atomically
+from whichline_grader.grading.gradebook import Results, open_results
 from whichline_grader.grading.graded import Matrix, without_words
 from whichline_grader.grading.losses import (
     Kind,
@@ -28,6 +28,7 @@ from whichline_grader.grading.losses import (
     teach_next,
 )
 from whichline_grader.grading.reports import make_printable, printed, remarks, tabulate
+from whichline_grader.grading.writing import write_atomically
 from whichline_grader.sandbox.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -184,8 +184,10 @@ def rescore(out: Path) -> None:
 @click.argument("new", type=RESULTS)
 def diff(old: Path, new: Path) -> None:
     """Say whose grade changed between two folders of results, OLD and NEW, and why. NEW gets changes.csv."""
-    with open_results(old) as one, open_results(new) as other:
-        _print_changes(_read_published(one), _read_published(other), new)
+    with open_results(old) as results:
+        before = _read_published(results)
+    with open_results(new) as results:
+        _print_changes(before, _read_published(results), new)
 
 
 # Of each student in a folder of results: the row of grades.csv, and the grading that it was made from, if it is there.

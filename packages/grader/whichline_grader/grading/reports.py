@@ -30,7 +30,7 @@ from whichline_grader.grading.final_grades import (
     write_canvas,
     write_grades,
 )
-from whichline_grader.grading.gradebook import DIGITS, FILE, Results, as_toml, write_atomically
+from whichline_grader.grading.gradebook import DIGITS, FILE, Results, as_toml
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.identity import name_for_return
 from whichline_grader.grading.losses import (
@@ -43,6 +43,7 @@ from whichline_grader.grading.losses import (
     list_deductions,
     place_of,
 )
+from whichline_grader.grading.writing import write_atomically
 from whichline_grader.sandbox.printable import printable
 
 MOST = 20  # names or lines that staff are told of a list
@@ -99,11 +100,7 @@ def cut_list(lines: Sequence[str], most: int, rest: str) -> list[str]:
 
 
 def _write_all_reports(results: Results, entries: Iterable[Entry], only: str) -> dict[str, str]:
-    """Write the reports of every submission, or of one; where it has several attempts, of the one that counts.
-
-    Returns:
-        why a report could not be written, by submission.
-    """
+    """Write the reports of all submissions or one, of several attempts that which counts; return those that fail."""
     unreported: dict[str, str] = {}
     own = {entry.id: entry for entry in entries}
     counts = {grade.student.key: grade.id for entry in entries for grade in entry.grades}
@@ -135,21 +132,15 @@ def _write_feedback_zip(out: Path, entries: Iterable[Entry]) -> None:
 
 
 def write_reports(folder: Path, grading: Grading, problems: Mapping[str, Problem], grades: Sequence[Grade] = ()) -> str:
-    """Write `results.json` and `feedback.md` of one submission, with the grades of its students.
-
-    Returns:
-        why they cannot be written, if that is an error of ours: it concerns nobody else.
-    """
+    """Write `results.json` and `feedback.md` of one submission; an error of ours in it is given back in words."""
     try:
-        texts = {
-            "results.json": json.dumps(for_gradescope(grading, problems, grades), indent=1),
-            "feedback.md": feedback(grading, problems, grades),
-        }
-    except Exception as error:
+        results = json.dumps(for_gradescope(grading, problems, grades), indent=1)
+        text = feedback(grading, problems, grades)
+    except Exception as error:  # it concerns nobody else
         return f"{type(error).__name__}: {error}"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        write_atomically(folder / name, text)
+    write_atomically(folder / "results.json", results)
+    write_atomically(folder / "feedback.md", text)
     return ""
 
 
