@@ -1,8 +1,15 @@
 """A submission is taken in by a process of its own; one that ends it leaves the next one alone."""
 
+import ctypes
+import faulthandler
 import multiprocessing
 import os
 import re
+import socket
+import subprocess
+import sys
+import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import Pipe
@@ -11,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from staff.tests import ROOT
 from whichline_grader.sandbox import reader
 from whichline_grader.sandbox.reader import Reader
 from whichline_grader.sandbox.submission import MIB, Refused, Submission, take_in
@@ -34,8 +42,10 @@ def answering() -> Iterator[Connection]:
 
 
 def asked(pipe: Connection, path: Path) -> object:
-    pipe.send((path, None))
-    return pipe.recv()
+    try:
+        return reader.ask(pipe, path)
+    except (Refused, OSError) as error:
+        return error
 
 
 def test_it_is_what_would_be_taken_in_here_with_all_that_is_computed_from_it(tmp_path: Path) -> None:
@@ -44,8 +54,92 @@ def test_it_is_what_would_be_taken_in_here_with_all_that_is_computed_from_it(tmp
         taken = apart.take_in(tmp_path)
         both = apart.take_in(tmp_path, {"adapters.py": tmp_path / "adapters.py"})
     assert taken == both == take_in(tmp_path)
-    assert vars(taken)["sha256"] == take_in(tmp_path).sha256
+    assert taken.sha256 == take_in(tmp_path).sha256
     assert vars(taken)["slow_imports"] == ["einx"]
+
+
+def test_links_to_the_work_of_another_and_what_never_ends_are_refused(tmp_path: Path) -> None:
+    """As git and some archives keep them; the standard input of this command stays silent and open."""
+    with zipfile.ZipFile(tmp_path / "bob.zip", "w") as archive:
+        archive.writestr("adapters.py", "")
+    for name, target in (("alice", "../bob.zip"), ("carl", "/dev/stdin"), ("dora", "/dev/zero")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "work.zip").symlink_to(target)
+    os.mkfifo(tmp_path / "pipe.zip")
+    script = """if True:
+        import sys
+        from pathlib import Path
+        from whichline_grader.sandbox.reader import Reader
+        from whichline_grader.sandbox.submission import Refused
+        with Reader() as reader:
+            for path in map(Path, sys.argv[1:]):
+                try:
+                    print(path.name, sorted(reader.take_in(path).files))
+                except Refused as refused:
+                    print(path.name, refused)
+    """
+    names = ("alice", "carl", "dora", "pipe.zip", "bob.zip")
+    command = [sys.executable, "-c", script, *(str(tmp_path / name) for name in names)]
+    silent, writer = os.pipe()
+    finished = subprocess.run(command, cwd=ROOT, stdin=silent, capture_output=True, text=True, timeout=60, check=True)
+    os.close(silent)
+    os.close(writer)
+    said = finished.stdout.splitlines()
+    link = "expected an archive that lies there, but 'work.zip' is a link or a device; put your code into adapters.py"
+    assert [line.partition(" and ")[0] for line in said[:3]] == [f"{name} {link}" for name in names[:3]]
+    assert said[3].startswith(
+        "pipe.zip expected a Python file, a folder or a zip archive, got a device, pipe or socket"
+    )
+    assert said[4] == "bob.zip ['adapters.py']"
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (lambda path: path.with_name("b.py").read_bytes(), "[Errno 13] Permission denied: "),
+        (lambda _: Path("/etc/hostname").read_bytes(), "[Errno 13] Permission denied: '/etc/hostname'"),
+        (lambda _: socket.socket(), "[Errno 1] Operation not permitted"),
+        (lambda _: Path("/dev/null").write_text(""), "[Errno 1] Operation not permitted: '/dev/null'"),
+        (lambda _: os.fork(), "[Errno 1] Operation not permitted"),
+        (lambda _: os.kill(os.getppid(), 9), "[Errno 1] Operation not permitted"),
+    ],
+    ids=["a neighbour", "a file", "a socket", "a write", "a fork", "a signal"],
+)
+def test_what_reads_a_submission_sees_that_and_the_assignment_alone(
+    do: Callable[[Path], object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.py").touch()
+    (tmp_path / "b.py").write_text("of another student")
+    monkeypatch.setattr(reader, "take_in", lambda path, files: do(path))
+    with answering() as pipe:
+        assert str(asked(pipe, tmp_path / "a.py")).startswith(said)
+
+
+def test_what_never_ends_is_ended_and_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "CLOCK_SECONDS", 0.5)
+
+    def sleep(path: Path, files: object) -> Submission:
+        if path.name == "hostile.py":
+            time.sleep(600)
+        return take_in(path)
+
+    monkeypatch.setattr(reader, "take_in", sleep)
+    (tmp_path / "honest.py").touch()
+    with answering() as pipe:
+        error = asked(pipe, tmp_path / "hostile.py")
+        monkeypatch.undo()
+        assert isinstance(asked(pipe, tmp_path / "honest.py"), Submission)
+    assert isinstance(error, OSError)
+    assert str(error) == "it was not read within 0.5 s on the clock"
+
+
+@pytest.mark.parametrize("said", [b"", b"{", b'{"taken": {"files": []}}', b"[" * 100_000])
+def test_what_reads_a_submission_is_not_believed(said: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_read", lambda *_: said)
+    with answering() as pipe:
+        error = asked(pipe, tmp_path)
+    assert isinstance(error, OSError)
+    assert str(error).startswith("the process that reads submissions gave no answer that can be read")
 
 
 def test_what_is_refused_is_known_again_until_it_changes(tmp_path: Path) -> None:
@@ -85,7 +179,7 @@ def test_what_takes_too_much_memory_is_refused(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("do", "said"),
     [
-        (lambda: os.kill(os.getpid(), 9), "the process that read it ended with exit status -9"),
+        (lambda: (faulthandler.disable(), ctypes.string_at(0)), "the process that read it ended with exit status -11"),
         (lambda: os._exit(7), "the process that read it ended with exit status 7"),
         (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda: os.stat("/nowhere"), "[Errno 2] No such file or directory: '/nowhere'"),

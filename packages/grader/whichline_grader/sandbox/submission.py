@@ -271,17 +271,26 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
+def _open(file: Path) -> io.BufferedReader:
+    """Open a file, and no link: that may lead to the work of another, or to what never ends."""
+    return open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+
+
 def _read_file(file: Path, most: int) -> bytes:
-    with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as opened:
+    with _open(file) as opened:
         return opened.read(most + 1)
 
 
 def _in_archive(path: Path) -> _Collected:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        got = f"{_shown(path.name)} is a link or a device"
+        raise Refused(f"expected an archive that lies there, but {got}; {tell_instead()}")
     if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
         raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
     is_tar = path.name.endswith(TAR)
     try:
-        return _Collected(_in_tar(path) if is_tar else _in_zip(path))
+        with _open(path) as file:
+            return _Collected(_in_tar(file, path.name) if is_tar else _in_zip(file))
     except (Refused, MemoryError):
         raise
     except Exception as error:  # both libraries raise a dozen kinds on a crafted file
@@ -291,11 +300,11 @@ def _in_archive(path: Path) -> _Collected:
         raise Refused(f"{expected}, got {type(error).__name__}: {_shown(str(error))}") from None
 
 
-def _in_zip(path: Path) -> Iterator[Entry]:
+def _in_zip(file: io.BufferedReader) -> Iterator[Entry]:
     # Counted before zipfile builds an object for each: every entry of the directory starts with this signature.
-    if (count := path.read_bytes().count(b"PK\x01\x02")) > MAX_ENTRIES:
+    if (count := file.read().count(b"PK\x01\x02")) > MAX_ENTRIES:
         raise Refused(f"expected an archive of at most {MAX_ENTRIES} files, got {count}")
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             inside = _checked(info.filename)
             is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
@@ -303,10 +312,9 @@ def _in_zip(path: Path) -> Iterator[Entry]:
                 yield inside, partial(read_entry, archive, info) if is_file else None
 
 
-def _in_tar(path: Path) -> Iterator[Entry]:
+def _in_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
     with (
-        path.open("rb") as file,
-        gzip.open(file) if not path.name.endswith(".tar") else file as unpacked,
+        gzip.open(file) if not name.endswith(".tar") else file as unpacked,
         tarfile.open(fileobj=_Limited(unpacked), mode="r|") as archive,
     ):
         for count, member in enumerate(archive):

@@ -111,11 +111,16 @@ def lock_in(readable: list[str], cpu_seconds: int, data_bytes: int, apart: bool,
     # What `/proc` tells, as the id that this process has outside, is nobody's business.
     nothing = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     ids = apart and libc.mount(b"tmpfs", b"/proc", b"tmpfs", nothing, b"size=4k") == 0
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
+    return [*["ids"] * ids, *confine(readable, seccomp)]
+
+
+def confine(readable: list[str], seccomp: "Filter") -> list[str]:
+    """Read nothing but these files and folders, if there are any, and make no system call but those of the filter."""
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
     landlock = bool(readable) and _landlock(readable)
     seccomp.load()
-    return [*["ids"] * ids, *["landlock"] * landlock, "seccomp"]
+    return [*["landlock"] * landlock, "seccomp"]
 
 
 def _prctl(option: int, value: int) -> None:
