@@ -16,7 +16,7 @@ from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Test, run
 from whichline_grader.grading.graded import Grading, Notes, for_student
 from whichline_grader.grading.reports import feedback, for_gradescope
-from whichline_grader.sandbox.submission import Submission
+from whichline_grader.sandbox.submission import MAX_FUNCTIONS, Submission
 
 SUBMISSION = Submission("x", {"adapters.py": b"def run_softmax(x, dim):\n    return helper(x)\n"}, "adapters")
 X = torch.zeros(2, 3)
@@ -78,6 +78,31 @@ def test_of_an_exception_class_and_function_are_told(
     shown = for_student(result, SUBMISSION, stored=True)
     assert shown.text == headline
     assert "0.125" in shown.staff
+
+
+NAMES = [f"h{number:03x}" for number in range(1 << 10)]
+SPELLING = {
+    "in a comment": {"adapters.py": "# " + " ".join(f"def {name}" for name in NAMES)},
+    "in a text": {"adapters.py": repr(" ".join(f"def {name}" for name in NAMES))},
+    "as functions": {"adapters.py": "\n".join(f"def {name}(): ..." for name in NAMES)},
+    "in many files": {f"{name}.py": f"def {name}(): ..." for name in NAMES},
+}
+
+
+@pytest.mark.parametrize("way", SPELLING)
+def test_a_hidden_input_chooses_what_is_told_among_few_names(way: str) -> None:
+    start = "def run_softmax(x, dim): ...\n"
+    files = {"adapters.py": "", **SPELLING[way]}
+    files["adapters.py"] = start + files["adapters.py"]
+    submission = Submission("x", {path: source.encode() for path, source in files.items()}, "adapters")
+    failed = Result(
+        "test_hidden_softmax[a]", "softmax", True, False, 1.0, Outcome.FAILED, Check.CALL, raised="ValueError"
+    )
+    chosen = [(f"{name}.py" if way == "in many files" else "adapters.py", name) for name in NAMES]
+    every = [replace(failed, functions=(("adapters.py", "run_softmax"), each)) for each in chosen]
+    told = {for_student(each, submission, stored=True).headline for each in every}
+    assert "ValueError in run_softmax of adapters.py" in told
+    assert len(told) <= MAX_FUNCTIONS
 
 
 # By points lost, in a box for each test function

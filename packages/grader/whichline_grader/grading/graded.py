@@ -2,7 +2,7 @@
 
 Some may read less of it. A submission sees hidden inputs, and could spell them in whatever it says: in texts, numbers
 and shapes, in the lines that an exception goes through, in the case that is the smallest it fails on. So what failed in
-a hidden test is said in fixed sentences (`for_student`), with one name of a function that stood in the source before.
+a hidden test is said in fixed sentences (`for_student`), with the name of one of a few dozen functions in the source.
 And who wrote a message, the name of a file or a line of code may be recognised by it (`without_words`).
 """
 
@@ -247,13 +247,9 @@ def sentence(headline: str) -> str:
 
 
 def _say_where(result: Result, submission: Submission) -> str:
-    """The innermost function that an exception went through, if there is a `def` of it."""
-    for file, function in reversed(result.functions):
-        name = function.rpartition(".")[2]
-        source = submission.files.get(file, b"").decode(errors="replace")
-        if name.isidentifier() and re.search(rf"\bdef {name}\b", source):
-            return f" in {name} of {file}"
-    return ""
+    """The innermost of the student's functions that an exception went through, if it is one that may be named."""
+    named = [(file, function.rpartition(".")[2]) for file, function in reversed(result.functions)]
+    return next((f" in {name} of {file}" for file, name in named if (file, name) in submission.functions), "")
 
 
 # All of it, for readers who are not to know whose it is: what was measured, in sentences of our own.

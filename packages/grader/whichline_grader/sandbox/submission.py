@@ -34,6 +34,8 @@ MAX_SOURCE_BYTES = 8 * MIB
 MAX_PATH = 240
 MAX_PATHS_BYTES = MIB // 2  # of all paths together, as JSON: half of what the header of a frame may have
 MAX_ADAPTERS_BYTES = MIB // 16  # of adapters that are read where there are several
+MAX_PARSED_BYTES = MIB // 4  # of all own files: a tree takes hundreds of times the memory
+MAX_FUNCTIONS = 60  # that may be named: a hidden input may choose which one is, and 60 spell six bits of it
 MAX_SHOWN = 3  # paths in a message
 MAX_LINE = 200  # characters of a line in a report
 LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
@@ -108,6 +110,17 @@ class Submission:
         """One line of the source, without its indentation, cut off if it is long; empty if there is no such line."""
         lines = self._lines.get(file, [])
         return lines[number - 1].strip()[:MAX_LINE] if 0 < number <= len(lines) else ""
+
+    @cached_property
+    def functions(self) -> Collection[tuple[str, str]]:
+        """File and name of the student's own functions, the first ones in the order of the files."""
+        found: dict[tuple[str, str], None] = {}
+        room = MAX_PARSED_BYTES
+        for path, source in sorted(self.files.items()):
+            if not is_the_courses(path, source) and (room := room - len(source)) >= 0:
+                nodes = (node for node in ast.walk(_parse(source)) if isinstance(node, ast.FunctionDef))
+                found |= dict.fromkeys((path, node.name) for node in nodes)
+        return [*found][:MAX_FUNCTIONS]
 
     @cached_property
     def _lines(self) -> dict[str, list[str]]:
@@ -400,13 +413,8 @@ def _most_written(files: dict[str, bytes], places: list[tuple[str, str]]) -> tup
 
 def _written(source: bytes) -> int:
     """Count the functions `run_...` in a file that do more than raise NotImplementedError."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # about the student's code
-            body = ast.parse(source if len(source) <= MAX_ADAPTERS_BYTES else b"").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0
     names: list[str | None] = []
-    for node in body:
+    for node in _parse(source if len(source) <= MAX_ADAPTERS_BYTES else b"").body:
         match node:
             case ast.FunctionDef(name=name, body=statements):
                 names += [name] * (not all(isinstance(each, ast.Raise | ast.Pass | ast.Expr) for each in statements))
@@ -415,3 +423,12 @@ def _written(source: bytes) -> int:
             case ast.Assign(targets=targets):
                 names += [getattr(target, "id", None) for target in targets]
     return len({name for name in names if name and name.startswith("run_")})
+
+
+def _parse(source: bytes) -> ast.Module:
+    """The tree of a file; nothing is in it if no parser likes that."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about the student's code
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
