@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release.verify import both_suites, run_suite
 from whichline_grader.sandbox.confinement import Sandbox, start
 from whichline_grader.sandbox.inside.frames import PREFIX, FrameError, pack
+from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.question import Question
 from whichline_grader.sandbox.submission import Submission, take_in
 
@@ -165,6 +167,20 @@ def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
     results, notes, _ = grade_one(suite, sandbox, edit(*edits))
     assert math.fsum(each.maximum - each.points for each in results if each.problem == problem) > loses
     assert notes.alone == told  # to staff
+
+
+SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[1]")
+
+
+@pytest.mark.slow
+def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: GradedSuite, sandbox: Sandbox) -> None:
+    tests = [test for test in suite.suite.tests if test.stored and not test.hidden and not test.memory]
+    names = [test.name for test in tests if test.function == "test_softmax"][:4]
+    names += [test.name for test in tests if test.function == "test_scaled_dot_product_attention"][:1]
+    few = only(suite, names)
+    assert find_lost(few, sandbox, edit(SLEEPS)).keys() == {"softmax"}
+    hurried = replace(few, course=replace(few.course, limits=Limits(seconds=2)))
+    assert find_lost(hurried, sandbox, edit(SLEEPS)).keys() == {"softmax", "scaled_dot_product_attention"}
 
 
 IN_ADAPTERS = """

@@ -74,6 +74,26 @@ def test_what_is_no_record_of_these_questions_is_as_good_as_none(graded_suite: G
     assert read(record, others) is None
 
 
+NOISE = """
+import torch
+def run_softmax(in_features, dim):
+    return torch.rand(250_000)
+"""
+
+
+def test_a_record_that_is_much_larger_than_that_of_right_answers_is_not_kept(
+    graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    tests = only(graded_suite, {"test_softmax[1d]", "test_softmax[2d-first-dim]", "test_hidden_softmax[square]"})
+    tests = replace(tests, questions=tests.choose([test.name for test in tests.suite.tests]))
+    for name, source in (("noise.py", NOISE), ("right.py", (ROOT / "staff/tests/attacks/honest.py").read_text())):
+        (tmp_path / name).write_text(source)
+        assert not grade(tests, sandbox, [tmp_path / name], tmp_path / "results").faults
+    (record,) = (tmp_path / "results" / ANSWERS).iterdir()
+    assert record.name == take_in(tmp_path / "right.py").sha256
+    assert record.stat().st_size < tests.record_bytes < 3_000_000
+
+
 def test_where_a_test_has_changed_nothing_is_asked_again(
     graded_suite: GradedSuite, sandbox: Sandbox, tmp_path: Path
 ) -> None:

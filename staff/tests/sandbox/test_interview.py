@@ -96,6 +96,16 @@ def test_after_two_calls_without_an_answer_it_is_not_called_again(answers: Ask) 
     assert "not called again" in str(found[2].stopped)
 
 
+def test_the_time_is_that_of_all_interviews_with_a_submission(sandbox: Sandbox) -> None:
+    submission = Submission("x", {"adapters.py": COUNTING.format(body="time.sleep(1.2)").encode()}, "adapters")
+    limits = Limits(seconds=1)
+    with Interview(sandbox, submission, limits) as first:
+        assert not first.ask(softmax(0)).is_failed  # what looks like sleep may turn out to be load
+    with Interview(sandbox, submission, limits, spent=first.spent) as second:
+        answer = second.ask(softmax(1))
+    assert str(answer.stopped) == "the submission has used the 1 s that all its calls may take"
+
+
 def test_a_question_may_hold_what_an_earlier_answer_held(answers: Ask) -> None:
     found = answers("pass", [softmax(7), softmax(Earlier(0, 2)), softmax(Earlier(1, 9))])["test 0"]
     assert found[1].decoded[2] == 7

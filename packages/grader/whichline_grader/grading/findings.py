@@ -24,7 +24,7 @@ from whichline_grader.hidden.drawn import EXAMPLES, DrawnCases
 from whichline_grader.hidden.kinds import Spread
 from whichline_grader.sandbox.answer import MAX_NUMBER, ProtocolViolation
 from whichline_grader.sandbox.confinement import Sandbox
-from whichline_grader.sandbox.interview import Interview, Starved
+from whichline_grader.sandbox.interview import Interview, Spent, Starved
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.submission import Submission, is_the_courses
@@ -63,7 +63,7 @@ def ask_for_advice(
 
 
 def draw_anew(
-    graded: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result]
+    graded: GradedSuite, sandbox: Sandbox, submission: Submission, results: Sequence[Result], spent: Spent
 ) -> list[tuple[Result, Case]]:
     """Cases that fail, like those of hidden tests that fail in problems whose public tests pass.
 
@@ -73,7 +73,7 @@ def draw_anew(
     failed = {result.test for result in results if result.hidden and result.is_wrong and result.problem not in told}
     tests = [test for test in graded.suite.tests if test.name in failed and not test.memory]
     found: list[tuple[Result, Case]] = []
-    with Interview(sandbox, submission, graded.course.limits) as interview:
+    with Interview(sandbox, submission, graded.course.limits, spent=spent) as interview:
         for test in tests:
             for case in _draw(test) if len(found) < MOST_DRAWN else ():
                 followed = graded.suite.make_test(test.name, test.problem, case)

@@ -108,7 +108,8 @@ class _Grader:
         lender = Lender([lesson for lesson in lessons if lesson[0].call in needed])
         missing = {test for test, name in self._lent.items() if name not in self.sealed.answers}
         if missing:
-            with Interview(self.sandbox, self.interview.submission, self.suite.course.limits, lender) as interview:
+            limits, spent = self.suite.course.limits, self.interview.spent
+            with Interview(self.sandbox, self.interview.submission, limits, lender, spent) as interview:
                 answers = ask(interview, *self._group(missing))
             for test in answers:
                 self.sealed.answers[self._lent[test]] = answers[test]
@@ -146,7 +147,7 @@ class _Grader:
     def _find_what_is_wrong(self) -> None:
         submission = self.interview.submission
         public = [result for result in self.results if not result.hidden]
-        drawn = draw_anew(self.suite, self.sandbox, submission, self.results)
+        drawn = draw_anew(self.suite, self.sandbox, submission, self.results, self.interview.spent)
         if any(not result.passed for result in public) or drawn:
             self.sealed.explanations, self.sealed.trouble = ask_for_advice(self.sandbox, submission, public, drawn)
         if figure := find_figure({result.problem for result in public if not result.passed}):

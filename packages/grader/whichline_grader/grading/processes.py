@@ -229,7 +229,8 @@ def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int
             results, notes, sealed = grade_one(suite, sandbox, submission, known)
             given.seek(0)
             given.truncate()
-            given.write(sealed.as_bytes(suite.asked_sha256))
+            record = sealed.as_bytes(suite.asked_sha256)
+            given.write(record if len(record) <= suite.record_bytes else b"")  # without one it is asked again
         line = {"results": [result.as_json() for result in results], "notes": notes.as_json()}
     except Faulty as error:
         line = {"fault": str(error)}

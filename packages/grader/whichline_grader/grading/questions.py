@@ -100,13 +100,23 @@ class Rehearsal:
         )
         self.questions.append(Question(call, asked, grad_enabled, memory=self._memory, rehearsed=right))
         if self._memory:
+            self._count(-1, arguments)  # as large as what it is made of
             raise NotAsked("a rehearsal has no limit of memory")
         self._made.append(answer_right(call, arguments, grad_enabled))
+        self._count(-1, self._made[-1].answer.outputs)
         return self._made[-1].answer
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         self.questions[number] = replace(self.questions[number], cotangents=tuple(map(_keep, cotangents)))
-        return self._made[number].differentiate(cotangents)
+        found = self._made[number].differentiate(cotangents)
+        self._count(number, found)
+        return found
+
+    def _count(self, number: int, answered: Sequence[object]) -> None:
+        """Note how large the right answer to a question is."""
+        size = sum(each.nbytes for each in answered if isinstance(each, Tensor))
+        question = self.questions[number]
+        self.questions[number] = replace(question, right_bytes=question.right_bytes + size)
 
     def _find_earlier(self, argument: object) -> Earlier | None:
         """Find an argument among the entries of earlier answers, if it is a tensor from there."""

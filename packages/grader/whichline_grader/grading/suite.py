@@ -30,6 +30,7 @@ JUDGES = (
     *(ENGINE / "engine", GRADER / "authoring", GRADER / "hidden"),
     *(GRADER / "grading" / name for name in ("carried_forward.py", "one_submission.py", "suite.py")),
 )
+RECORD_TIMES, WORDS_BYTES = 4, 2 << 20  # wider numbers than the right ones, all of them asked twice
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ class GradedSuite:
             for question in questions:
                 question.hash_into(digest)
         return digest.hexdigest()
+
+    @cached_property
+    def record_bytes(self) -> int:
+        """The most that the record of a submission's answers may have: more than right answers take, and words."""
+        numbers = sum(question.right_bytes for questions in self.questions.values() for question in questions)
+        return RECORD_TIMES * numbers + WORDS_BYTES
 
     @cached_property
     def sha256(self) -> str:

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -54,6 +54,13 @@ class Starved(BaseException):
     """
 
 
+@dataclass
+class Spent:
+    """The time that one submission has used, in all of its interviews."""
+
+    seconds: float = 0.0
+
+
 class Lender(Protocol):
     """Answers for functions of a submission that it calls itself.
 
@@ -84,20 +91,26 @@ class Interview:
         submission: who is asked.
         limits: of its workers.
         lender: who answers for some of its functions, if anybody does.
+        spent: what the same submission has used before.
 
     Attributes:
         imported: the answer to the first import of the submission, once a question was asked.
     """
 
     def __init__(
-        self, sandbox: Sandbox, submission: Submission, limits: Limits | None = None, lender: Lender | None = None
+        self,
+        sandbox: Sandbox,
+        submission: Submission,
+        limits: Limits | None = None,
+        lender: Lender | None = None,
+        spent: Spent | None = None,
     ) -> None:
         self.submission, self.limits, self._lender = submission, limits or Limits(), lender
+        self.spent = spent or Spent()
         self.imported: Answer | None = None
         self._failed_import: Answer | None = None
         self._sandbox = sandbox
         self._connection: Connection | None = None
-        self._seconds = 0.0  # of all workers so far
         self._bytes = 0  # of all answers so far
         self._timed_out: Counter[str] = Counter()
         self._room = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
@@ -153,7 +166,7 @@ class Interview:
         """Say why an adapter is not called; nothing if it is."""
         if self._timed_out[call] and self._timed_out.total() >= TIMEOUTS:
             return TimedOut(f"{call} is not called again, since it gave no answer in its time")
-        if self._seconds > self.limits.seconds:
+        if self.spent.seconds > self.limits.seconds:
             return TimedOut(f"the submission has used the {self.limits.seconds:g} s that all its calls may take")
         if self._bytes > ANSWERS_BYTES:
             return LimitExceeded(
@@ -263,7 +276,7 @@ class Interview:
         """Wait for a reply of a process that takes its time, and look at it from outside."""
         self._check_size(connection)
         own = OwnTime(connection.process.pid)
-        before = self._seconds
+        before = self.spent.seconds
         sampled = started = time.monotonic()
         while not connection.reply:
             connection.exchange(SAMPLE_SECONDS)
@@ -275,7 +288,7 @@ class Interview:
             connection.listen()
             self._check_size(connection)
             computed, passed = own.used()
-            self._seconds = before + max(computed, passed)
+            self.spent.seconds = before + max(computed, passed)
             settled = max(computed, passed - SETTLING_SECONDS)
             if settled > seconds:
                 raise TimedOut(f"{self._what}: no answer within {seconds:g} s in which it computed or slept")

@@ -12,7 +12,7 @@ class Limits:
 
     Attributes:
         call_seconds: of one call.
-        seconds: of all calls of the submission together.
+        seconds: of all calls of the submission together, but for those of its advisor.
         patience: how many times its seconds a call may last on the clock; then the machine is too busy to grade.
         memory_bytes: resident memory of a worker; also the private memory that it may map beyond the zygote's.
         threads: of a worker.

@@ -38,6 +38,7 @@ class Question:
         cotangents: one for each tensor of the answer, if the gradients are asked for too.
         memory: bytes of private memory that the call may map, if it has a process of its own for that.
         rehearsed: the arguments, with what a right program has answered in the place of `Earlier`.
+        right_bytes: of the numbers in the right answer.
     """
 
     call: str
@@ -46,6 +47,7 @@ class Question:
     cotangents: tuple[Tensor | None, ...] | None = None
     memory: int | None = None
     rehearsed: tuple[object, ...] = ()
+    right_bytes: int = 0
 
     def fill_in(self, values: Sequence[object]) -> list[object]:
         """The arguments, with what the answers before this one hold; LookupError if one of them lacks it."""
