@@ -156,7 +156,7 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
             raise FrameError(f"expected a gradient of shape {tuple(tensor.shape)}, got {tuple(gradient.shape)}")
     try:
         words = msgspec.convert(header, _Words)
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise FrameError(f"the answer is not as it should be: {error}") from None
     return Answer(
         value=header.get("value"),
