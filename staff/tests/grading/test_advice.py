@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from staff.tests import ROOT
-from whichline_grader.grading import findings
+from whichline_grader.grading import findings, one_submission
 from whichline_grader.grading.findings import LONGEST, ask_for_advice
 from whichline_grader.grading.one_submission import grade_one
 from whichline_grader.grading.suite import GradedSuite
@@ -137,6 +137,20 @@ def test_without_an_answer_there_is_no_advice(
     monkeypatch.setattr(findings, "LIMITS", Limits(call_seconds=1, seconds=2))
     results, _, _ = graded(graded_suite, sandbox, WRONG)
     assert ask_for_advice(sandbox, Submission("test", {"adapters.py": ENDLESS.encode()}, "adapters"), results)[0] == ()
+
+
+def test_an_error_of_ours_in_the_search_is_told_to_staff_and_changes_no_result(
+    graded_suite: GradedSuite, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, _, _ = graded(graded_suite, sandbox, WRONG)
+
+    def fail(*_: object) -> None:
+        raise TypeError("unhashable type: 'list'")
+
+    monkeypatch.setattr(one_submission, "ask_for_advice", fail)
+    results, notes, _ = graded(graded_suite, sandbox, WRONG)
+    assert [each.outcome for each in results] == [each.outcome for each in right]
+    assert notes.doubts[-1] == "the search for mistakes ended with TypeError: unhashable type: 'list'"
 
 
 FIVE = """

@@ -309,7 +309,7 @@ class Gradebook:
         """Say whose row it is that cannot be read."""
         try:
             yield
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise DamagedRow(
                 f"{self._path}: what is recorded of {submission} cannot be read ({error}); grade {path} again, "
                 "or take the gradebook from a backup"

@@ -139,10 +139,11 @@ def main(autograder: Path) -> int:
         from whichline_grader.grading.batch import grade  # imports torch
 
         done = grade(suite, sandbox, [autograder / "submission"], Path(folder))
-        if not done.faults:
+        faults = [*done.faults.values(), *done.unreported.values()]
+        if not faults:
             shutil.copyfile(Path(folder, "submission", "results.json"), autograder / "results" / "results.json")
-    print("\n".join(done.faults.values()), file=sys.stderr)
-    return len(done.faults)
+    print("\n".join(faults), file=sys.stderr)
+    return len(faults)
 
 
 if __name__ == "__main__":
