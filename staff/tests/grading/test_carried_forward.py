@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -372,6 +373,14 @@ def test_who_never_stops_borrowing_is_stopped(lender: Lender) -> None:
         ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
     with pytest.raises(FrameError, match="more is borrowed than any program can need"):
         ask_lender(lender, "run_softmax", in_features=SCORES, dim=-1)
+
+
+@pytest.mark.parametrize(("count", "is_refused"), [(12, False), (13, True)])
+def test_a_request_has_as_many_tensors_as_the_lesson(count: int, is_refused: bool) -> None:
+    lesson = Question("run_multihead_self_attention", ([torch.ones(1) for _ in range(12)],))
+    request = pack({"token": "token", "borrow": "run_softmax", "arguments": {}}, [SCORES] * count)
+    with pytest.raises(FrameError) if is_refused else nullcontext():
+        assert send(Lender([(lesson, ("weights",))]), request) == {"tensors": []}
 
 
 @pytest.fixture(scope="module")

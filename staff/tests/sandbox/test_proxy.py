@@ -7,6 +7,7 @@ import torch
 
 from whichline.engine.failure import StudentRaised, describe
 from whichline.engine.result import Check
+from whichline_grader.sandbox.answer import ProtocolViolation
 from whichline_grader.sandbox.proxy import Adapters
 
 from .conftest import ROOT, Run
@@ -114,6 +115,22 @@ def test_arguments_are_left_as_the_call_left_them(run: Run) -> None:
     run("def run_scaled_dot_product_attention(Q, K, V, mask):\n    Q.mul_(2)").run_scaled_dot_product_attention(x, y, y)
     assert torch.equal(x, torch.full((3,), 2.0))
     assert torch.equal(y, torch.ones(3))
+
+
+def test_all_weights_of_a_model_go_over_and_come_back(run: Run) -> None:
+    weights = {f"layer {number}": torch.full((2,), float(number), requires_grad=True) for number in range(111)}
+    step = "def run_softmax(x, dim):\n    for w in x.values(): w.data += 1\n    return {k: 2 * w for k, w in x.items()}"
+    doubled = run(step).run_softmax(weights, 0)
+    torch.stack([*doubled.values()]).sum().backward()
+    for number, (name, weight) in enumerate(weights.items()):
+        assert (weight.tolist(), doubled[name].tolist()) == ([number + 1] * 2, [2 * number + 2] * 2)
+        assert weight.grad is not None
+        assert weight.grad.tolist() == [2, 2]
+
+
+def test_an_answer_has_no_more_tensors_than_an_answer_can_need(run: Run) -> None:
+    with pytest.raises(ProtocolViolation, match="expected at most 102 tensors, got 199"):
+        run(returning("[x + i for i in range(199)]")).run_softmax(torch.ones(1), 0)
 
 
 def test_arguments_that_change_their_shape(run: Run) -> None:

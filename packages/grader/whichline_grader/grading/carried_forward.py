@@ -29,7 +29,7 @@ from whichline_grader.sandbox.inside.frames import FrameError, decode, encode, e
 from whichline_grader.sandbox.question import Question
 
 MOST_REQUESTS, MOST_REFUSED = 500, 5_000  # for one question: then nothing more is lent, and then it is no program
-MOST_TENSORS = 8  # in one request
+MOST_TENSORS = 8  # in one request, if no lesson has more
 Lessons = Sequence[tuple[Question, Sequence[str]]]
 
 
@@ -95,6 +95,7 @@ class Lender:
     def __init__(self, lessons: Lessons) -> None:
         self.lessons, self.used = lessons, defaultdict[Question, set[str]](set)
         self._lent = {lesson.call for lesson, _ in lessons}
+        self._most_tensors = max([MOST_TENSORS, *(len(lesson.packed[1]) for lesson, _ in lessons)])
         self._token, self._requests = "", 0
 
     def begin(self, question: Question, token: str) -> None:
@@ -118,7 +119,8 @@ class Lender:
         if header.get("token") != token:
             raise FrameError("what is borrowed does not have the token of its question")
         self._requests += 1
-        if self._requests > MOST_REFUSED or len(expect(list, header.get("tensors"), "tensors")) > MOST_TENSORS:
+        count = len(expect(list, header.get("tensors"), "tensors"))
+        if self._requests > MOST_REFUSED or count > self._most_tensors:
             raise FrameError("more is borrowed than any program can need")
         tensors = unpack(header["tensors"], raw[1])
         if token != self._token or self._requests > MOST_REQUESTS:

@@ -17,7 +17,7 @@ from whichline_grader.sandbox.printable import hide_places, printable
 
 MAX_TEXT = 4_000
 MAX_NAME = 200
-MAX_ITEMS = 100
+MAX_ITEMS = 100  # of an answer, and besides as many as were sent
 MAX_NUMBER = 1 << 31  # of a line: one of thousands of digits would fill a report
 
 
@@ -145,11 +145,12 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
     header = parse_header(raw[0])
     if header.get("token") != token:
         raise FrameError("the answer does not have the token of its question")
-    descriptions = _items(header.get("tensors"), "tensors")
+    asking = [tensor for tensor in sent if tensor.requires_grad]
+    most = MAX_ITEMS + 2 * len(sent) + len(asking)  # outputs, what was changed, gradients
+    descriptions = _items(header.get("tensors"), "tensors", most)
     tensors = unpack(descriptions, raw[1])
     outputs = tensors[: expect(int, header.get("outputs", 0), "a number of outputs")]
     decode(header.get("value"), outputs)
-    asking = [tensor for tensor in sent if tensor.requires_grad]
     gradients = _tensors(header, "gradients", tensors, len(asking))
     for gradient, tensor in zip(gradients, asking, strict=True):
         if gradient is not None and (gradient.shape, gradient.dtype) != (tensor.shape, tensor.dtype):
@@ -175,16 +176,16 @@ def check(raw: tuple[bytes, bytes], token: str, sent: Sequence[Tensor]) -> Answe
 def _tensors(header: dict[str, Any], key: str, tensors: list[Tensor], count: int) -> list[Tensor | None]:
     if key not in header:
         return [None] * count
-    decoded = [decode(reference, tensors) for reference in _items(header[key], key)]
+    decoded = [decode(reference, tensors) for reference in _items(header[key], key, count)]
     if len(decoded) != count or not all(item is None or isinstance(item, Tensor) for item in decoded):
         raise FrameError(f"expected {count} tensors or nulls as {key}")
     return decoded
 
 
-def _items(value: object, what: str) -> list[Any]:
+def _items(value: object, what: str, most: int = MAX_ITEMS) -> list[Any]:
     items = expect(list, value, f"a list of {what}")
-    if len(items) > MAX_ITEMS:
-        raise FrameError(f"expected at most {MAX_ITEMS} {what}, got {len(items)}")
+    if len(items) > most:
+        raise FrameError(f"expected at most {most} {what}, got {len(items)}")
     return items
 
 
