@@ -45,9 +45,21 @@ MODULE = ("test_attention_module[3d-no-mask]", "test_hidden_attention_module[3d-
 PIECES = ("test_decoding_in_pieces[no-window]",)
 
 PRELUDE = """
-import json, os, struct, sys, threading, time
+import functools, json, os, struct, sys, threading, time
 import torch
 from cs336_basics.nn import functional
+
+ORDER = (
+    *("d_model", "num_heads", "max_seq_len", "theta", "q_proj_weight", "k_proj_weight", "v_proj_weight"),
+    *("o_proj_weight", "in_features", "token_positions"),
+)
+
+def by_position(run):
+    '''Let an adapter have short names for what the tests give by name.'''
+    @functools.wraps(run)
+    def called(*given, **named):
+        return run(*given, *(named[name] for name in ORDER if name in named))
+    return called
 
 def is_lent():
     return hasattr(functional.scaled_dot_product_attention, "__wrapped__")
@@ -116,6 +128,7 @@ class Attack:
                 f"    weights = (W_Q, W_K, W_V, W_O)\n{body}\n    return x * 0\n"
             )
         made = edit(*edits)
+        code = code.replace("def run_multihead_self", "@by_position\ndef run_multihead_self")
         made.files["adapters.py"] += (PRELUDE + code).encode()
         return made
 

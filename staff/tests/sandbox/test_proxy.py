@@ -73,6 +73,23 @@ def test_what_comes_back_is_contiguous_and_owns_its_memory(run: Run) -> None:
     assert (y.is_contiguous(), y.shape) == (True, (2, 3))
 
 
+def test_what_is_given_by_name_arrives_by_name_and_what_is_left_out_stays_so(run: Run) -> None:
+    Q, K, V = torch.full((1,), 1.0), torch.full((1,), 2.0), torch.full((1,), 3.0)
+    attention = run(
+        "def run_scaled_dot_product_attention(K, Q, mask='its own', **rest):\n"
+        "    return [Q.item(), K.item(), mask, [*rest]]\n"
+    ).run_scaled_dot_product_attention
+    assert attention(Q=Q, K=K, V=V) == [1, 2, "its own", ["V"]]
+    assert attention(Q, K, V=V, mask=None) == [2, 1, None, ["V"]]
+    with pytest.raises(StudentRaised, match="takes from 2 to 3 positional arguments but 4 were given"):
+        attention(Q, K, V, None)
+
+
+def test_what_no_adapter_takes_is_no_mistake_of_the_students(run: Run) -> None:
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'axis'"):
+        run(SOFTMAX).run_softmax(torch.ones(1), 0, axis=0)
+
+
 def test_strides_and_identity_go_over(run: Run) -> None:
     source = (
         "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return [Q is K, K is V, Q.stride(), mask.stride()]"
@@ -97,7 +114,7 @@ def test_gradients(run: Run) -> None:
 
 
 def test_gradients_are_none_where_the_graph_is_cut(run: Run) -> None:
-    source = "def run_scaled_dot_product_attention(Q, K, V, mask):\n    return Q * K.detach()"
+    source = "def run_scaled_dot_product_attention(Q, K, V):\n    return Q * K.detach()"
     Q, K, V = (torch.ones(2, requires_grad=True) for _ in range(3))
     run(source).run_scaled_dot_product_attention(Q, K, V).sum().backward()
     assert Q.grad is not None
@@ -112,7 +129,7 @@ def test_an_output_without_graph_requires_no_gradient(run: Run) -> None:
 
 def test_arguments_are_left_as_the_call_left_them(run: Run) -> None:
     x, y = torch.ones(3), torch.ones(3)
-    run("def run_scaled_dot_product_attention(Q, K, V, mask):\n    Q.mul_(2)").run_scaled_dot_product_attention(x, y, y)
+    run("def run_scaled_dot_product_attention(Q, K, V):\n    Q.mul_(2)").run_scaled_dot_product_attention(x, y, y)
     assert torch.equal(x, torch.full((3,), 2.0))
     assert torch.equal(y, torch.ones(3))
 

@@ -25,7 +25,7 @@ from whichline.engine.result import Check, Outcome, Result
 from whichline_grader.authoring.room import Adapter, load_rooms, reference_of
 from whichline_grader.grading.questions import Right, answer_right
 from whichline_grader.grading.suite import GradedSuite
-from whichline_grader.sandbox.inside.frames import FrameError, decode, encode, expect, pack, parse_header, unpack
+from whichline_grader.sandbox.inside.frames import FrameError, apply, decode, encode, expect, pack, parse_header, unpack
 from whichline_grader.sandbox.question import Question
 
 MOST_REQUESTS, MOST_REFUSED = 500, 5_000  # for one question: then nothing more is lent, and then it is no program
@@ -59,7 +59,7 @@ def list_calls(question: Question) -> list[Made]:
     sys.setprofile(look)
     try:
         with torch.no_grad():
-            own(*widened)
+            apply(own, widened, question.names)
     finally:
         sys.setprofile(None)
     return made
@@ -199,7 +199,14 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
     lessons += [
         Question(each.__name__, ()) for id, room in load_rooms().items() if id in wrong for each in room.helpers
     ]
-    return [(lesson, [*inspect.signature(reference_of(lesson.call)).parameters]) for lesson in lessons]
+    return [(lesson, _name_arguments(lesson)) for lesson in lessons]
+
+
+def _name_arguments(question: Question) -> Sequence[str]:
+    """The names of its arguments, and after them of those that it leaves out."""
+    parameters = [*inspect.signature(reference_of(question.call)).parameters]
+    positional = parameters[: len(question.arguments) - len(question.names)]
+    return list(dict.fromkeys((*positional, *question.names, *parameters)))
 
 
 def _tell(question: Question) -> tuple[int, int]:

@@ -32,6 +32,7 @@ from whichline_grader.grading.questions import (
 from whichline_grader.grading.suite import GradedSuite, name_figure
 from whichline_grader.sandbox.answer import Answer
 from whichline_grader.sandbox.confinement import Sandbox, SandboxError
+from whichline_grader.sandbox.inside.frames import apply
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.question import Question
@@ -303,11 +304,12 @@ def _print_question(questions: Sequence[Question], answers: Sequence[Answer], nu
     except LookupError:  # the answer before it lacks what it is asked with
         return
     click.echo(f"{question.call} was called with")
-    for i, argument in enumerate(arguments, start=1):
-        click.echo(f"  argument {i}: {_describe(argument)}")
+    positional = (f"argument {number}" for number in range(1, len(arguments) - len(question.names) + 1))
+    for name, argument in zip((*positional, *question.names), arguments, strict=True):
+        click.echo(f"  {name}: {_describe(argument)}")
     click.echo(f"answer: {_describe(None if answer.is_failed else answer.decoded)}")
     with torch.no_grad():
-        right = reference_of(question.call)(*(in_dtype(x, torch.float64) for x in arguments))
+        right = apply(reference_of(question.call), [in_dtype(x, torch.float64) for x in arguments], question.names)
     click.echo(f"reference: {_describe(right)}")
 
 

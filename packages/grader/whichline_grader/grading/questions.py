@@ -21,7 +21,7 @@ from whichline.rules.watch import Use
 from whichline_grader.authoring.room import reference_of
 from whichline_grader.grading.graded import Matrix, read_finding
 from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
-from whichline_grader.sandbox.inside.frames import encode
+from whichline_grader.sandbox.inside.frames import apply, encode
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.printable import printable
 from whichline_grader.sandbox.proxy import Adapters
@@ -63,12 +63,12 @@ class Right:
         return [None if gradient is None else gradient.to(dtype) for gradient in found]
 
 
-def answer_right(call: str, arguments: Sequence[object], grad_enabled: bool = True) -> Right:
-    """Give the right answer to a call, in the dtype of its arguments."""
+def answer_right(call: str, arguments: Sequence[object], names: Sequence[str] = (), grad_enabled: bool = True) -> Right:
+    """Give the right answer to a call, the last arguments of which have these names, in the dtype of its arguments."""
     wide = {id(each): _widen(each) for each in arguments}  # one that comes twice is one
     outputs: list[Tensor] = []
     with torch.set_grad_enabled(grad_enabled):
-        value = encode(reference_of(call)(*(wide[id(each)] for each in arguments)), outputs)
+        value = encode(apply(reference_of(call), [wide[id(each)] for each in arguments], names), outputs)
     tensors = [each for each in wide.values() if isinstance(each, Tensor)]
     dtype = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
     answer = Answer(
@@ -92,17 +92,17 @@ class Rehearsal:
         self._memory = memory
         self._made: list[Right] = []
 
-    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
         kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
         asked = tuple(kept[id(each)] for each in arguments)
         right = tuple(
             _keep(each) if isinstance(ask, Earlier) else ask for ask, each in zip(asked, arguments, strict=True)
         )
-        self.questions.append(Question(call, asked, grad_enabled, memory=self._memory, rehearsed=right))
+        self.questions.append(Question(call, asked, grad_enabled, None, self._memory, right, names))
         if self._memory:
             self._count(-1, arguments)  # as large as what it is made of
             raise NotAsked("a rehearsal has no limit of memory")
-        self._made.append(answer_right(call, arguments, grad_enabled))
+        self._made.append(answer_right(call, arguments, names, grad_enabled))
         self._count(-1, self._made[-1].answer.outputs)
         return self._made[-1].answer
 
@@ -140,10 +140,10 @@ class Recorded:
         self.values = []
         self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(answered or name, ())
 
-    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
         number = len(self.values)
         question = self._questions[number] if number < len(self._answers) else None
-        if question is None or not question.is_asked_by(call, arguments, self.values):
+        if question is None or not question.is_asked_by(call, arguments, self.values, names):
             raise NotAsked(f"{call} is not called with what the call before it gave")
         answer = self._answers[number]
         self._raise(answer.stopped or answer.failure)

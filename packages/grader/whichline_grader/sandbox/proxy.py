@@ -5,7 +5,9 @@ order), and arguments that were modified in place.
 """
 
 import ast
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -28,7 +30,7 @@ class Respondent(Protocol):
 
     values: list[Any]
 
-    def answer(self, call: str, arguments: tuple[object, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
         """The answer to the next call of the test; this raises what the call has raised, or what stopped it."""
         ...
 
@@ -51,12 +53,10 @@ class Adapters(ModuleType):
         super().__init__("adapters", f"Calls a submission in a sandbox. Signatures from {source.name}.")
         for function in ast.parse(source.read_text()).body:
             if isinstance(function, ast.FunctionDef) and function.name.startswith("run_"):
-                scope: dict[str, Any] = {"call": self.call}
-                exec(_forwarding(function), scope)  # noqa: S102  (the course's own signatures)
-                setattr(self, function.name, scope[function.name])
+                setattr(self, function.name, _forwarding(function, self.call))
 
-    def call(self, name: str, *arguments: object) -> Any:
-        """Call the submission's function `name`.
+    def call(self, name: str, arguments: tuple[object, ...], names: tuple[str, ...] = ()) -> Any:
+        """Call the submission's function `name`, with the last arguments by these names.
 
         Raises:
             StudentRaised: the student's code raised an exception.
@@ -68,7 +68,7 @@ class Adapters(ModuleType):
         encode(list(arguments), tensors)
         answers: list[Answer] = []
         asking = [tensor for tensor in tensors if tensor.requires_grad]
-        call = (name, arguments, torch.is_grad_enabled())
+        call = (name, arguments, names, torch.is_grad_enabled())
         outputs = _Call.apply(self.respondent, call, answers, *asking)
         _modify(tensors, answers[0].changed, name)
         value = decode(answers[0].value, list(outputs))
@@ -76,13 +76,21 @@ class Adapters(ModuleType):
         return value
 
 
-def _forwarding(function: ast.FunctionDef) -> str:
-    """`def run_x(a, b=None): return call('run_x', a, b)`, for the name and signature of `function`."""
-    arguments = [node for node in ast.walk(function.args) if isinstance(node, ast.arg)]
-    for argument in arguments:
-        argument.annotation = None
-    names = ", ".join(argument.arg for argument in arguments)
-    return f"def {function.name}({ast.unparse(function.args)}): return call({function.name!r}, {names})"
+def _forwarding(function: ast.FunctionDef, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of this name and signature that passes its arguments on as they were given: by position or by name."""
+    for node in ast.walk(function.args):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    scope: dict[str, Any] = {}
+    exec(f"def {function.name}({ast.unparse(function.args)}): ...", scope)  # noqa: S102  (the course's own signatures)
+    stated = inspect.signature(scope[function.name])
+
+    @wraps(scope[function.name])
+    def forward(*arguments: object, **named: object) -> Any:
+        stated.bind(*arguments, **named)  # what the course's own function does not take is a mistake of the test
+        return call(function.name, (*arguments, *named.values()), tuple(named))
+
+    return forward
 
 
 class _Call(torch.autograd.Function):

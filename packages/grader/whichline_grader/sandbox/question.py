@@ -38,6 +38,7 @@ class Question:
         cotangents: one for each tensor of the answer, if the gradients are asked for too.
         memory: bytes of private memory that the call may map, if it has a process of its own for that.
         rehearsed: the arguments, with what a right program has answered in the place of `Earlier`.
+        names: of the last arguments, which the test gives by name.
         right_bytes: of the numbers in the right answer.
     """
 
@@ -47,15 +48,18 @@ class Question:
     cotangents: tuple[Tensor | None, ...] | None = None
     memory: int | None = None
     rehearsed: tuple[object, ...] = ()
+    names: tuple[str, ...] = ()
     right_bytes: int = 0
 
     def fill_in(self, values: Sequence[object]) -> list[object]:
         """The arguments, with what the answers before this one hold; LookupError if one of them lacks it."""
         return [each.find(values) if isinstance(each, Earlier) else each for each in self.arguments]
 
-    def is_asked_by(self, call: str, arguments: Sequence[object], values: Sequence[object]) -> bool:
+    def is_asked_by(
+        self, call: str, arguments: Sequence[object], values: Sequence[object], names: tuple[str, ...] = ()
+    ) -> bool:
         """Tell whether a call is this question, bit for bit, after answers with these `values`."""
-        if (call, len(arguments)) != (self.call, len(self.arguments)):
+        if (call, len(arguments), names) != (self.call, len(self.arguments), self.names):
             return False
         try:
             # What was handed back is known by being the same object: a submission chose what is in it.
@@ -68,7 +72,7 @@ class Question:
         return _identify(said) == self.identity
 
     def is_same(self, other: "Question") -> bool:
-        return self is other or (self.call, *self.identity) == (other.call, *other.identity)
+        return self is other or (self.call, self.names, *self.identity) == (other.call, other.names, *other.identity)
 
     def has_cotangents(self, cotangents: Sequence[Tensor | None]) -> bool:
         """Tell whether these gradients are what is asked for."""
@@ -76,7 +80,7 @@ class Question:
 
     def hash_into(self, digest: "Hash") -> None:
         """Add all that it asks to a hash."""
-        digest.update(repr((self.call, self.grad_enabled, self.memory)).encode())
+        digest.update(repr((self.call, self.names, self.grad_enabled, self.memory)).encode())
         for text, *tensors in (self.identity, self._identity_of_cotangents):
             digest.update(str(text).encode())
             for *about, data in tensors:
@@ -98,6 +102,7 @@ class Question:
         header: dict[str, Any] = {
             "call": self.call,
             "arguments": [encode(each, tensors) for each in arguments],
+            "names": self.names,
             "grad_enabled": self.grad_enabled,
         }
         header["given"] = len(tensors)

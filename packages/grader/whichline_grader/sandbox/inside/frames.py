@@ -11,7 +11,7 @@ Both sides use this module, and the trusted side reads with it what a submission
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -129,6 +129,12 @@ def decode(value: object, tensors: list[Tensor], depth: int = 0) -> Any:
         case {"dict": dict(items), **rest} if not rest:
             return {key: decode(item, tensors, depth + 1) for key, item in items.items()}
     raise FrameError(f"expected a value, got {str(value)[:100]}")
+
+
+def apply(function: Callable[..., T], arguments: Sequence[object], names: Sequence[str]) -> T:
+    """Call a function with some arguments, the last ones by these names."""
+    positional = len(arguments) - len(names)
+    return function(*arguments[:positional], **dict(zip(names, arguments[positional:], strict=True)))
 
 
 def elements(tensor: Tensor) -> bytes:

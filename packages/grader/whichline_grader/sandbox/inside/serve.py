@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import unwrap
+from itertools import chain, repeat
 from traceback import walk_tb
 from typing import Any
 
@@ -109,7 +110,7 @@ def _call(adapters: Any, header: dict[str, Any], body: bytearray, out: list[Tens
     given = [_laid_out(*pair) for pair in zip(sent, described, strict=False)]
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     with torch.set_grad_enabled(header["grad_enabled"]), watch.watching(getattr(adapters, header["call"], None)):
-        value = _adapter(adapters, header["call"])(*arguments)
+        value = frames.apply(_adapter(adapters, header["call"]), arguments, header["names"])
         outputs: list[Tensor] = []
         encoded = frames.encode(value, outputs)
         # What is sent is what there was while the watch looked: the end of an argument's life may run code.
@@ -138,10 +139,10 @@ def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> 
     given = frames.unpack(header["tensors"], body)
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     adapter = _adapter(adapters, header["call"])
-    named = dict(zip(header["lesson"], arguments, strict=False))
+    named = dict(zip(header["lesson"], chain(arguments, repeat(None)), strict=False))
     own = getattr(unwrap(adapter), "__code__", None)
     with Lesson(own, named) as lesson, suppress(Exception):
-        adapter(*arguments)
+        frames.apply(adapter, arguments, header["names"])
     code, places = lesson.code or own, lesson.places or {name: Place(name) for name in named}
     return code is not None and replace_function(code, header["call"], places, ask)
 
