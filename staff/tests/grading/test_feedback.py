@@ -247,6 +247,27 @@ def test_what_is_not_written_is_told_once_and_with_all_that_it_costs() -> None:
     assert text.count("not implemented yet") == 1
 
 
+def test_what_is_not_written_is_what_each_test_says() -> None:
+    attention, multihead = "scaled_dot_product_attention", "multihead_self_attention"
+    rows = unwritten("softmax", "test_softmax", "test_hidden_softmax") + unwritten("rope", "test_rope")
+    rows += [replace(rows[0], test="test_attention", problem=attention)]  # all its tests, and it is written
+    rows += [replace(rows[2], test="test_multihead_with_rope", problem=multihead)]
+    rows += [replace(rows[0], test="test_multihead", problem=multihead)]
+    for name in ("split", "merge"):
+        said = f"not implemented yet: write {name} in adapters.py"
+        rows += [replace(rows[0], test=f"test_{name}", problem=multihead, headline=said)]
+    text = told(*rows)
+    titles = {
+        "write run_softmax": "Softmax, Scaled dot-product attention, Causal multi-head self-attention",
+        "write run_rope": "Rotary position embedding, Causal multi-head self-attention",
+        "write split": "Causal multi-head self-attention",
+        "write merge": "Causal multi-head self-attention",
+    }
+    for what, title in titles.items():
+        assert f"**: {title}: `not implemented yet: {what} in adapters.py`\n" in text
+    assert costs(text)[:2] == ["1.00 points lost, 0.25 of them in hidden tests", "0.50 points lost"]
+
+
 def test_a_bonus_problem_that_is_not_written_is_named_and_no_more() -> None:
     tests = [f"test_blockwise_attention[{i}]" for i in range(40)]
     text = told(*unwritten("blockwise_attention", *tests))

@@ -239,11 +239,20 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
 
 
 def _find_unwritten(result: Result, grading: Grading, problems: Mapping[str, Problem]) -> Cause:
-    """The problem that is not written: what needs it, and is written itself, says so in some of its tests."""
-    needs = [] if is_unwritten(grading.results_of(result.problem)) else find_needs(problems, result.problem)
-    root = next((need for need in needs if is_unwritten(grading.results_of(need))), result.problem)
-    first = next(each for each in grading.results_of(root) if each.check is Check.NOT_WRITTEN)
-    return _name(Kind.NOT_WRITTEN, root, [first.headline])
+    """What is not written, in the words of the test; in the earliest problem whose tests say the same.
+
+    A hidden test has no such words, and is counted with the first public one.
+    """
+    ids = (result.problem, *find_needs(problems, result.problem))
+    said = {id: _list_unwritten(grading.results_of(id)) for id in ids}
+    headline = next(iter(said[result.problem])) if result.hidden else result.headline
+    root = next((id for id in problems if headline in said.get(id, ())), result.problem)
+    return _name(Kind.NOT_WRITTEN, root, [headline])
+
+
+def _list_unwritten(results: Iterable[Result]) -> list[str]:
+    """What tests say that need what is not written, public ones first."""
+    return [each.headline for each in sorted(results, key=lambda each: each.hidden) if each.check is Check.NOT_WRITTEN]
 
 
 def _find_alike(result: Result, results: Sequence[Result]) -> list[Result]:
