@@ -25,6 +25,7 @@ from whichline_grader.hidden import release
 from whichline_grader.hidden.release import Release, load_release
 from whichline_grader.places import COURSE
 from whichline_grader.release import new_course
+from whichline_grader.release.new_assignment import TEMPLATE
 
 ROOMS = load_rooms()
 FEW = ROOMS["softmax"].hidden[:2]
@@ -144,6 +145,25 @@ def test_force_keeps_the_secret_and_the_cases_that_were_there(checkout: Path, fo
 def test_a_folder_inside_the_checkout_is_refused(checkout: Path, place: str, force: list[str]) -> None:
     (checkout / "link").symlink_to(checkout / "staff")
     assert "is inside the checkout, where `git clean` deletes it" in refused("new-course", place, *force)
+
+
+def test_a_folder_that_git_takes_with_the_checkout_is_refused(checkout: Path, folder: Path) -> None:
+    (checkout.parent / ".git").mkdir()
+    assert f"is inside {checkout.parent}, which git keeps: name one outside" in refused("new-course", folder)
+
+
+@pytest.mark.parametrize(
+    "ignored", [ROOT / ".gitignore", ROOT / "examples/vision/.gitignore", TEMPLATE / "gitignore"], ids=str
+)
+def test_git_takes_nothing_that_a_course_keeps_to_itself(tmp_path: Path, ignored: Path) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    shutil.copyfile(ignored, tmp_path / ".gitignore")
+    kept = ("autograder.zip", "autograder-2.zip", "roster.csv", "groups.csv", "results/grades.csv", "submissions/x.zip")
+    for name in kept:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    added = subprocess.check_output(["git", "status", "--porcelain", "-uall"], cwd=tmp_path, text=True)
+    assert added == "?? .gitignore\n"
 
 
 def test_a_full_disk_leaves_what_was_there(checkout: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

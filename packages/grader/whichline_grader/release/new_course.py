@@ -63,6 +63,9 @@ def new_course(folder: Path, force: bool) -> None:
 def _check(folder: Path, force: bool) -> None:
     if folder.is_relative_to(this_root().resolve()):
         raise click.ClickException(f"{folder} is inside the checkout, where `git clean` deletes it; name one outside")
+    for above in this_root().resolve().parents:
+        if (above / ".git").exists() and folder.is_relative_to(above):
+            raise click.ClickException(f"{folder} is inside {above}, which git keeps: name one outside")
     if force:
         return
     if place := load_course_folder().place:
