@@ -239,7 +239,7 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
 
 
 def _find_unwritten(result: Result, grading: Grading, problems: Mapping[str, Problem]) -> Cause:
-    """What is not written, in the words of the test; in the earliest problem whose tests say the same.
+    """Name what is not written, in the words of the test and the earliest problem whose tests say the same.
 
     A hidden test has no such words, and is counted with the first public one.
     """
@@ -251,7 +251,7 @@ def _find_unwritten(result: Result, grading: Grading, problems: Mapping[str, Pro
 
 
 def _list_unwritten(results: Iterable[Result]) -> list[str]:
-    """What tests say that need what is not written, public ones first."""
+    """List what tests say that need what is not written, public ones first."""
     return [each.headline for each in sorted(results, key=lambda each: each.hidden) if each.check is Check.NOT_WRITTEN]
 
 
