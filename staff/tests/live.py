@@ -32,11 +32,11 @@ class Live(Recorded):
         self.interview = interview
         self.memory: int | None = None
 
-    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: Question) -> Answer:
         number = len(self.values)
-        self._mine[number:] = [Question(call, arguments, grad_enabled, memory=self.memory, names=names)]
+        self._mine[number:] = [replace(call, memory=self.memory)]
         self._theirs[number:] = [self.interview.ask(self._mine[number])]
-        return super().answer(call, arguments, names, grad_enabled)
+        return super().answer(call)
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         self._mine[number] = replace(self._mine[number], cotangents=tuple(cotangents))

@@ -61,6 +61,12 @@ DIRECTION = (
     "even * cos - odd * sin, even * sin + odd * cos",
     "even * cos + odd * sin, odd * cos - even * sin",
 )
+THETA = ("adapters.py", "Embedding(theta, d_model // num_heads,", "Embedding(theta / 2, d_model // num_heads,")
+SHORT = (
+    "adapters.py",
+    "Embedding(theta, d_model // num_heads, max_seq_len",
+    "Embedding(theta, d_model // num_heads, 2",
+)
 DOUBLED = (
     f"{NN}/attention_module.py",
     "scores = attention_scores(Q, K, mask)",
@@ -111,6 +117,8 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
         ([DOUBLED], {"attention_module"}),
         ([BASE_2, BIAS, DIRECTION], {"softmax", "linear", "rope"}),
         ([SCALE, PEEKS], {"scaled_dot_product_attention", "multihead_self_attention"}),
+        ([DIRECTION, THETA], {"rope", "multihead_self_attention"}),
+        ([DIRECTION, SHORT], {"rope", "multihead_self_attention"}),
     ],
     ids=[
         "softmax",
@@ -123,6 +131,8 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
         "module",
         "three",
         "and its own",
+        "and the rope is made with another theta",
+        "and the rope is made too short",
     ],
 )
 def test_a_mistake_is_paid_for_in_its_own_problem(
@@ -261,12 +271,11 @@ def test_what_is_forbidden_is_charged_where_earlier_problems_are_answered_right(
     """A submission can tell that they are, and be honest until then."""
     waits = """
 own = run_multihead_self_attention
-def run_multihead_self_attention(d_model, num_heads, *rest):
+def run_multihead_self_attention(d_model, o_proj_weight, **rest):
     from cs336_basics.nn import functional
     if not hasattr(functional.scaled_dot_product_attention, "__wrapped__"):
-        return own(d_model, num_heads, *rest) + 1
-    q, k, v, o, x = rest
-    return torch.nn.functional.linear(own(d_model, num_heads, q, k, v, torch.eye(d_model), x), o)
+        return own(d_model, o_proj_weight=o_proj_weight, **rest) + 1
+    return torch.nn.functional.linear(own(d_model, o_proj_weight=torch.eye(d_model), **rest), o_proj_weight)
 """
     submission = edit(SCALE)
     submission.files["adapters.py"] += waits.encode()

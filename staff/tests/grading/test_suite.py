@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +15,17 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from staff.tests.attacks.grade import only
 from staff.tests.grading.test_grades import gradebook_with, graded
 from staff.tests.sandbox.conftest import ROOT
+from whichline.engine.assignment import SuiteError
+from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.cli import staff
 from whichline_grader.grading import commands
-from whichline_grader.grading.one_submission import find_tests
-from whichline_grader.grading.suite import ASKS, JUDGES, hash_code, load_both_suites, load_graded_suite
+from whichline_grader.grading.one_submission import find_tests, grade_one
+from whichline_grader.grading.suite import ASKS, JUDGES, GradedSuite, hash_code, load_both_suites, load_graded_suite
+from whichline_grader.sandbox.confinement import start
+from whichline_grader.sandbox.submission import Submission
 
 
 @pytest.mark.parametrize(
@@ -81,6 +88,76 @@ def test_a_submission_is_graded_again_when_code_has_changed(tmp_path, edit, is_s
     before = hash_code([tmp_path])
     path.write_text(source.replace(*edit))
     assert (hash_code([tmp_path]) == before) == is_same
+
+
+DRAWS = """
+import pytest, torch, adapters
+def test_draws_many():
+    batches = {tuple(adapters.run_softmax(torch.arange(9), dim=0).tolist()) for _ in range(20)}
+    assert len(batches) > 10
+    torch.manual_seed(len(batches))
+    first = adapters.run_softmax(torch.randint(9, (9,)), dim=0)
+    torch.manual_seed(len(batches))
+    assert torch.equal(first, adapters.run_softmax(torch.randint(9, (9,)), dim=0))
+"""
+SHUFFLES = "import torch\ndef run_softmax(in_features, dim):\n    return in_features[torch.randperm(9)]\n"
+
+
+Load = Callable[[str, str], GradedSuite]
+
+
+@pytest.fixture
+def load_with(tmp_path: Path) -> Load:
+    """Loads one test of a suite that has one file more."""
+
+    def load(source: str, name: str) -> GradedSuite:
+        for path in ("adapters.py", "fixtures", "problems", "staff"):
+            (tmp_path / path).symlink_to(ROOT / path)
+        stated = (ROOT / "assignment.toml").read_text()
+        (tmp_path / "assignment.toml").write_text(stated.replace("test_softmax = 5", f"test_softmax = 5\n{name} = 1"))
+        shutil.copytree(ROOT / "tests", tmp_path / "tests")
+        (tmp_path / "tests" / "test_0_odd.py").write_text(source)
+        return load_graded_suite(tmp_path, name)
+
+    return load
+
+
+@pytest.mark.slow
+def test_who_draws_at_random_is_graded_as_at_home(load_with: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    program: dict[str, Any] = {}
+    exec(SHUFFLES, program)  # noqa: S102
+    monkeypatch.setitem(RIGHT, "run_softmax", program["run_softmax"])
+    suite = only(load_with(DRAWS, "test_draws_many"), {"test_draws_many"})
+    with start("bubblewrap") as sandbox:
+        (result,), _, _ = grade_one(suite, sandbox, Submission("x", {"adapters.py": SHUFFLES.encode()}, "adapters"))
+    assert result.passed, result.headline
+
+
+WRONG_TESTS = {
+    "test_fails": (
+        "def test_fails():\n    assert adapters.run_softmax(torch.ones(2), dim=0)[0] == 1",
+        "a right program fails test_fails: ",
+    ),
+    "test_shape": (
+        "def test_shape():\n    adapters.run_softmax(torch.ones(2), dim=0, axis=0)",
+        "a right program fails test_shape: TypeError: got an unexpected keyword argument 'axis'",
+    ),
+    "test_computes": (
+        "def test_computes():\n    x = adapters.run_softmax(torch.ones(2), dim=0)\n"
+        "    adapters.run_softmax(2 * x, dim=0)",
+        "test_computes makes other calls when it is run again: run_softmax is not called with what the call before it "
+        "gave; it may call with what it has, what it draws, or what an earlier call gave, as it is",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TESTS)
+def test_a_test_that_a_right_program_fails_is_told_before_anybody_is_graded(load_with: Load, name: str) -> None:
+    source, said = WRONG_TESTS[name]
+    with pytest.raises(SuiteError) as caught:
+        load_with(f"import torch, adapters\n{source}\n", name)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow

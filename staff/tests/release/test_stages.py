@@ -2,16 +2,21 @@
 
 import io
 import re
+from contextlib import nullcontext
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
 from staff.tests import ROOT
+from staff.tests.attacks.grade import only
 from whichline.engine.suite import SuiteError
 from whichline_grader.cli import staff
+from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release import verify
 from whichline_grader.release.stages import Stage, Stages
+from whichline_grader.sandbox.confinement import start
+from whichline_grader.sandbox.submission import Submission
 
 
 def odd(stage: Stage) -> str:
@@ -65,14 +70,44 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
 
     monkeypatch.setattr(verify, "both_suites", load)
     monkeypatch.setattr(verify, "stored_cases", lambda root: ())
+    monkeypatch.setattr(verify, "grade_solution", lambda *_: None)
     monkeypatch.setattr(verify, "verify_steps", lambda root, problems, stage: stage.error("told too much"))
     finished = CliRunner().invoke(staff, ["verify"])
     assert finished.exit_code == 1
     said = finished.output.splitlines()
-    assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2."]
+    assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3."]
     assert said[1] == "   first error: stage 1 ended early: SuiteError: drawn from another secret"
     assert said[-3:] == [
         "Error: 2 errors in all:",
         "stage 1 ended early: SuiteError: drawn from another secret",
         "told too much",
     ]
+
+
+@pytest.mark.slow
+def test_a_solution_that_loses_points_when_it_is_graded_is_an_error(
+    graded_suite: GradedSuite, monkeypatch: pytest.MonkeyPatch
+):
+    wrong = b"import torch\ndef run_softmax(in_features, dim):\n    return torch.softmax(in_features, -1)\n"
+    suite = only(graded_suite, {"test_softmax[2d-first-dim]", "test_softmax[3d-last-dim]"})
+    monkeypatch.setattr(verify, "load_and_start", lambda root: nullcontext((suite, sandbox)))
+    monkeypatch.setattr(verify, "take_in", lambda root: Submission("x", {"adapters.py": wrong}, "adapters"))
+    stage = Stage()
+    with start("bubblewrap") as sandbox:
+        verify.grade_solution(ROOT, suite.problems, stage)
+        verify.grade_solution(ROOT, {"rope"}, stage)
+    assert stage.errors == [
+        "the solution fails test_softmax[2d-first-dim]: the answer is wrong in 15 of 15 places",
+        "the solution of softmax uses what is forbidden: "
+        "torch.softmax in adapters.py:3: return torch.softmax(in_features, -1)",
+    ]
+
+
+def test_a_suite_that_cannot_be_graded_with_is_an_error_and_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    def load(root: object) -> None:
+        raise SuiteError("a right program fails test_softmax: it is wrong")
+
+    monkeypatch.setattr(verify, "load_and_start", load)
+    stage = Stage()
+    verify.grade_solution(ROOT, ["softmax"], stage)
+    assert stage.errors == ["a right program fails test_softmax: it is wrong"]

@@ -1,7 +1,9 @@
 """What a test sees through the proxy is what it would see from the student's own `adapters`."""
 
 import inspect
+import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,6 +90,23 @@ def test_what_is_given_by_name_arrives_by_name_and_what_is_left_out_stays_so(run
 def test_what_no_adapter_takes_is_no_mistake_of_the_students(run: Run) -> None:
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'axis'"):
         run(SOFTMAX).run_softmax(torch.ones(1), 0, axis=0)
+
+
+def test_what_a_call_draws_is_random_unless_the_test_seeds_it(run: Run) -> None:
+    adapters = run(
+        "import random, numpy\n" + returning("[torch.rand(()).item(), random.random(), numpy.random.rand()]")
+    )
+
+    def draw() -> list[float]:
+        return adapters.run_softmax(torch.ones(1), 0)
+
+    assert all(one != other for one, other in zip(draw(), draw(), strict=True))
+    for number, seed in enumerate((torch.manual_seed, random.seed, np.random.seed)):
+        seed(3)
+        once = draw()
+        seed(3)
+        same = [one == other for one, other in zip(once, draw(), strict=True)]
+        assert same == [each == number for each in range(3)]
 
 
 def test_strides_and_identity_go_over(run: Run) -> None:

@@ -37,7 +37,8 @@ def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:
         dtypes = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point()]
         wide = {name: in_dtype(x, torch.float64) for name, x in kwargs.items()}
         given = answer(*(in_dtype(x, torch.float64) for x in args), **wide)
-        return given.to(dtypes[0]) if dtypes and isinstance(given, Tensor) else given
+        dtype = dtypes[0] if dtypes else torch.get_default_dtype()
+        return tuple(in_dtype(x, dtype) for x in given) if isinstance(given, tuple) else in_dtype(given, dtype)
 
     return rounded
 

@@ -139,7 +139,7 @@ class Lender:
         arguments = self._fill_in(call, {name: decode(x, tensors) for name, x in asked.items()})
         if arguments is None or count_vectors(arguments) > self._work[call]:
             return pack({})
-        right = answer_right(call, arguments)
+        right = answer_right(reference_of(call), arguments)
         self._left[call] -= sum(output.numel() for output in right.outputs)
         if self._left[call] < 0:
             return pack({})

@@ -18,7 +18,7 @@ from whichline.engine.suite import Test
 from whichline_grader.authoring.room import load_rooms
 from whichline_grader.authoring.stored_cases import make_case, public_seed
 from whichline_grader.grading.graded import read_finding
-from whichline_grader.grading.questions import Recorded, ask, write_questions
+from whichline_grader.grading.questions import Recorded, ask
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.hidden.drawn import EXAMPLES, DrawnCases
 from whichline_grader.hidden.kinds import Spread
@@ -86,10 +86,10 @@ def draw_anew(
 
 def _try(graded: GradedSuite, interview: Interview, test: Test) -> Result | None:
     """The result of a test that a submission fails and the stored answer passes, as that of dropout does not."""
-    rehearsed: list[Result] = []
-    questions = write_questions(graded.proxy, test.name, lambda: rehearsed.append(graded.suite.run(test)))
-    if not rehearsed[0].passed:
+    rehearsal, rehearsed = graded.rehearse(test)
+    if not rehearsed.passed:
         return None
+    questions = {test.name: rehearsal.questions}
     result = graded.run(test, Recorded(questions, ask(interview, questions), interview.submission))
     return result if result.is_wrong else None
 

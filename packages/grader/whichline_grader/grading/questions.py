@@ -1,13 +1,13 @@
 """The questions of a suite, written down before there is a submission, and its tests run on the answers to them.
 
-The tests run once on the references: what they call there is what a submission is asked. It is asked all of it before
+The tests run once on a right program: what they call there is what a submission is asked. It is asked all of it before
 a test sees any answer, so that no answer can depend on a verdict. What it has answered is `Sealed`: on that the tests
 can be run again without running any of its code.
 """
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from traceback import FrameSummary
 from typing import Any
@@ -15,16 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whichline.engine.compare import in_dtype
 from whichline.engine.failure import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.rules.watch import Use
-from whichline_grader.authoring.room import reference_of
+from whichline_grader.authoring.programs import RIGHT
+from whichline_grader.authoring.room import Adapter
 from whichline_grader.grading.graded import Matrix, read_finding
 from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
 from whichline_grader.sandbox.inside.frames import apply, encode
+from whichline_grader.sandbox.inside.randomness import seeded
 from whichline_grader.sandbox.interview import Interview
 from whichline_grader.sandbox.printable import printable
-from whichline_grader.sandbox.proxy import Adapters
 from whichline_grader.sandbox.question import Earlier, Question
 from whichline_grader.sandbox.submission import Submission
 
@@ -33,16 +35,6 @@ Answers = Mapping[str, Sequence[Answer]]
 
 LENT_TO = " lent to "  # between functions and a test
 LEVEL = 1  # of compression: numbers hardly get smaller
-
-
-def write_questions(proxy: Adapters, name: str, rehearse: Callable[[], object], memory: int | None = None) -> Questions:
-    """Write down what is called in a rehearsal, under its name."""
-    proxy.respondent = rehearsal = Rehearsal(memory)
-    try:
-        rehearse()
-    finally:
-        proxy.respondent = None
-    return {name: rehearsal.questions}
 
 
 @dataclass(frozen=True)
@@ -63,17 +55,23 @@ class Right:
         return [None if gradient is None else gradient.to(dtype) for gradient in found]
 
 
-def answer_right(call: str, arguments: Sequence[object], names: Sequence[str] = (), grad_enabled: bool = True) -> Right:
-    """Give the right answer to a call, the last arguments of which have these names, in the dtype of its arguments."""
+def answer_right(
+    right: Adapter, arguments: Sequence[object], names: Sequence[str] = (), grad_enabled: bool = True
+) -> Right:
+    """Give what a right function does with some arguments, the last of these names: in float64, rounded to their dtype.
+
+    Without floating-point numbers among them it is the default dtype.
+    """
     wide = {id(each): _widen(each) for each in arguments}  # one that comes twice is one
     outputs: list[Tensor] = []
     with torch.set_grad_enabled(grad_enabled):
-        value = encode(apply(reference_of(call), [wide[id(each)] for each in arguments], names), outputs)
+        value = encode(apply(right, [wide[id(each)] for each in arguments], names), outputs)
     tensors = [each for each in wide.values() if isinstance(each, Tensor)]
-    dtype = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
+    dtypes = (each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
+    dtype = next(dtypes, torch.get_default_dtype())
     answer = Answer(
         value=value,
-        outputs=[output.detach().to(dtype) for output in outputs],
+        outputs=[in_dtype(output.detach(), dtype) for output in outputs],
         differentiable=[output.requires_grad for output in outputs],
         changed=[None] * len(tensors),
     )
@@ -81,7 +79,7 @@ def answer_right(call: str, arguments: Sequence[object], names: Sequence[str] = 
 
 
 class Rehearsal:
-    """Answers as the references do, and keeps what it is asked.
+    """Answers as a right program does, and keeps what it is asked.
 
     A call in little memory is kept and not answered: what comes after it would be no question.
     """
@@ -92,31 +90,40 @@ class Rehearsal:
         self._memory = memory
         self._made: list[Right] = []
 
-    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: Question) -> Answer:
+        arguments = call.arguments
         kept = {id(each): self._find_earlier(each) or _keep(each) for each in arguments}  # one that comes twice is one
         asked = tuple(kept[id(each)] for each in arguments)
         right = tuple(
             _keep(each) if isinstance(ask, Earlier) else ask for ask, each in zip(asked, arguments, strict=True)
         )
-        self.questions.append(Question(call, asked, grad_enabled, None, self._memory, right, names))
+        self.questions.append(replace(call, arguments=asked, memory=self._memory, rehearsed=right))
         if self._memory:
             self._count(-1, arguments)  # as large as what it is made of
             raise NotAsked("a rehearsal has no limit of memory")
-        self._made.append(answer_right(call, arguments, names, grad_enabled))
+        with seeded(call.seeds):
+            self._made.append(answer_right(RIGHT[call.call], arguments, call.names, call.grad_enabled))
         self._count(-1, self._made[-1].answer.outputs)
         return self._made[-1].answer
 
     def differentiate(self, number: int, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         self.questions[number] = replace(self.questions[number], cotangents=tuple(map(_keep, cotangents)))
-        found = self._made[number].differentiate(cotangents)
-        self._count(number, found)
-        return found
+        right = self._made[number]
+        gradients = right.differentiate(cotangents)
+        self._made[number] = replace(right, answer=replace(right.answer, gradients=gradients))
+        self._count(number, gradients)
+        return gradients
 
     def _count(self, number: int, answered: Sequence[object]) -> None:
         """Note how large the right answer to a question is."""
         size = sum(each.nbytes for each in answered if isinstance(each, Tensor))
         question = self.questions[number]
         self.questions[number] = replace(question, right_bytes=question.right_bytes + size)
+
+    @property
+    def rounded_otherwise(self) -> list[Answer]:
+        """The answers, with another last digit: as another right program might give them."""
+        return [replace(each.answer, outputs=[*map(_round_otherwise, each.answer.outputs)]) for each in self._made]
 
     def _find_earlier(self, argument: object) -> Earlier | None:
         """Find an argument among the entries of earlier answers, if it is a tensor from there."""
@@ -140,11 +147,11 @@ class Recorded:
         self.values = []
         self._questions, self._answers = self._all_questions.get(name, ()), self._all_answers.get(answered or name, ())
 
-    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: Question) -> Answer:
         number = len(self.values)
         question = self._questions[number] if number < len(self._answers) else None
-        if question is None or not question.is_asked_by(call, arguments, self.values, names):
-            raise NotAsked(f"{call} is not called with what the call before it gave")
+        if question is None or not question.is_asked_by(call, self.values):
+            raise NotAsked(f"{call.call} is not called with what the call before it gave")
         answer = self._answers[number]
         self._raise(answer.stopped or answer.failure)
         return answer
@@ -179,10 +186,10 @@ def ask(interview: Interview, *groups: Questions) -> dict[str, list[Answer]]:
             for number, question in enumerate(each):
                 is_again = any(question.is_same(other) for other in each[:number])
                 (alone if question.memory else again if is_again else first).append((name, number))
-        for some, seed in ((first, 1), (alone, 1), (again, 2), (again, 3)):
+        for some in (first, alone, again, again):
             for name, number in some:
                 before = values_of(answers[name][:number])
-                answers[name][number] = interview.ask(questions[name][number], before, seed)
+                answers[name][number] = interview.ask(questions[name][number], before)
             if some is not again:
                 interview.end_worker()
     interview.end_worker()
@@ -202,6 +209,10 @@ def find_source(submission: Submission, place: Line | Use) -> str:
 def _keep(value: Any) -> Any:
     """The same, which does not depend on anything."""
     return value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+
+def _round_otherwise(x: Tensor) -> Tensor:
+    return torch.nextafter(x, torch.full_like(x, torch.inf)) if x.is_floating_point() else x
 
 
 def _widen(value: object) -> object:

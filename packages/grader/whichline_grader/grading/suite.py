@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 
 import torch
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, name_command, this_root
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, Problem, SuiteError, name_command, this_root
 from whichline.engine.case import UNREADABLE, case_names, load_metadata
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
@@ -18,11 +18,14 @@ from whichline.engine.toml_file import AssignmentError
 from whichline.rules.forbidden import load_forbidden
 from whichline_grader.authoring.room import Figure, hidden_tests, load_rooms
 from whichline_grader.grading.course import Course, load_course
-from whichline_grader.grading.questions import Questions, Recorded, write_questions
+from whichline_grader.grading.questions import Questions, Recorded, Rehearsal
 from whichline_grader.hidden.release import Release, left_out_tests, load_graded_problems, load_release
 from whichline_grader.places import ENGINE, GRADER
-from whichline_grader.sandbox.proxy import Adapters
+from whichline_grader.sandbox.answer import NotAsked
+from whichline_grader.sandbox.inside.randomness import seed
+from whichline_grader.sandbox.proxy import Adapters, Respondent
 from whichline_grader.sandbox.question import Question
+from whichline_grader.sandbox.submission import Submission
 
 # Code that may change a reply of a worker, and code that may change an outcome besides that.
 ASKS = (ENGINE / "rules", GRADER / "sandbox", GRADER / "grading/questions.py")
@@ -96,8 +99,32 @@ class GradedSuite:
     def run(self, test: Test, recorded: Recorded, answered: str = "") -> Result:
         """Run a test on recorded answers, which may have another name."""
         recorded.start(test.name, answered)
-        self.proxy.respondent = recorded
+        self._prepare(test, recorded)
         return self.suite.run(test)
+
+    def rehearse(self, test: Test) -> tuple[Rehearsal, Result]:
+        """Run a test on the answers of a right program, and write down what it asks."""
+        rehearsal = Rehearsal(test.memory)
+        self._prepare(test, rehearsal)
+        return rehearsal, self.suite.run(test)
+
+    def check_rehearsal(self, test: Test, rehearsal: Rehearsal, result: Result) -> None:
+        """Raise SuiteError unless a right program passes a test, whose calls are the same when its digits differ."""
+        if not result.passed:
+            raise SuiteError(f"a right program fails {test.name}: {result.headline}")
+        answers = {test.name: rehearsal.rounded_otherwise}
+        recorded = Recorded({test.name: rehearsal.questions}, answers, Submission("a right program", {}, ""))
+        recorded.start(test.name)
+        self._prepare(test, recorded)
+        if isinstance(ended := self.suite.ending(test), NotAsked):
+            why = "it may call with what it has, what it draws, or what an earlier call gave, as it is"
+            raise SuiteError(f"{test.name} makes other calls when it is run again: {ended}; {why}")
+
+    def _prepare(self, test: Test, respondent: Respondent) -> None:
+        """Have somebody answer a test, which draws the same random numbers each time."""
+        number = self.release.seed(f"random numbers of {test.name}")
+        seed((number, number, number))
+        self.proxy.respondent = respondent
 
 
 def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
@@ -110,7 +137,8 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     Raises:
         AssignmentError: something in `assignment.toml` is not as it should be, or the stored hidden
             cases are those of another release.
-        SuiteError: a suite cannot be loaded, or does not fit the weights stated there.
+        SuiteError: a suite cannot be loaded, does not fit the weights stated there, or has a test that a right program
+            would fail.
     """
     torch.set_num_threads(1)  # threads do not survive the fork of each submission
     release = load_release()
@@ -122,13 +150,18 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
     for test in tests:
         test.cases()
     questions: dict[str, Sequence[Question]] = {}
+    graded = GradedSuite(suite, proxy, questions, release, load_course(root))
     for test in sorted(tests, key=lambda test: release.seed(f"order {test.name}")):  # which nobody knows
-        questions |= write_questions(proxy, test.name, partial(suite.run, test), test.memory)
+        rehearsal, result = graded.rehearse(test)
+        questions[test.name] = rehearsal.questions
+        if not test.memory:  # which no rehearsal has
+            graded.check_rehearsal(test, rehearsal, result)
     for problem, room in load_rooms().items() if only is None else ():
         if room.figure and problem in suite.problems:
-            measure = partial(room.figure.measure, getattr(suite.calls, room.figure.call))
-            questions |= write_questions(proxy, name_figure(room.figure), measure)
-    graded = GradedSuite(suite, proxy, questions, release, load_course(root))
+            proxy.respondent = rehearsal = Rehearsal()
+            room.figure.measure(getattr(suite.calls, room.figure.call))
+            questions[name_figure(room.figure)] = rehearsal.questions
+    proxy.respondent = None
     _ = graded.asked_sha256  # here, and so in no fork
     return graded
 

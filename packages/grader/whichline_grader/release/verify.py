@@ -1,10 +1,12 @@
 """`staff fixtures` and `verify`: write the cases, and prove that the suites are good enough to ship.
 
-They are if cases and steps are right, and right programs pass in every style.
+They are if cases and steps are right, right programs pass in every style, and the solution gets all points when it is
+graded.
 """
 
 import gc
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +20,7 @@ from rich.console import Console
 from whichline.engine.assignment import find_problem, load_problems
 from whichline.engine.case import case_names, load_case
 from whichline.engine.compare import same
+from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Result
 from whichline.engine.room import load_room
 from whichline.engine.suite import Suite
@@ -27,9 +30,12 @@ from whichline_grader.authoring.programs import RIGHT_STYLES
 from whichline_grader.authoring.room import Adapter, load_rooms
 from whichline_grader.authoring.stored_cases import check_fixtures, public_seed, write_fixtures
 from whichline_grader.grading.course import find_checked_root
+from whichline_grader.grading.processes import load_and_start
 from whichline_grader.grading.suite import load_both_suites
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.release.stages import Stage, Stages, count
+from whichline_grader.sandbox.interview import Starved
+from whichline_grader.sandbox.submission import take_in
 
 EXACT = 1e-12  # of the largest number: both are computed in float64
 
@@ -97,7 +103,7 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
 @click.command()
 @click.argument("problem", required=False)
 def verify(problem: str | None) -> None:
-    """Test the suites: fixtures, right styles, steps.
+    """Test the suites: fixtures, right styles, steps, and the solution, graded in the sandbox.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
     status is then 1.
@@ -116,9 +122,30 @@ def verify(problem: str | None) -> None:
         stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
     title = "The steps of each problem end in the stored answers"
     stages.run(title, partial(verify_steps, root, problems))
+    if sys.platform == "linux":
+        stages.run("The solution gets all points in the sandbox", partial(grade_solution, root, problems))
+    else:
+        click.secho("The solution was not graded: that needs Linux.", fg="yellow")
     if stages.errors:
         raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
     click.echo("\nNo errors")
+
+
+def grade_solution(root: Path, problems: Collection[str], stage: Stage) -> None:
+    """The solution of the assignment must get all points of some problems."""
+    try:
+        with load_and_start(root) as (suite, sandbox):
+            from whichline_grader.grading.one_submission import grade_one
+
+            results, notes, _ = grade_one(suite, sandbox, take_in(root))
+    except (CourseworkError, Starved) as error:
+        stage.error(str(error))
+        return
+    for result in (each for each in results if each.problem in problems and not each.passed):
+        stage.error(f"the solution fails {result.test}: {result.headline}")
+    for problem in notes.forbidden.keys() & problems:
+        lines = [line for work in notes.forbidden[problem].values() for line in work]
+        stage.error(f"the solution of {problem} uses what is forbidden: {'; '.join(lines)}")
 
 
 def _compare(stored: StoredCases, stage: Stage) -> None:

@@ -115,19 +115,18 @@ class Interview:
         self._timed_out: Counter[str] = Counter()
         self._room = {"stdout": self.limits.output_bytes, "stderr": self.limits.output_bytes}
 
-    def ask(self, question: Question, values: Sequence[object] = (), seed: int = 1) -> Answer:
+    def ask(self, question: Question, values: Sequence[object] = ()) -> Answer:
         """The answer to a question, whatever the submission does.
 
         Args:
             question: what is asked.
             values: what the answers to the questions of the same test before this one hold.
-            seed: of the random numbers that it draws.
 
         Raises:
             SandboxError: the sandbox has stopped working.
             Starved: the machine is too busy.
         """
-        seal = _seal(seed)
+        seal = _seal()
         try:
             frame, tensors = question.frame(question.fill_in(values), **seal)
         except (LookupError, TypeError, FrameError) as error:
@@ -315,9 +314,9 @@ class Interview:
             raise LimitExceeded(f"{self._what}: more than {self.limits.memory_bytes >> 20} MiB of memory")
 
 
-def _seal(seed: int = 0) -> dict[str, Any]:
-    """The rest of a request: a token that closes its answer, and a seed. Neither says how many were asked before."""
-    return {"token": secrets.token_hex(8), "seed": seed}
+def _seal() -> dict[str, str]:
+    """The rest of a request: a token that closes its answer, and does not say how many were asked before."""
+    return {"token": secrets.token_hex(8)}
 
 
 def _take_printed(connection: Connection) -> tuple[str, str]:

@@ -19,6 +19,8 @@ from torch.autograd.function import once_differentiable
 from whichline.engine.failure import StudentRaised
 from whichline_grader.sandbox.answer import Answer
 from whichline_grader.sandbox.inside.frames import decode, encode
+from whichline_grader.sandbox.inside.randomness import draw_seeds
+from whichline_grader.sandbox.question import Question
 
 
 class Respondent(Protocol):
@@ -30,7 +32,7 @@ class Respondent(Protocol):
 
     values: list[Any]
 
-    def answer(self, call: str, arguments: tuple[object, ...], names: tuple[str, ...], grad_enabled: bool) -> Answer:
+    def answer(self, call: Question) -> Answer:
         """The answer to the next call of the test; this raises what the call has raised, or what stopped it."""
         ...
 
@@ -68,7 +70,7 @@ class Adapters(ModuleType):
         encode(list(arguments), tensors)
         answers: list[Answer] = []
         asking = [tensor for tensor in tensors if tensor.requires_grad]
-        call = (name, arguments, names, torch.is_grad_enabled())
+        call = Question(name, arguments, torch.is_grad_enabled(), names=names, seeds=draw_seeds())
         outputs = _Call.apply(self.respondent, call, answers, *asking)
         _modify(tensors, answers[0].changed, name)
         value = decode(answers[0].value, list(outputs))
@@ -97,8 +99,10 @@ class _Call(torch.autograd.Function):
     """A call whose gradients were computed in the worker."""
 
     @staticmethod
-    def forward(ctx: Any, respondent: Respondent, call: Any, answers: list[Answer], *_: Tensor) -> tuple[Tensor, ...]:
-        answer = respondent.answer(*call)
+    def forward(
+        ctx: Any, respondent: Respondent, call: Question, answers: list[Answer], *_: Tensor
+    ) -> tuple[Tensor, ...]:
+        answer = respondent.answer(call)
         answers.append(answer)
         ctx.respondent, ctx.number = respondent, len(respondent.values)
         ctx.set_materialize_grads(False)

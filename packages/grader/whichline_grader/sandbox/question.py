@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 
 from whichline_grader.sandbox.inside.frames import elements, encode, extend, pack
+from whichline_grader.sandbox.inside.randomness import Seeds
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
@@ -39,6 +40,7 @@ class Question:
         memory: bytes of private memory that the call may map, if it has a process of its own for that.
         rehearsed: the arguments, with what a right program has answered in the place of `Earlier`.
         names: of the last arguments, which the test gives by name.
+        seeds: of the random numbers that the call draws.
         right_bytes: of the numbers in the right answer.
     """
 
@@ -49,23 +51,22 @@ class Question:
     memory: int | None = None
     rehearsed: tuple[object, ...] = ()
     names: tuple[str, ...] = ()
+    seeds: Seeds = (0, 0, 0)
     right_bytes: int = 0
 
     def fill_in(self, values: Sequence[object]) -> list[object]:
         """The arguments, with what the answers before this one hold; LookupError if one of them lacks it."""
         return [each.find(values) if isinstance(each, Earlier) else each for each in self.arguments]
 
-    def is_asked_by(
-        self, call: str, arguments: Sequence[object], values: Sequence[object], names: tuple[str, ...] = ()
-    ) -> bool:
+    def is_asked_by(self, call: "Question", values: Sequence[object]) -> bool:
         """Tell whether a call is this question, bit for bit, after answers with these `values`."""
-        if (call, len(arguments), names) != (self.call, len(self.arguments), self.names):
+        if (call.call, len(call.arguments), call.names) != (self.call, len(self.arguments), self.names):
             return False
         try:
             # What was handed back is known by being the same object: a submission chose what is in it.
             said = [
                 mine if isinstance(mine, Earlier) and mine.find(values) is theirs else theirs
-                for mine, theirs in zip(self.arguments, arguments, strict=True)
+                for mine, theirs in zip(self.arguments, call.arguments, strict=True)
             ]
         except LookupError:
             return False
@@ -80,7 +81,7 @@ class Question:
 
     def hash_into(self, digest: "Hash") -> None:
         """Add all that it asks to a hash."""
-        digest.update(repr((self.call, self.names, self.grad_enabled, self.memory)).encode())
+        digest.update(repr((self.call, self.names, self.seeds, self.grad_enabled, self.memory)).encode())
         for text, *tensors in (self.identity, self._identity_of_cotangents):
             digest.update(str(text).encode())
             for *about, data in tensors:
@@ -103,6 +104,7 @@ class Question:
             "call": self.call,
             "arguments": [encode(each, tensors) for each in arguments],
             "names": self.names,
+            "seeds": self.seeds,
             "grad_enabled": self.grad_enabled,
         }
         header["given"] = len(tensors)

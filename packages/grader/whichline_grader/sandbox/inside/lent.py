@@ -1,7 +1,8 @@
 """Functions of a submission whose calls are answered by the other side: those that an earlier problem is about.
 
 A lesson, which is a call of that problem's adapter, shows which function it is: the first of the submission's own
-functions that receives all tensors of the call, or the adapter itself. What the handout names is found by its name.
+functions that receives all tensors of the call, or the adapter itself. Its other arguments are found there, too, or
+among those that its `self` was made with. What the handout names is found by its name.
 Then it asks over the channel in its own place. What the other side does not answer, it computes itself.
 """
 
@@ -9,10 +10,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import reduce, wraps
+from dataclasses import dataclass, replace
+from functools import partial, reduce, wraps
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -21,18 +23,28 @@ from whichline_grader.sandbox.inside.frames import decode, encode
 from whichline_grader.sandbox.inside.importing import is_submitted
 
 Ask = Callable[[dict[str, Any], Sequence[Tensor]], tuple[dict[str, Any], list[Tensor]]]
-SELF = "self"
+SELF, INIT = "self", "__init__"
+MADE: dict[tuple[int, CodeType], tuple[ref[Any], Mapping[str, Any]]] = {}  # by an object and what made it: with what
 
 
 @dataclass(frozen=True)
 class Place:
-    """Finds an argument of an adapter again: in a parameter of a function, or in an attribute of its first one."""
+    """Finds an argument of an adapter again: in a parameter of a function, or in an attribute of its first one.
+
+    Or in a parameter of the `maker` of its first one.
+    """
 
     parameter: str
     attribute: str = ""
     transposed: bool = False
+    maker: CodeType | None = None
 
     def read(self, arguments: Mapping[str, Any]) -> Any:
+        if self.maker:
+            made, given = MADE[id(arguments[SELF]), self.maker]
+            if made() is not arguments[SELF]:
+                raise LookupError("an object was made that nobody saw")
+            return given[self.parameter]
         value = arguments[self.parameter]
         value = reduce(getattr, self.attribute.split("."), value) if self.attribute else value
         return value.mT if self.transposed else value
@@ -48,6 +60,7 @@ class Lesson:
 
     def __init__(self, own: CodeType | None, arguments: Mapping[str, Any]) -> None:
         self._own, self._arguments = own, arguments
+        self._makers: list[CodeType] = []
         self.code: CodeType | None = None
         self.places: dict[str, Place] = {}
 
@@ -62,11 +75,32 @@ class Lesson:
         code = frame.f_code
         if event == "call" and code is not self._own and is_submitted(code.co_filename):
             sys.setprofile(None)
-            places = find_places(self._arguments, {name: frame.f_locals.get(name) for name in _parameters(code)})
+            given = {name: frame.f_locals.get(name) for name in _parameters(code)}
+            if code.co_name == INIT:
+                self._makers.append(code)
+                remember(code, given)
+            places = self._find_where_it_was_made(given.get(SELF)) | find_places(self._arguments, given)
             if all(name in places for name, value in self._arguments.items() if isinstance(value, Tensor)):
                 self.code, self.places = code, places
             else:
                 sys.setprofile(self._look)
+
+    def _find_where_it_was_made(self, made: Any) -> dict[str, Place]:
+        """Find plain arguments of the adapter among those that an object was made with."""
+        plain = {name: value for name, value in self._arguments.items() if not isinstance(value, Tensor)}
+        found: dict[str, Place] = {}
+        for maker in self._makers:
+            if (id(made), maker) in MADE:
+                there = find_places(plain, MADE[id(made), maker][1])
+                found |= {name: replace(place, maker=maker) for name, place in there.items()}
+        return found
+
+
+def remember(maker: CodeType, given: Mapping[str, Any]) -> None:
+    """Remember with what plain arguments an object is made, for as long as it lives."""
+    plain = {name: value for name, value in given.items() if type(value) in (bool, int, float, str)}
+    with suppress(TypeError):  # no reference to it can be had
+        MADE[id(given[SELF]), maker] = ref(given[SELF]), plain
 
 
 def find_places(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Place]:
@@ -119,8 +153,15 @@ def _list_modules() -> list[ModuleType]:
     return [each for each in list(sys.modules.values()) if is_submitted(getattr(each, "__file__", None) or "")]
 
 
-def replace_function(code: CodeType, call: str, places: Mapping[str, Place], ask: Ask) -> bool:
-    """Let the other side answer the calls of a function, wherever the submission keeps it; tell whether it is kept."""
+def lend(code: CodeType, call: str, places: Mapping[str, Place], ask: Ask) -> bool:
+    """Let the other side answer the calls of a function; tell whether the submission keeps it anywhere."""
+    for maker in {place.maker for place in places.values() if place.maker}:
+        _replace(maker, partial(_remembering, maker))
+    return _replace(code, lambda function: _stand_in(function, call, places, ask))
+
+
+def _replace(code: CodeType, by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
+    """Put something in the place of a function, wherever the submission keeps it; tell whether it is kept."""
     homes = _list_modules()
     kinds = [kind for home in homes for kind in vars(home).values() if isinstance(kind, type)]
     found = False
@@ -129,10 +170,24 @@ def replace_function(code: CodeType, call: str, places: Mapping[str, Place], ask
             method = type(value) if isinstance(value, staticmethod | classmethod) else None
             function = value.__func__ if method else value
             if callable(function) and getattr(inspect.unwrap(function), "__code__", None) is code:
-                stand_in = _stand_in(function, call, places, ask)
+                stand_in = by(function)
                 setattr(home, name, method(stand_in) if method else stand_in)
                 found = True
     return found
+
+
+def _remembering(maker: CodeType, function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(inspect.unwrap(function))
+
+    @wraps(function)
+    def making(*args: Any, **kwargs: Any) -> Any:
+        with suppress(TypeError, LookupError):  # what is made wrongly is not made
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            remember(maker, bound.arguments)
+        return function(*args, **kwargs)
+
+    return making
 
 
 def _stand_in(function: Callable[..., Any], call: str, places: Mapping[str, Place], ask: Ask) -> Callable[..., Any]:

@@ -7,8 +7,6 @@ value is ever on this side.
 import importlib
 import math
 import os
-import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,7 +20,8 @@ from torch import Tensor
 
 from whichline.rules.watch import Watch, import_what_it_names
 from whichline_grader.sandbox.inside import frames, importing
-from whichline_grader.sandbox.inside.lent import Ask, Lesson, Place, find_named, replace_function
+from whichline_grader.sandbox.inside.lent import Ask, Lesson, Place, find_named, lend
+from whichline_grader.sandbox.inside.randomness import seed
 
 MAX_TEXT = 4_000
 MAX_LINES = 30
@@ -43,7 +42,7 @@ def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
         tokens[:] = [header["token"]]
         tensors: list[Tensor] = []
         try:
-            _seed(header["seed"])
+            seed(header.get("seeds", (0, 0, 0)))
             reply: dict[str, Any] = {}
             if "files" in header:
                 files = _files(header["files"], body)
@@ -60,14 +59,6 @@ def serve(channel: int, watch: Watch, advise: Advise | None = None) -> None:
         except BaseException as error:  # whatever a submission raises is an answer
             frame = frames.pack(_annotated({"error": _described(error)}, header, watch))
         send(channel, frame)
-
-
-def _seed(seed: int) -> None:
-    """Let a question draw the same random numbers each time, so that the same is said of a submission."""
-    random.seed(seed)
-    torch.default_generator.manual_seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed)
 
 
 def send(channel: int, frame: bytes) -> None:
@@ -133,9 +124,7 @@ def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> 
         for adapter in vars(adapters).values():
             import_what_it_names(adapter)
         code = find_named(header["call"], header["lesson"])
-        return bool(code) and replace_function(
-            code, header["call"], {name: Place(name) for name in header["lesson"]}, ask
-        )
+        return bool(code) and lend(code, header["call"], {name: Place(name) for name in header["lesson"]}, ask)
     given = frames.unpack(header["tensors"], body)
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     adapter = _adapter(adapters, header["call"])
@@ -144,7 +133,7 @@ def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> 
     with Lesson(own, named) as lesson, suppress(Exception):
         frames.apply(adapter, arguments, header["names"])
     code, places = lesson.code or own, lesson.places or {name: Place(name) for name in named}
-    return code is not None and replace_function(code, header["call"], places, ask)
+    return code is not None and lend(code, header["call"], places, ask)
 
 
 def _borrow(
