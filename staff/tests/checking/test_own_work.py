@@ -59,3 +59,26 @@ def test_a_comparison_with_torch_beside_the_code_costs_nothing(student: Student)
     for command in (("pytest", "-q", "-k", "test_softmax"), ("whichline", "check", "softmax")):
         process = student.run(*command)
         assert (process.returncode, "Write this yourself" in process.stdout) == (0, False)
+
+
+WRONG = """
+import torch
+
+def softmax(x, dim):
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+"""
+
+
+@pytest.mark.parametrize("command", [("whichline", "check", "softmax"), ("pytest", "-k", "test_softmax")], ids=str)
+@pytest.mark.parametrize("home", ["model.py", "mine/ops/model.py"])
+def test_code_outside_of_the_package_is_the_students_too(student: Student, command: tuple[str, ...], home: str) -> None:
+    (student.folder / home).parent.mkdir(parents=True, exist_ok=True)
+    module = home.removesuffix(".py").replace("/", ".")
+    student.replace("adapters.py", "from cs336_basics.nn.functional import softmax", f"from {module} import softmax")
+    (student.folder / home).write_text(WRONG)
+    said = student.run(*command).stdout
+    assert f"{home}:6" in said
+    assert "e.sum(-1, keepdim=True)" in said
+    (student.folder / home).write_text("import torch\n\ndef softmax(x, dim):\n    return torch.softmax(x, dim)\n")
+    assert f"torch.softmax in {home}:4: return torch.softmax(x, dim)" in " ".join(student.run(*command).stdout.split())

@@ -5,7 +5,7 @@ from pathlib import PureWindowsPath
 import pytest
 
 from staff.tools.student import Student
-from whichline.engine.assignment import is_students
+from whichline.engine.assignment import is_own_code, is_students
 
 WITHOUT = """\
 import os, sys
@@ -59,6 +59,20 @@ def test_files_are_read_as_utf_8_whatever_the_machine_prefers(
     assert "/ (café := Q.shape[-1])" in student.run("whichline", "check", "attention").stdout
     student.replace("assignment.toml", "What should every slice", "In a café, what should every slice")
     assert "In a café, what should every slice" in student.run("whichline", "hint", "softmax").stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "is_own"),
+    [
+        *((path, True) for path in ("adapters.py", "cs336_basics/nn/rope.py", "cs336_basics/test_rope.py", "model.py")),
+        *((path, True) for path in ("tests/adapters.py", "tests/common.py", "src/model.py", "mine/nn/rope.py")),
+        *((path, False) for path in ("tests/test_1_softmax.py", "tests/conftest.py", "test_mine.py", "lab/plot.py")),
+        *((path, False) for path in ("problems/softmax/steps.py", ".venv/lib/python3/site-packages/torch/nn.py")),
+        *((path, False) for path in ("env/lib/python3/site-packages/numpy.py", ".ipynb_checkpoints/adapters.py")),
+    ],
+)
+def test_code_that_did_not_come_with_the_course_is_the_students(path: str, is_own: bool) -> None:
+    assert is_own_code(PureWindowsPath(path)) is is_own
 
 
 def test_backslashes() -> None:

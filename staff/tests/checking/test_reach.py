@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from whichline.checking.reach import take_fingerprints
+from whichline.checking.saves import Saves
 from whichline.engine.assignment import Problem
 
 FILES = {
@@ -60,3 +61,18 @@ def test_what_reaches_a_change(file: str, old: str, new: str, changed: set[str],
 def test_of_what_is_no_python_nothing_is_known(tmp_path: Path) -> None:
     write_tree(tmp_path, FILES | {NN: "def deep(:"})
     assert take_fingerprints(tmp_path, PROBLEMS) == {}
+
+
+@pytest.mark.parametrize("home", ["model.py", "mine/nn/model.py", "src/model.py"])
+def test_a_change_outside_of_the_package_is_one(home: str, tmp_path: Path) -> None:
+    files = FILES | {
+        ADAPTERS: "from model import one as uno\ndef run_one(x): return uno(x)\ndef run_two(x): return x\n"
+    }
+    (tmp_path / home).parent.mkdir(parents=True, exist_ok=True)
+    write_tree(tmp_path, files | {home: FILES[NN]})
+    before = take_fingerprints(tmp_path, PROBLEMS)
+    saves = Saves(tmp_path)
+    (tmp_path / home).write_text(FILES[NN].replace("return deep(x)", "return -deep(x)"))
+    after = take_fingerprints(tmp_path, PROBLEMS)
+    assert [id for id in before if before[id] != after[id]] == ["one"]
+    assert saves.look() == {Path(home)}

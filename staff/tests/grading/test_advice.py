@@ -94,6 +94,30 @@ def test_the_line_of_a_wrong_number_is_told(graded_suite: GradedSuite, sandbox: 
     assert "    return e / e.sum(-1, keepdim=True)" in finding.code
 
 
+ELSEWHERE = {
+    "in tests": ("tests.adapters", "tests/adapters.py", {"tests/adapters.py": WRONG}),
+    "at the root": ("adapters", "model.py", {"adapters.py": "from model import run_softmax", "model.py": WRONG}),
+    "in src": ("adapters", "src/ops.py", {"src/adapters.py": "from ops import run_softmax", "src/ops.py": WRONG}),
+    "in another package": (
+        "tests.adapters",
+        "mine/nn/ops.py",
+        {"tests/adapters.py": "from mine.nn.ops import run_softmax", "mine/nn/ops.py": WRONG},
+    ),
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_what_a_submission_brought_is_the_students_wherever_it_lies(
+    graded_suite: GradedSuite, sandbox: Sandbox, where: str
+) -> None:
+    adapters, file, sources = ELSEWHERE[where]
+    files = {path: source.encode() for path, source in sources.items()}
+    _, notes, _ = grade_one(graded_suite, sandbox, Submission("test", files, adapters))
+    finding = next(each for each in notes.explanations if each.problem == "softmax")
+    assert (finding.file, finding.line) == (file, 6)
+    assert finding.code[-2:] == ("    return e / e.sum(-1, keepdim=True)", "               ^^^^^^^^^^^^^^^^^^^^^^^")
+
+
 def test_a_line_of_what_an_adapter_imports_when_it_is_called_is_told(
     graded_suite: GradedSuite, sandbox: Sandbox
 ) -> None:

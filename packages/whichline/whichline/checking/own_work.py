@@ -6,10 +6,11 @@ Their tests pass all the same. The grader has the same watch and the same prices
 import linecache
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.assignment import FILE_NAME, Problem, name_command, student_files
+from whichline.engine.assignment import FILE_NAME, Problem, is_own_file, name_command
 from whichline.engine.room import load_room
 from whichline.rules.forbidden import load_forbidden
 from whichline.rules.price import charge
@@ -20,8 +21,7 @@ MAX_SHOWN = 3  # lines of a problem
 
 def watch_students_code(root: Path) -> Watch:
     """A watch on the student's files, to be called before they are imported."""
-    files = tuple(str(root / name) for name in student_files())
-    watch = Watch(load_forbidden(root / FILE_NAME), lambda file: file.startswith(files))
+    watch = Watch(load_forbidden(root / FILE_NAME), cache(partial(is_own_file, root=root)))
     watch.install()
     return watch
 

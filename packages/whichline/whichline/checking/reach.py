@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from whichline.engine.assignment import Problem, student_files
+from whichline.engine.assignment import Problem, list_own_code
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ def take_fingerprints(root: Path, problems: Iterable[Problem]) -> dict[str, str]
 
 def _list_files(root: Path) -> Iterator[Path]:
     yield from sorted((root / "tests").glob("test_*.py"))
-    for name in student_files():
-        yield from [root / name] if (root / name).is_file() else sorted((root / name).rglob("*.py"))
+    yield from list_own_code(root)
 
 
 @lru_cache(1000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import watchfiles
 
-from whichline.engine.assignment import PROBLEMS, this_assignment
+from whichline.engine.assignment import PROBLEMS, list_own_folders
 
 # Below the root: what students write and what the tests come from. Other folders may be large and change for other
 # reasons (.venv, .git).
@@ -65,8 +65,8 @@ def _folders(root: Path) -> Iterator[tuple[str, list[str]]]:
     """The root and every folder below it whose files count, with the names of those files."""
     _, _, names = next(os.walk(root))
     yield str(root), names
-    for name in (this_assignment().package, *FOLDERS):
-        for folder, _, names in os.walk(root / name):
+    for top in dict.fromkeys((*list_own_folders(root), *(root / name for name in FOLDERS))):
+        for folder, _, names in os.walk(top):
             yield folder, names
 
 

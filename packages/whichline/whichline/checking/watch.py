@@ -20,7 +20,7 @@ from whichline.checking.keys import keys
 from whichline.checking.reach import take_fingerprints
 from whichline.checking.runner import Forks, Run, Spares
 from whichline.checking.saves import Saves, events
-from whichline.engine.assignment import Problem, is_students, load_problems
+from whichline.engine.assignment import Problem, is_own_code, load_problems
 from whichline.engine.result import Result
 
 LOOK_EVERY = 1.0  # seconds, for what the file system does not report
@@ -113,7 +113,7 @@ class WatchedBoard:
     def look(self) -> None:
         """Run again if anything was saved; if a run takes long, show how far it is."""
         if changed := self.saves.look():
-            if not all(map(is_students, changed)):
+            if not all(map(is_own_code, changed)):
                 self.runner.close()  # it has loaded tests that are no longer there
                 self.runner = self.new_runner()
                 self.problems = self._load_problems()

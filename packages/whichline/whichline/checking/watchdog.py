@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from whichline.engine.assignment import is_students
+from whichline.engine.assignment import is_own_file
 
 LONG = 10.0  # seconds; a right program needs milliseconds for any test
 LOOK_EVERY = 0.1  # seconds
@@ -77,9 +77,8 @@ def find_students_line(root: Path) -> str:
     """The student's line that the main thread has reached, as ", now in adapters.py:3"; nothing if it is in none."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(root) and is_students(path.relative_to(root)):
-            return f", now in {path.relative_to(root).as_posix()}:{frame.f_lineno}"
+        if is_own_file(file := frame.f_code.co_filename, root):
+            return f", now in {Path(file).relative_to(root).as_posix()}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 

@@ -3,6 +3,7 @@
 import difflib
 import keyword
 import math
+import os
 import re
 import sys
 from collections import Counter
@@ -18,6 +19,9 @@ from whichline.engine.toml_file import AssignmentError, Complaint, located, read
 FILE_NAME = "assignment.toml"
 ADAPTERS = "adapters.py"
 A_NAME = "lower-case letters, digits and _, and not a word of Python's"
+IS_TEST = re.compile(r"(test_.*|conftest)\.py")
+INSTALLED = ("site-packages", "dist-packages", "node_modules", "__pycache__")
+GIVEN_FOLDERS = ("kit", "staff")  # the second is in the solved tree alone
 PROBLEMS = "problems"  # a package at the root; what students have of it is installed with their kit
 
 Told = Literal["where", "what", "tests"]
@@ -242,6 +246,38 @@ def student_files() -> tuple[str, str]:
 def is_students(path: PurePath) -> bool:
     """Tell whether a path relative to the root is the student's, also where capital letters make no difference."""
     return path.parts[0].casefold() in student_files()
+
+
+def is_own_code(path: PurePath) -> bool:
+    """Tell whether Python in a path relative to the root is the student's, wherever it lies.
+
+    What the course hands out, tests, and what is installed are not.
+    """
+    *folders, name = path.parts
+    if is_students(path) or not folders:
+        return is_students(path) or not IS_TEST.match(name)
+    given = {*GIVEN_FOLDERS, *this_assignment().in_kit}
+    others = any(part.startswith((".", "whichline")) or part in INSTALLED for part in folders)
+    return not (folders[0] in given or others or IS_TEST.match(name))
+
+
+def is_own_file(file: str, root: Path) -> bool:
+    """Tell whether a file, as it is named in a code object, is the student's code."""
+    below = file.removeprefix(f"{root}{os.sep}")
+    return below != file and is_own_code(PurePath(below))
+
+
+def list_own_folders(root: Path) -> list[Path]:
+    """List the folders at the root that have Python of the student's, in them or one folder down."""
+    own = (each for each in sorted(root.glob("*")) if each.is_dir() and is_own_code(PurePath(each.name, "a.py")))
+    found = (each for each in own if not (each / "pyvenv.cfg").exists())
+    return [each for each in found if any(each.glob("*.py")) or any(each.glob("*/*.py"))]
+
+
+def list_own_code(root: Path) -> list[Path]:
+    """List the files of Python that are the student's."""
+    paths = [*root.glob("*.py"), *(path for folder in list_own_folders(root) for path in folder.rglob("*.py"))]
+    return sorted(path for path in paths if is_own_code(path.relative_to(root)))
 
 
 def load_problems(root: Path, left_out: bool | None = False) -> dict[str, Problem]:

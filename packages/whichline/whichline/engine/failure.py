@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from whichline.engine.assignment import is_students
+from whichline.engine.assignment import is_own_file
 from whichline.engine.case import Case, CaseError
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.operands import operands, position
@@ -182,8 +182,7 @@ def student_calls(error: BaseException, root: Path) -> Iterator[TracebackType]:
     """The calls in the student's files that the error went through, the innermost last."""
     trace = error.__traceback__
     while trace:
-        path = Path(trace.tb_frame.f_code.co_filename)
-        if path.is_relative_to(root) and is_students(path.relative_to(root)):
+        if is_own_file(trace.tb_frame.f_code.co_filename, root):
             yield trace
         trace = trace.tb_next
 

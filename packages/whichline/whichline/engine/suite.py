@@ -5,7 +5,6 @@ pytest, the watch loop, the grader and the staff's own checks all run tests thro
 
 import importlib.util
 import inspect
-import os
 import sys
 import time
 from collections import Counter
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from whichline.engine.assignment import Problem, SuiteError, is_students, name_command, share_points
+from whichline.engine.assignment import Problem, SuiteError, is_own_file, name_command, share_points
 from whichline.engine.case import Case, CaseError, case_names, load_case
 from whichline.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from whichline.engine.on_paper import on_paper
@@ -121,8 +120,7 @@ class Suite:
 
     def has_written(self, file: str) -> bool:
         """Tell whether a file is the student's."""
-        below = file.removeprefix(f"{self.root}{os.sep}")
-        return file == self.cell or (below != file and is_students(Path(below)))
+        return file == self.cell or is_own_file(file, self.root)
 
     def run(self, test: Test) -> Result:
         """Run one test."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from traceback import FrameSummary
 
-from whichline.engine.assignment import student_files
+from whichline.engine.assignment import list_own_code
 
 NOT_MATCHED = r"([\w.]+)\(\) (?:missing|takes|got an unexpected|got multiple)"  # what a TypeError says of a call
 
@@ -22,11 +22,9 @@ def compare_with_definition(message: str, frames: Sequence[FrameSummary], root: 
         frames: the student's lines that it went through, with files relative to the root.
         root: the folder of the assignment.
     """
-    files = [
-        path for name in student_files() for path in (root / name, *root.glob(f"{name}/**/*.py")) if path.is_file()
-    ]
+    names = {path.relative_to(root).as_posix() for path in list_own_code(root)}
     trees = {}
-    for name in {*(path.relative_to(root).as_posix() for path in files), *(frame.filename for frame in frames)}:
+    for name in names.union(frame.filename for frame in frames):
         with suppress(SyntaxError):  # what is imported from memory is in no folder
             trees[name] = ast.parse("".join(linecache.getlines(str(root / name))))
     if found := re.search(NOT_MATCHED, message):
