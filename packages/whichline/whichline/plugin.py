@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -31,9 +31,9 @@ from whichline.checking.short_failures import WIDTH, ShortFailures, count_number
 from whichline.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import (
-    AssignmentError,
     Problem,
     SuiteError,
+    find_tests,
     load_problems,
     name_command,
     serve,
@@ -62,16 +62,17 @@ class TestFailed(pytest.fail.Exception):
 
 def pytest_configure(config: pytest.Config) -> None:
     print_everywhere()
+    root = config.inipath.parent if config.inipath else config.rootpath  # an editor's --rootdir may lie above it
     try:
-        serve(config.rootpath)
-        check_kit(config.rootpath)
+        serve(root)
+        check_kit(root)
+        engine_runs = EngineRuns(root, config.getini("suites"))
     except CourseworkError as error:
         raise pytest.UsageError(str(error)) from None
     if config.getoption("numprocesses", None):  # pytest-xdist's
         raise pytest.UsageError("leave -n out: the tests run in one process, and take only seconds")
     config.addinivalue_line("markers", "cases(pattern): run the test on each stored case whose name matches")
     config.addinivalue_line("markers", "memory(bytes): private memory that the code may map when it is graded")
-    engine_runs = EngineRuns()
     config.pluginmanager.register(engine_runs)
     config.pluginmanager.register(ShortFailures(engine_runs.results, engine_runs.failures, engine_runs.explanations))
     atexit.register(end_quickly)
@@ -90,33 +91,45 @@ def case(request: pytest.FixtureRequest) -> Test:
 
 
 class EngineRuns:
-    """Lets the engine run the tests of the suites, and explains at the end what failed."""
+    """Lets the engine run the tests that count, and explains at the end what failed.
 
-    def __init__(self) -> None:
+    Args:
+        root: the folder of the assignment.
+        suites: folders of tests; those that no problem counts are the student's own, and left to pytest.
+
+    Raises:
+        AssignmentError: `assignment.toml` cannot be used.
+    """
+
+    def __init__(self, root: Path, suites: Sequence[Path]) -> None:
+        self.root = root
+        self.suites = suites
+        self.problems = load_problems(root, left_out=None)
+        self.files = find_tests(suites, self.problems.values())
         self.results: list[Result] = []
         self.failures: dict[str, tuple[Test, Result]] = {}  # by the id of the item
         self.explanations: list[Finding] = []
-        self.problems: dict[str, Problem] = {}
         self.watch: Watch | None = None
         self.debugged = False
+        self.searched = False
         self.told_of_time = False
         self.seen: defaultdict[str, set[Use]] = defaultdict(set)  # by problem
         self.terminal = os.dup(2)  # pytest keeps what is written there during a test
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> None:
         """Watch before the first module of tests imports the student's files."""
-        if self.watch is None and _is_in_suite(module_path, parent.config):
+        if self.watch is None and any(map(module_path.is_relative_to, self.suites)):
             whichline.quick_start.look_again()  # before, or the student's functions are not found there
-            self.watch = watch_students_code(parent.config.rootpath)
+            self.watch = watch_students_code(self.root)
             check_annotations(student_files())
             # The cases are small: threads cost more than they give, above all where others are busy.
             torch.set_num_threads(1)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if not _is_ours(metafunc.definition):
+        if not self._is_ours(metafunc.definition):
             return
         try:
-            tests = expand(metafunc.function.__name__, metafunc.function, metafunc.config.rootpath)
+            tests = expand(metafunc.function.__name__, metafunc.function, self.root)
         except SuiteError as error:
             raise pytest.UsageError(str(error)) from None
         if tests[0].stored:
@@ -124,14 +137,8 @@ class EngineRuns:
             metafunc.parametrize("case", tests, ids=ids, indirect=True)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item], config: pytest.Config) -> None:
-        ours = [item for item in items if _is_ours(item) and isinstance(item, pytest.Function)]
-        if not ours:
-            return
+        ours = [item for item in items if isinstance(item, pytest.Function) and self._is_ours(item)]
         found = [self._test(item) for item in ours]
-        try:
-            self.problems = load_problems(config.rootpath)
-        except AssignmentError as error:
-            raise pytest.UsageError(str(error)) from None
         by_name = {test.name: test for test in with_points(found, self.problems)}
         for item in ours:
             item.stash[TEST] = by_name[item.name]
@@ -140,21 +147,21 @@ class EngineRuns:
         if not gc.isenabled():
             whichline.quick_start.look_again()
 
-    @staticmethod
-    def _test(item: pytest.Function) -> Test:
+    def _test(self, item: pytest.Function) -> Test:
         given = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-        return (
-            given if isinstance(given, Test) else expand(item.function.__name__, item.function, item.config.rootpath)[0]
-        )
+        return given if isinstance(given, Test) else expand(item.function.__name__, item.function, self.root)[0]
+
+    def _is_ours(self, item: pytest.Function) -> bool:
+        return item.cls is None and self.files.get(item.function.__name__) == item.path
 
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         if TEST not in pyfuncitem.stash:
             return None
         assert self.watch is not None
-        root, test = pyfuncitem.config.rootpath, pyfuncitem.stash[TEST]
+        test = pyfuncitem.stash[TEST]
         called = find_adapters(test.problem, sys.modules.get("adapters"))  # the tests have imported it
-        with self.watch.watching(*called), watchdog(LONG, partial(self._tell_of_time, root, pyfuncitem.name)):
-            result = run(test, root)
+        with self.watch.watching(*called), watchdog(LONG, partial(self._tell_of_time, pyfuncitem.name)):
+            result = run(test, self.root)
         if self.debugged and result.raised == "Exit":
             pytest.exit("Quitting debugger")  # as pytest does after `q`, which the engine took for the student's error
         self.seen[result.problem] |= self.watch.uses
@@ -169,10 +176,10 @@ class EngineRuns:
         """Leave whoever debugs in peace: no word of the time, and no search, which would stop there again."""
         self.debugged = True
 
-    def _tell_of_time(self, root: Path, what: str, seconds: float) -> None:
+    def _tell_of_time(self, what: str, seconds: float) -> None:
         if not self.debugged and not self.told_of_time:
             self.told_of_time = True
-            os.write(self.terminal, f"\n{tell_of_time(what, seconds, find_students_line(root))}\n".encode())
+            os.write(self.terminal, f"\n{tell_of_time(what, seconds, find_students_line(self.root))}\n".encode())
 
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Count what is not written apart from the failures, each of which takes several lines."""
@@ -194,11 +201,12 @@ class EngineRuns:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """A test module that cannot be imported: nearly always because of an error in the student's files."""
+        """A module of tests that count cannot be imported: nearly always because of an error in the student's files."""
         report = yield
-        if (call := getattr(report, "call", None)) and call.excinfo is not None and report.failed:
+        is_ours = report.failed and collector.path in self.files.values()
+        if is_ours and (call := getattr(report, "call", None)) and call.excinfo is not None:
             error = call.excinfo.value.__cause__ or call.excinfo.value
-            failure = describe(error, collector.config.rootpath)
+            failure = describe(error, self.root)
             report.longrepr = Text(failure.headline, failure.details, (collector.nodeid, 1))
         return report
 
@@ -210,7 +218,7 @@ class EngineRuns:
         if not node.config.getoption("usepdb") or node.nodeid not in self.failures or call.excinfo is None:
             return (yield)
         test, result = self.failures[node.nodeid]
-        suite = self._load_suite(node.config)
+        suite = self._load_suite()
         found = explain(suite, [result])
         if at := find_frame(suite, test, found):
             call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value.with_traceback(at))
@@ -225,24 +233,28 @@ class EngineRuns:
     @pytest.hookimpl(tryfirst=True)  # before the failures are printed
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not self.debugged and not all(result.passed for result in self.results):
-            tell = partial(self._tell_of_time, session.config.rootpath, "The search for what is wrong")
-            with suppress(SuiteError), watchdog(3 * LONG, tell):  # pytest reports a file that cannot be imported
-                self.explanations += explain(self._load_suite(session.config), self.results)
+            tell = partial(self._tell_of_time, "The search for what is wrong")
+            try:
+                with suppress(SuiteError), watchdog(3 * LONG, tell):  # pytest reports a file that cannot be imported
+                    self.explanations += explain(self._load_suite(), self.results)
+                    self.searched = True
+            except KeyboardInterrupt:
+                os.write(self.terminal, b"\nYou pressed Ctrl-C: the search for what is wrong did not end.\n")
             _drop_captured(session.config)
 
-    def _load_suite(self, config: pytest.Config) -> Suite:
+    def _load_suite(self) -> Suite:
         adapters = sys.modules["adapters"]  # the tests have imported it
-        return load_suite(config.rootpath, config.getini("suites"), self.problems, adapters)
+        return load_suite(self.root, self.suites, self.problems, adapters)
 
     @pytest.hookimpl(specname="pytest_sessionfinish", wrapper=True, tryfirst=True)
     def pytest_say_what_is_next(self, session: pytest.Session) -> Generator[None]:
         """Say in the very last line where something is to be corrected or written."""
         yield
         if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
-            for line in self._say_next(session.config.rootpath):
+            for line in self._say_next():
                 terminal.line(line, bold=True)
 
-    def _say_next(self, root: Path) -> Iterator[str]:
+    def _say_next(self) -> Iterator[str]:
         """The place of the first finding and a case to see it in, or the first place that is not written yet."""
         if (told := self._list_told()) and told[0].file:
             yield f"Now open:  {told[0].file}, line {told[0].line}"
@@ -252,7 +264,7 @@ class EngineRuns:
         elif problem := self._find_unwritten():
             if all(result.check is Check.NOT_WRITTEN for result in self.results):
                 yield f"To begin:  {name_command('check')}"
-            yield f"Now open:  {begin_at(root, problem)}"
+            yield f"Now open:  {begin_at(self.root, problem)}"
 
     def _find_unwritten(self) -> Problem | None:
         """The first problem that is not written yet, a required one first; no bonus while a required one fails."""
@@ -270,9 +282,8 @@ class EngineRuns:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
-        root = terminalreporter.config.rootpath
-        if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != root:
-            terminalreporter.line(f"The tests are in another folder. To run them:  cd {root}")
+        if not terminalreporter.stats and terminalreporter.config.invocation_params.dir != self.root:
+            terminalreporter.line(f"The tests are in another folder. To run them:  cd {self.root}")
         told = self._list_told()
         if is_short(terminalreporter.config):
             bonus = {result.problem for result in self.results if result.bonus}
@@ -282,7 +293,7 @@ class EngineRuns:
             for number, finding in enumerate(each for each in told if each.problem == problem):
                 for line in wrapped([*[""] * bool(number), *finding.lines], WIDTH):
                     terminalreporter.line(line, bold=True)
-        if own_work := not_own_work(root, self.problems, self.seen):
+        if own_work := not_own_work(self.root, self.problems, self.seen):
             terminalreporter.section(own_work[0], yellow=True)
             for line in wrapped(own_work[1:], WIDTH):
                 terminalreporter.line(line)
@@ -331,7 +342,7 @@ class ResultText(Text):
             return
         super().toterminal(tw)
         is_told = self.runs.problems[self.result.problem].told != "tests"
-        searched = ("No line of your code was found that explains it.",) if is_told and not self.runs.debugged else ()
+        searched = ("No line of your code was found that explains it.",) if is_told and self.runs.searched else ()
         on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
         for lines in filter(None, (on_paper, self.result.inputs)):
             tw.line()
@@ -341,13 +352,6 @@ class ResultText(Text):
 
 def _drop_captured(config: pytest.Config) -> None:
     """Forget what the search has had printed into a stream of pytest's that the student's files have kept."""
-    if isinstance(capture := config.pluginmanager.getplugin("capturemanager"), CaptureManager):
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if isinstance(capture, CaptureManager) and capture._global_capturing:  # Ctrl-C ends it
         capture.read_global_capture()
-
-
-def _is_ours(item: pytest.Item | pytest.FixtureRequest) -> bool:
-    return _is_in_suite(item.path, item.config)
-
-
-def _is_in_suite(path: Path, config: pytest.Config) -> bool:
-    return any(path.is_relative_to(suite) for suite in config.getini("suites"))

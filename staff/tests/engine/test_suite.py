@@ -117,7 +117,7 @@ def test_a_damaged_case_is_our_error(folder):
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
-        ("import nothing_here", "cannot be imported: ModuleNotFoundError"),
+        (f"import nothing_here\n{TESTS}", "cannot be imported: ModuleNotFoundError"),
         (TESTS.replace("linear/*", "lineal/*"), "no case matches lineal/"),
         ("def test_alone(tmp_path): pass", "test_alone asks for tmp_path; a test gets `case`"),
     ],

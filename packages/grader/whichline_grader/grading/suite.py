@@ -19,7 +19,7 @@ from whichline.rules.forbidden import load_forbidden
 from whichline_grader.authoring.room import Figure, hidden_tests, load_rooms
 from whichline_grader.grading.course import Course, load_course
 from whichline_grader.grading.questions import Questions, Recorded, Rehearsal
-from whichline_grader.hidden.release import Release, left_out_tests, load_graded_problems, load_release
+from whichline_grader.hidden.release import Release, load_graded_problems, load_release
 from whichline_grader.places import ENGINE, GRADER
 from whichline_grader.sandbox.answer import NotAsked
 from whichline_grader.sandbox.inside.randomness import seed
@@ -218,9 +218,8 @@ def check_public_cases(root: Path) -> None:
 def load_both_suites(root: Path, proxy: Adapters | None = None) -> Suite:
     """The public and the hidden suite; nothing is read or drawn yet. It raises as `load_graded_suite` does."""
     problems = load_graded_problems(root)
-    left_out = left_out_tests(root)
     hidden = (hidden_tests(), load_release().cases)
-    return load_suite(root, [root / "tests"], problems, proxy, remote=True, left_out=left_out, hidden=hidden)
+    return load_suite(root, [root / "tests"], problems, proxy, remote=True, hidden=hidden)
 
 
 def results_of_refused(suite: Suite, why: str) -> list[Result]:

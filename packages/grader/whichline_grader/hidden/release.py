@@ -119,8 +119,8 @@ def name_folder(folder: str, secret: bytes) -> str:
     return f'folder = {json.dumps(folder, ensure_ascii=False)}\nsecret_sha256 = "{sha256(secret).hexdigest()}"\n'
 
 
-def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Problem]:
-    """The problems by id, their points shared by public and hidden tests; or those that this course leaves out.
+def load_graded_problems(root: Path) -> dict[str, Problem]:
+    """The problems by id, their points shared by public and hidden tests.
 
     Raises:
         AssignmentError: something in `assignment.toml` is not as it should be: a problem has no hidden tests, or a test
@@ -140,10 +140,5 @@ def load_graded_problems(root: Path, left_out: bool = False) -> dict[str, Proble
             home = next(file for file in files if name in tests_in([file]))
             what = f"gives no weight to {name} of {home.relative_to(root).as_posix()}"
             raise located(root / FILE_NAME, Complaint(("problem",), what))
-    chosen = [problem for problem in problems.values() if problem.left_out == left_out]
+    chosen = [problem for problem in problems.values() if not problem.left_out]
     return {problem.id: replace(problem, tests={**problem.tests, **problem.hidden}) for problem in chosen}
-
-
-def left_out_tests(root: Path) -> set[str]:
-    """The test functions of the problems that this course leaves out."""
-    return {test for problem in load_graded_problems(root, left_out=True).values() for test in problem.tests}

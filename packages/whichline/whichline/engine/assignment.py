@@ -308,9 +308,18 @@ def check_weights(root: Path, problems: Iterable[Problem], kind: str, files: Ite
     return tests
 
 
+def find_tests(folders: Iterable[Path], problems: Iterable[Problem], more: Iterable[Path] = ()) -> dict[str, Path]:
+    """Find the file of each test function that a problem counts, in some folders and some more files: the first one."""
+    counted = {name for problem in problems for name in problem.tests}
+    found: dict[str, Path] = {}
+    for path in (*(path for folder in folders for path in sorted(folder.glob("test_*.py"))), *more):
+        found |= dict.fromkeys(tests_in([path]) & counted - found.keys(), path)
+    return found
+
+
 def tests_in(files: Iterable[Path]) -> set[str]:
     """The names of the test functions in some files."""
-    texts = (file.read_text(encoding="utf-8") for file in files)
+    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files)
     return {test for text in texts for test in re.findall(r"^(?:def )?(test_\w+)", text, re.M)}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from whichline.engine.assignment import Problem, SuiteError, is_own_file, name_command, share_points
+from whichline.engine.assignment import Problem, SuiteError, find_tests, is_own_file, name_command, share_points
 from whichline.engine.case import Case, CaseError, case_names, load_case
 from whichline.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from whichline.engine.on_paper import on_paper
@@ -148,18 +148,16 @@ def load_suite(
     problems: Mapping[str, Problem],
     adapters: Any = None,
     remote: bool = False,
-    left_out: Collection[str] = (),
-    hidden: tuple[Iterable[Path], Path] | None = None,
+    hidden: tuple[Sequence[Path], Path] | None = None,
 ) -> Suite:
     """The tests in some folders, in the order of the problems, public ones first.
 
     Args:
         root: the folder of the assignment.
-        folders: where the `test_*.py` files are whose cases are in `root`.
+        folders: where the `test_*.py` files are whose cases are in `root`; one in which nothing counts is not imported.
         problems: with the weights of all the tests.
         adapters: what the tests call; it may be given later, as `suite.calls.adapters`.
         remote: as in `Suite`.
-        left_out: test functions that do not count, since the course leaves their problem out.
         hidden: the files of the hidden tests, and the folder of their cases.
 
     Raises:
@@ -168,13 +166,17 @@ def load_suite(
     for problem in problems:
         check_room(problem)
     calls = Calls(adapters)
-    public = [path for folder in folders for path in sorted(folder.glob("test_*.py"))]
+    hidden_files, hidden_cases = hidden or ((), None)
+    files = find_tests(folders, problems.values(), hidden_files)
     found = [
         test
-        for paths, hidden_cases in ((public, None), *([hidden] if hidden else []))
-        for path in paths
-        for test in _tests_in(_imported(path, calls), root, hidden_cases)
-        if test.function not in left_out
+        for path in dict.fromkeys(files.values())
+        for test in _tests_in(
+            _imported(path, calls),
+            {name for name, file in files.items() if file == path},
+            root,
+            hidden_cases if path in hidden_files else None,
+        )
     ]
     return Suite(root, problems, with_points(found, problems), calls, remote)
 
@@ -185,13 +187,18 @@ def expand(name: str, call: Callable[..., None], root: Path, hidden_cases: Path 
     The stored cases of a hidden test are in `hidden_cases`, those of a public one in `root`.
 
     Raises:
-        SuiteError: no case matches.
+        SuiteError: no case matches, or it asks for what it cannot get.
     """
     code = inspect.unwrap(call).__code__
     path = Path(code.co_filename)
     place = (path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, code.co_firstlineno)
     marks = {mark.name: mark.args[0] for mark in getattr(call, "pytestmark", ()) if mark.name in ("cases", "memory")}
     test = Test(name, call, place, hidden=hidden_cases is not None, memory=marks.get("memory"))
+    if (asks := [*inspect.signature(call).parameters]) != ["case"] * ("cases" in marks):
+        what = f"{name} asks for {', '.join(asks) or 'nothing'}"
+        raise SuiteError(
+            f"{place[0]}, line {place[1]}: {what}; a test gets `case` with the mark `cases`, otherwise nothing"
+        )
     match marks.get("cases"):
         case None:
             return [test]
@@ -305,16 +312,10 @@ def _matching(fixtures: Path, pattern: str) -> list[str]:
     raise SuiteError(f"no case matches {pattern} in {fixtures}")
 
 
-def _tests_in(module: ModuleType, root: Path, hidden_cases: Path | None) -> Iterator[Test]:
+def _tests_in(module: ModuleType, names: Collection[str], root: Path, hidden_cases: Path | None) -> Iterator[Test]:
     for name, call in vars(module).items():
-        if name.startswith("test_") and inspect.isfunction(call):
-            tests = expand(name, call, root, hidden_cases)
-            asks = [*inspect.signature(call).parameters]
-            if asks != (["case"] if tests[0].stored or tests[0].drawn else []):
-                raise SuiteError(
-                    f"{name} asks for {', '.join(asks)}; a test gets `case` with the mark `cases`, otherwise nothing"
-                )
-            yield from tests
+        if name in names and inspect.isfunction(call):
+            yield from expand(name, call, root, hidden_cases)
 
 
 def _imported(path: Path, calls: Calls) -> ModuleType:

@@ -1,0 +1,143 @@
+"""Ordinary habits of pytest, editors and students: what is told stays what it is, and no traceback is of ours."""
+
+import re
+
+import pytest
+
+from staff.tools.student import Student
+from staff.tools.terminal import watching
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONAL = "cs336_basics/nn/functional.py"
+TOLD = "Expected √d_k; found d_k."
+ONE = ("-k", "test_scaled_dot_product_attention and 3d-square")
+
+AT_THE_FIRST_FAILURE = """
+import os
+import signal
+
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        {}
+"""
+# What `| head` leaves when it has seen enough.
+NOBODY_READS = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
+
+
+@pytest.fixture
+def wrong(student: Student) -> Student:
+    """A student whose attention divides by d_k."""
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    return student
+
+
+@pytest.mark.parametrize(
+    ("stop", "how", "status"),
+    [("signal.raise_signal(signal.SIGINT)", (), 2), (NOBODY_READS, ("-s",), 1)],  # without -s, pytest opens it again
+    ids=["Ctrl-C", "head"],
+)
+def test_a_run_that_is_cut_short_after_a_failure_ends_without_a_traceback(
+    wrong: Student, stop: str, how: tuple[str, ...], status: int
+) -> None:
+    (wrong.folder / "conftest.py").write_text(AT_THE_FIRST_FAILURE.format(stop))
+    process = wrong.run("pytest", *ONE, *how)
+    assert (process.returncode, process.stderr) == (status, "")
+    assert (TOLD in process.stdout) == (status == 2)
+
+
+def test_ctrl_c_ends_the_search_and_the_failures_are_told_all_the_same(wrong: Student) -> None:
+    sought = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
+    stop = f"if {sought}: __import__('signal').raise_signal(2)"
+    wrong.replace(FUNCTIONAL, "    scores = einsum(queries", f"    {stop}\n    scores = einsum(queries")
+    process = wrong.run("pytest", *ONE)
+    assert process.returncode == 1
+    assert process.stderr == "\nYou pressed Ctrl-C: the search for what is wrong did not end.\n"
+    assert "the answer is wrong in 30 of 64 places" in process.stdout
+
+
+def test_an_editor_with_the_folder_above_open_runs_the_tests(wrong: Student) -> None:
+    tree = wrong.folder
+    wrong.folder = tree.parent
+    process = wrong.run("pytest", f"--rootdir={tree.parent}", str(tree / "tests"), *ONE)
+    assert (process.returncode, process.stderr) == (1, "")
+    assert TOLD in process.stdout
+    assert "Now open:  cs336_basics/nn/functional.py, line " in process.stdout
+
+
+def test_a_report_that_is_written_before_the_search_claims_nothing_of_it(wrong: Student) -> None:
+    """An editor, and a file for a CI server, get the text of each failure at the end of its test."""
+    process = wrong.run("pytest", *ONE, "--junitxml=report.xml")
+    report = (wrong.folder / "report.xml").read_text()
+    assert "the smallest wrong row is query [0, 0]" in report
+    assert "No line of your code was found" not in report
+    assert TOLD in process.stdout
+
+
+OWN = """
+import pytest
+from cs336_basics.nn.functional import scaled_dot_product_attention, softmax
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_mine(n, tmp_path):
+    assert n == 2, tmp_path
+
+
+class TestMine:
+    def test_softmax(self):
+        assert softmax(None, 0)
+
+
+def test_softmax():  # as one of the course's is called
+    assert 3 == 4
+"""
+
+
+def test_tests_of_the_students_own_are_left_to_pytest_and_change_nothing_else(wrong: Student) -> None:
+    (wrong.folder / "tests" / "test_mine.py").write_text(OWN)
+    alone = wrong.run("pytest", "tests/test_mine.py")
+    assert (alone.returncode, alone.stderr) == (1, "")
+    assert "3 failed, 1 passed" in alone.stdout
+    assert "E   assert 1 == 2" in alone.stdout
+    beside = wrong.run("pytest", "tests/test_mine.py", "tests/test_1_softmax.py", "tests/test_2_attention.py")
+    assert (beside.returncode, beside.stderr) == (1, "")
+    assert "E   assert 3 == 4" in beside.stdout
+    assert TOLD in beside.stdout
+    board = wrong.run("whichline", "check", "softmax", "scaled")
+    assert (board.returncode, board.stderr) == (1, "")
+    assert re.search(r"17/17 +2\.0/2", board.stdout)
+    assert TOLD in board.stdout
+
+
+def test_a_test_of_the_students_own_that_cannot_be_imported_has_its_line(student: Student) -> None:
+    (student.folder / "tests" / "test_mine.py").write_text("import torch\n\nx = undefined\n")
+    process = student.run("pytest", "tests/test_mine.py")
+    assert "tests/test_mine.py:3: in <module>" in process.stdout
+    assert "Error: name 'undefined' is not defined" in process.stdout
+
+
+@pytest.mark.parametrize("file", ["tests/test_mine.py", "tests/test_2_attention.py"])
+def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, file: str) -> None:
+    path = wrong.folder / file
+    before = path.read_text() if path.exists() else ""
+    path.write_text(
+        f"from cs336_basics.nn.functional import softmax\n{before}\n\ndef test_mine():\n    assert softmax\n"
+    )
+    with watching(wrong, "scaled") as terminal:
+        assert "4/37" in str(terminal.before)
+        assert TOLD in str(terminal.before)
+        wrong.replace(FUNCTIONAL, "Q.shape[-1]", "math.sqrt(Q.shape[-1])")
+        terminal.shows("37/37", "h hint")
+
+
+def test_a_test_of_the_course_that_was_given_parameters_gets_a_line(student: Student) -> None:
+    student.replace(
+        "tests/test_3_linear.py", "def test_linear(case", '@pytest.mark.parametrize("n", [1])\ndef test_linear(case, n'
+    )
+    for command in (("pytest",), ("whichline", "check")):
+        process = student.run(*command)
+        said = " ".join(f"{process.stdout}{process.stderr}".split())
+        assert "tests/test_3_linear.py, line 8: test_linear asks for case, n; a test gets `case` with the mark" in said
+        assert "Traceback" not in said
