@@ -122,6 +122,7 @@ class EngineRuns:
             whichline.quick_start.look_again()  # before, or the student's functions are not found there
             self.watch = watch_students_code(self.root)
             check_annotations(student_files())
+            sys.argv = [""]  # a parser in the student's files finds no arguments of pytest's
             # The cases are small: threads cost more than they give, above all where others are busy.
             torch.set_num_threads(1)
 

@@ -1,6 +1,9 @@
 """Ordinary habits of pytest, editors and students: what is told stays what it is, and no traceback is of ours."""
 
 import re
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -141,3 +144,52 @@ def test_a_test_of_the_course_that_was_given_parameters_gets_a_line(student: Stu
         said = " ".join(f"{process.stdout}{process.stderr}".split())
         assert "tests/test_3_linear.py, line 8: test_linear asks for case, n; a test gets `case` with the mark" in said
         assert "Traceback" not in said
+
+
+def test_a_file_that_is_called_as_a_module_of_python_is_in_nobodys_way(student: Student) -> None:
+    for name in ("typing", "dataclasses", "inspect", "random"):
+        (student.folder / f"{name}.py").write_text("Matrix = list\n")
+    process = student.run("whichline", "check", "linear")
+    assert (process.returncode, process.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["torch", "einops"])
+def test_a_file_that_hides_a_package_is_named_in_a_line(student: Student, name: str) -> None:
+    (student.folder / f"{name}.py").write_text("Matrix = list\n")
+    process = subprocess.run([sys.executable, "-m", "pytest"], cwd=student.folder, capture_output=True, text=True)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == f"your {name}.py hides the package {name}: rename it\n"
+
+
+@pytest.mark.parametrize("command", [("pytest", "-q", "-k", "test_linear"), ("whichline", "check", "linear")], ids=str)
+def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
+    student: Student, command: tuple[str, ...]
+) -> None:
+    student.replace(
+        "adapters.py",
+        "import torch\n",
+        "import argparse\n\nimport torch\n\nARGS = argparse.ArgumentParser().parse_args()\n",
+    )
+    process = student.run(*command)
+    assert (process.returncode, process.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda text: f"{text}\nexit()\n".encode(), "SystemExit: None this ends Python: leave it out, or"),
+        (lambda text: text.encode("utf-16"), "This file is not UTF-8 text: save it again as UTF-8, not as UTF-16."),
+    ],
+    ids=["exit", "UTF-16"],
+)
+def test_a_file_that_cannot_be_imported_is_the_one_that_is_named(
+    student: Student, write: Callable[[str], bytes], said: str
+) -> None:
+    """The adapters import it when they are called, and are not to blame."""
+    path = student.folder / FUNCTIONAL
+    path.write_bytes(write(path.read_text()))
+    for command in (("pytest", "-q", "-k", "test_softmax"), ("whichline", "check", "softmax")):
+        output = " ".join(student.run(*command).stdout.split())
+        assert said in output
+        assert re.search(rf"{FUNCTIONAL}:\d+, in <module>", output)
+        assert "Now open: adapters.py" not in output

@@ -42,6 +42,18 @@ def test_a_broken_file_costs_what_needs_it(run: Run, source: str, use: str) -> N
     assert str(failure(run, files, use)) == BROKEN[source]
 
 
+def test_a_file_that_is_no_utf_8_text_is_named(run: Run) -> None:
+    raised = failure(run, {"adapters.py": "from mine.broken import lost\n", "mine/broken.py": "x = 1\0\n"})
+    assert raised.message == f"source code string cannot contain null bytes {GRADER}"
+    assert (raised.frames[-1].filename, raised.frames[-1].lineno) == ("mine/broken.py", 1)
+
+
+def test_a_file_gets_no_arguments_and_may_end_as_at_home(run: Run) -> None:
+    source = "import argparse\nassert argparse.ArgumentParser().parse_args()\nlost = quit\n"
+    raised = failure(run, {"adapters.py": "from mine import lost\n", "mine.py": source}, "lost()")
+    assert (raised.type, raised.message) == ("SystemExit", "None")
+
+
 def test_what_is_lost_names_its_use_its_import_and_its_place(run: Run) -> None:
     files = {"adapters.py": "from mine.broken import lost\n", "mine/broken.py": "x = 1\ny = 1 / 0\n"}
     lines = [(frame.filename, frame.lineno) for frame in failure(run, files).frames]

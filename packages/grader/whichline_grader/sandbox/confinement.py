@@ -58,9 +58,11 @@ ENVIRONMENT = {
 }
 # Before it imports torch, since a process with threads gets no namespace.
 MAIN = """
-import gc, json, sys
+import _sitebuiltins, builtins, gc, json, sys
 gc.disable()
 controls, settings = map(json.loads, sys.argv[1:])
+sys.argv = [""]
+builtins.exit = builtins.quit = _sitebuiltins.Quitter("exit", "Ctrl-D")  # which -S leaves out
 sys.path.insert(0, settings["worker"])
 sys.path.extend(settings["packages"])
 from whichline_grader.sandbox.inside.own_root import lock_in_zygote

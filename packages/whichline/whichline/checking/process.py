@@ -201,7 +201,9 @@ def main() -> None:
                 test.cases()
     except SuiteError as error:
         suite, broken = None, f"{error}; copy the tests and the fixtures from the handout again"
-    for line in forks(commands, replies, root) if sys.argv[1] == "fork" else once(commands):
+    how = sys.argv[1]
+    sys.argv = [""]  # a parser in the student's files finds no arguments of ours
+    for line in forks(commands, replies, root) if how == "fork" else once(commands):
         command = json.loads(line)
         reply = Reply(replies, command["run"], root)
         if suite is None:

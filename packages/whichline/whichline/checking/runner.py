@@ -233,7 +233,7 @@ def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 
 def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away from it, and lets all that it starts be killed together."""
     return subprocess.Popen(
-        [python, "-c", START, how],
+        [python, "-P", "-c", START, how],  # a student's typing.py does not hide Python's own
         cwd=root,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

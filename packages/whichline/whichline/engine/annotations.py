@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import jaxtyping
@@ -50,6 +50,14 @@ class _Finder:
 
 
 class _Loader(SourceFileLoader):
+    def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        try:
+            return super().source_to_code(data, path, *more, **options)
+        except SyntaxError as error:
+            if error.filename is None:  # Python does not say which file has null bytes
+                error.filename, error.lineno = path, 1
+            raise
+
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
         own = [value for value in vars(module).values() if _is_of(module, value)]

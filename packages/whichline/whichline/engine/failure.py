@@ -143,7 +143,8 @@ def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
 
 def _is_stub(kind: str, frames: Sequence[FrameSummary]) -> bool:
     """Tell whether this is a stub's line; torch raises the same class for reasons of its own."""
-    return kind == "NotImplementedError" and bool(frames) and frames[-1].line == "raise NotImplementedError"
+    line = (frames[-1].line or "") if frames else ""
+    return kind == "NotImplementedError" and line.startswith("raise NotImplementedError")
 
 
 def frames_of(error: BaseException, root: Path) -> list[FrameSummary]:

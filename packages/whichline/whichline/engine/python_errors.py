@@ -129,7 +129,13 @@ RULES: tuple[tuple[type[BaseException], str, str | Callable[[Match], list[str]]]
         FUNCTION + r" takes (.*) positional arguments? but (\d+) ",
         "{0} takes {1} arguments (self counts), got {2}: compare the call with the `def`",
     ),
-    (SyntaxError, r"null bytes", "a file is not UTF-8 text: save it again as UTF-8, not as UTF-16"),
+    (SyntaxError, r"null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16"),
+    (
+        SystemExit,
+        "",
+        'this ends Python: leave it out, or put it below `if __name__ == "__main__":`, which holds only when you run '
+        "the file itself",
+    ),
     (
         NotImplementedError,
         r"Module \[(\w+)\] is missing the required \"forward\"",

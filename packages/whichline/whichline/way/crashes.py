@@ -219,7 +219,7 @@ def _show(frames: Sequence[FrameSummary], root: Path) -> tuple[tuple[str, ...], 
         start, end = 0, len(line)
     calling = [each for each in frames[1:-1] if (each.filename, each.lineno) != (last.filename, last.lineno)]
     callers = [text for each in calling[-CALLERS:] for text in (_head(each), f"    {each.line}")]
-    return (*callers, _head(last), *mark(line, start, end)), (start, end)
+    return (*callers, _head(last), *(mark(line, start, end) if line else ())), (start, end)
 
 
 def _place_gradient(crash: _Crash, suite: Suite) -> _Crash:

@@ -11,7 +11,7 @@ PLACE = re.compile(r"\S+:\d+, in ")  # what comes before a line of the student's
 
 # What to ask about an error, before what its condition asks: the first whose pattern is in the message.
 QUESTIONS = (
-    (r"^(Syntax|Indentation|Tab)Error", ""),
+    (r"^((Syntax|Indentation|Tab)Error|SystemExit)", ""),
     (r"^(ModuleNotFound|Import)Error", "Which file or package should define that name, and how is it spelt there?"),
     (r"^(Name|UnboundLocal)Error", "Which line should define that name, and does it run before this one?"),
     (r"state_dict", "What are your module's parameters called, and what does your adapter call them?"),
@@ -41,7 +41,8 @@ def explain_error(error: BaseException, root: Path) -> tuple[list[str], tuple[st
     failure = describe(error, root)
     starts = [i for i, line in enumerate(failure.details) if PLACE.match(line)] or [len(failure.details)]
     raw = [line.strip() for line in str(error).splitlines()]
-    plain = [] if isinstance(error, SyntaxError) else failure.details[: starts[0]]
+    is_marked = isinstance(error, SyntaxError) and error.text is not None  # its details are the line and a mark
+    plain = [] if is_marked else failure.details[: starts[0]]
     message = re.sub("^einops.*", "EinopsError: the pattern does not fit.", _shorten(failure.headline))
     said = [message, *(_as_sentence(line) for line in plain if line.strip() not in raw)]
     return said, failure.details[starts[-1] + 2 :]

@@ -87,6 +87,8 @@ class _Source(SourceLoader):
         try:
             return super().source_to_code(_Spare().visit(ast.parse(data, path)), path, *more, **options)
         except SyntaxError as error:
+            if error.filename is None:  # Python does not say which file has null bytes
+                error.filename, error.lineno = path, 1
             error.msg += f" (the grader runs Python {sys.version.split()[0]})"  # the student's may be newer
             raise
 
