@@ -177,7 +177,7 @@ def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (lambda text: f"{text}\nexit()\n".encode(), "SystemExit: None this ends Python: leave it out, or"),
+        (lambda text: f"{text}\nexit()\n".encode(), "SystemExit: None This ends Python: leave it out, or put it below"),
         (lambda text: text.encode("utf-16"), "This file is not UTF-8 text: save it again as UTF-8, not as UTF-16."),
     ],
     ids=["exit", "UTF-16"],
@@ -193,3 +193,47 @@ def test_a_file_that_cannot_be_imported_is_the_one_that_is_named(
         assert said in output
         assert re.search(rf"{FUNCTIONAL}:\d+, in <module>", output)
         assert "Now open: adapters.py" not in output
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Student:
+    """The same student in a folder whose name holds what names of folders hold, with plugins of pytest at work."""
+    folder = tmp_path_factory.mktemp("Übung 1 (neu)", numbered=False)
+    student = Student(folder)
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    (folder / "conftest.py").write_text(PLUGINS)
+    return student
+
+
+# As pytest-randomly orders the tests and pytest-cov traces them.
+PLUGINS = """
+import random
+import sys
+
+
+def trace(*_):
+    return trace
+
+
+def pytest_collection_modifyitems(items):
+    random.Random(0).shuffle(items)
+    sys.settrace(trace)
+"""
+
+
+@pytest.mark.parametrize("command", [("pytest", *ONE), ("whichline", "check", "scaled")], ids=["pytest", "check"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"LC_ALL": "C", "HOME": "/nonexistent", "NO_COLOR": "1", "COLUMNS": "40", "CONDA_PREFIX": "/opt/conda"},
+        {"LC_ALL": "C.UTF-8", "FORCE_COLOR": "1", "COLUMNS": "300"},
+    ],
+    ids=["plain and narrow", "colourful and wide"],
+)
+def test_a_mistake_is_told_in_every_setting(
+    elsewhere: Student, command: tuple[str, ...], setting: dict[str, str]
+) -> None:
+    process = elsewhere.run(*command, **setting)
+    assert (process.returncode, process.stderr) == (1, "")
+    assert TOLD in process.stdout
+    assert ("\x1b" in process.stdout) == ("FORCE_COLOR" in setting)

@@ -60,7 +60,7 @@ class _Crash:
         calls: the last that each of them made.
     """
 
-    error: Exception
+    error: Exception | SystemExit
     frames: list[FrameSummary]
     inside: Callable[..., Any] | None
     tests: list[Test] = field(default_factory=list)
@@ -116,7 +116,11 @@ def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
 
 def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Crash | None:
     """The crash, if the student's code raised, and is written."""
-    if not isinstance(error, Exception) or not noted.calls or (suite.remote and not isinstance(error, StudentRaised)):
+    if (
+        not isinstance(error, Exception | SystemExit)
+        or not noted.calls
+        or (suite.remote and not isinstance(error, StudentRaised))
+    ):
         return None
     failure = describe(error, suite.root)
     if failure.check is not Check.CALL or not failure.raised:
