@@ -225,6 +225,13 @@ def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_s
     assert costs(told(*rows, explanations=(explanation,))) == ["0.50 points lost"]
 
 
+def test_what_grading_alone_refuses_is_not_to_be_seen_at_home() -> None:
+    said = "adapters.py, line 3, uses a.log: in grading there are no files, network or processes"
+    details = ("PermissionError: [Errno 1] Operation not permitted: '/a.log'", "adapters.py:3, in <module>", "    f()")
+    text = told(failed("test_softmax[2d]", said, check=Check.CALL, details=details, inputs=(SEE,)))
+    assert f"- **0.25 points lost**: Softmax: `adapters.py:3 {said}` in `test_softmax[2d]`\n" in text
+
+
 def test_what_hidden_tests_alone_say_is_told() -> None:
     rows = [failed(f"test_softmax[{i}]", "RuntimeError: no memory", check=Check.CALL) for i in range(2)]
     hidden = [("the matrix is held", 2), ("RuntimeError in run_softmax of adapters.py", 1)]

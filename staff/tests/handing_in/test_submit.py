@@ -14,6 +14,7 @@ from staff.tools.terminal import Terminal
 from whichline.cli import main as cs336
 from whichline.handing_in.archive import write_archive
 
+FUNCTIONAL = "cs336_basics/nn/functional.py"
 ROPE = "cs336_basics/nn/rope.py"
 
 
@@ -41,6 +42,7 @@ def test_a_submission(student: Student) -> None:
     assert "0/5" in board
     assert re.sub(r"\d+ of 2\d", "N of M", board).endswith(
         "\nNot done yet:\n  linear: 0 of 5 tests pass\n  multihead_self_attention: N of M tests pass\n"
+        "The tests ran as in grading: without other files, network or processes.\n"
         "You can hand this in now, go on working, and hand in again until the deadline.\n\n"
         f"{student.folder / 'submission.zip'} is written: hand it in\n"
     )
@@ -67,11 +69,28 @@ def test_what_would_earn_nothing_is_said_before_it_is_packed(student: Student) -
     student.unwrite("adapters.py")
     process = student.run("whichline", "submit")
     assert process.returncode == 0
-    assert process.stdout.splitlines()[-11:-8] == [
+    assert process.stdout.splitlines()[-12:-9] == [
         "This submission would earn 0 points: none of the public tests passes yet.",
         "",
         "Not done yet:",
     ]
+
+
+@pytest.mark.slow
+def test_what_grading_refuses_is_told_with_its_line(student: Student) -> None:
+    """All of it works at home: a log, a table beside the code, and a file of the student's own tests."""
+    logs = "logging.basicConfig(filename='attention.log')"
+    student.replace(FUNCTIONAL, "import math\n", f"import logging\nimport math\n{logs}\n")
+    student.replace("cs336_basics/nn/linear.py", "import torch\n", "import torch\nopen('sizes.json')\n")
+    (student.folder / "sizes.json").write_text("[]")
+    (student.folder / "tests" / "test_mine.py").write_text("open('sizes.json')\n")
+    process = student.run("whichline", "submit")
+    assert process.returncode == 0, process.stderr
+    line = (student.folder / FUNCTIONAL).read_text().split(logs)[0].count("\n") + 1
+    said = f"{FUNCTIONAL}, line {line}, uses attention.log: in grading there are no files, network or processes"
+    assert said in " ".join(process.stdout.split())
+    assert "  linear: 0 of 5 tests pass\n" in process.stdout
+    assert not (student.folder / "attention.log").exists()
 
 
 DEEP = "has an expression nested too deep for Python; split it into several"
@@ -112,7 +131,7 @@ def test_ctrl_c_writes_nothing(student: Student) -> None:
     student.replace(
         "cs336_basics/nn/linear.py",
         "return einsum(",
-        "open('running', 'w'); \n        while True: pass\n        return einsum(",
+        f"import os; os.system('touch {student.folder}/running')\n        while True: pass\n        return einsum(",
     )
     terminal = Terminal(student.folder, "submit")
     terminal.wait_for(student.folder / "running")

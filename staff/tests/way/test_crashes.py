@@ -69,6 +69,17 @@ def test_of_a_right_program_nothing_is_told(tell: Tell) -> None:
     assert tell(ATTENTION) == []
 
 
+def test_what_grading_refuses_is_told_with_its_line_and_without_a_question(tell: Tell) -> None:
+    edit = "d_k = Q.shape[-1]"
+    (finding,) = tell(ATTENTION, (edit, f"open('scale.txt'); {edit}"))
+    line = RIGHT[: RIGHT.index(edit)].count("\n") + 1
+    assert finding.lines[-3:] == [
+        f"adapters.py, line {line}, uses scale.txt: in grading there are no files, network or processes",
+        "This raises in every call that the tests make.",
+        f"All {len(finding.tests)} failing tests stop at this error.",
+    ]
+
+
 MASK = "scores = scores.masked_fill(~mask, -math.inf)"
 EINSUM = '"... q d, ... k d -> ... q k"'
 SPLIT = '"... n (h d) -> ... h n d", h=num_heads'

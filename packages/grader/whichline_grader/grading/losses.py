@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from whichline.engine.assignment import Problem, find_needs
 from whichline.engine.finding import Finding
+from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check, Outcome, Result
 from whichline_grader.grading.final_grades import Entry
 from whichline_grader.grading.graded import Grading
@@ -166,8 +167,8 @@ class Loss:
 
     @property
     def see(self) -> str:
-        """The command that shows it at home; none where only hidden tests do."""
-        if not self.told or self.told[0].hidden:
+        """The command that shows it at home; none where only hidden tests do, or only grading refuses it."""
+        if not self.told or self.told[0].hidden or tell_refusal(self.told[0].text):
             return ""
         shown = (line for result in self.told for line in result.inputs if SEE.fullmatch(line))
         return next(shown, f'uv run pytest -k "{self.told[0].test}"')

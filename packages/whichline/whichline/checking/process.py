@@ -1,7 +1,7 @@
 """A process that has imported torch and loaded the public tests, and runs them when a line comes.
 
-It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), or as `once` to run them
-itself, for one line (everywhere).
+It is started by `runner.py`, as `fork` to run them in a fork, once for each line (Linux), as `once` to run them itself,
+for one line (everywhere), or as `as graded`, the same without files, network and processes.
 
 A line on standard input is a JSON object: `run`, its number; `problems`, what to run, in which order; `kept`, which
 problems passed before and reach nothing that has changed; `early`, whether the tests run first without checks of the
@@ -39,6 +39,7 @@ import einops  # noqa: F401 (for nothing but time: what students write would imp
 import torch
 
 from whichline import quick_start
+from whichline.checking.as_graded import refuse_as_in_grading
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.watchdog import find_students_line, watchdog
 from whichline.engine.annotations import check_annotations, without_checks
@@ -191,6 +192,8 @@ def main() -> None:
     root = this_root()
     sys.path.insert(0, str(root))
     watch = watch_students_code(root)
+    if sys.argv[1] == "as graded":
+        refuse_as_in_grading(root)
     try:
         suite, broken = load_suite(root, [root / "tests"], load_problems(root)), ""
         own = {Path(name).stem for name in student_files()}

@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from whichline.checking.as_graded import ENVIRONMENT
 from whichline.checking.watchdog import LONG, tell_of_time
 from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result, result_from_json
@@ -179,11 +180,11 @@ class Forks:
 class Spares:
     """The same, but each run is in a process of its own, while the next one warms up."""
 
-    def __init__(self, root: Path, listener: Listener, spare: bool = True) -> None:
+    def __init__(self, root: Path, listener: Listener, spare: bool = True, how: str = "once") -> None:
         self.root = root
         self.listener = listener
         self.running: subprocess.Popen[bytes] | None = None
-        self.spare = _process(root, "once")
+        self.spare = _process(root, how)
         self.more = spare
 
     def start(self, run: int, problems: Sequence[str], most: int = 1, kept: Sequence[str] | None = None) -> None:
@@ -205,13 +206,13 @@ class Spares:
         self.listener({"run": run, "ended": process.wait()})
 
 
-def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 1) -> Run:
+def run_once(root: Path, problems: Sequence[str], console: Console, most: int = 1, how: str = "once") -> Run:
     """Run the tests of some problems once, to the end or to Ctrl-C, after which `status` is None.
 
     What takes long is said on the console, once.
     """
     lines: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    run, runner = Run(1), Spares(root, lines.put, spare=False)
+    run, runner = Run(1), Spares(root, lines.put, spare=False, how=how)
     told = False
     try:
         runner.start(1, problems, most)
@@ -235,6 +236,7 @@ def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.P
     return subprocess.Popen(
         [python, "-P", "-c", START, how],  # a student's typing.py does not hide Python's own
         cwd=root,
+        env=os.environ | (ENVIRONMENT if how == "as graded" else {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,

@@ -19,6 +19,7 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.operands import operands, position
 from whichline.engine.patterns import explain_pattern
 from whichline.engine.python_errors import in_plain_words
+from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check, Outcome
 from whichline.engine.type_errors import expected_and_got
 
@@ -120,6 +121,8 @@ def _describe(error: BaseException, root: Path) -> Failure:
             headline,
             *(explain_pattern(error) or in_plain_words(error) or details),
         ]
+    if frames and (refusal := tell_refusal(text)):
+        headline, details = f"{frames[-1].filename}, line {frames[-1].lineno}, {refusal}", str(error).splitlines()
     calls = list(_told(frames))
     if (left_out := len(calls) - 2 * FRAMES) > 0:
         calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]

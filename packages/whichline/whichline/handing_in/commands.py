@@ -15,6 +15,7 @@ from whichline.handing_in.submit import (
     SubmissionError,
     collect,
     read_submission,
+    unpacked,
     write_submission,
 )
 from whichline.handing_in.update import apply_update, read_update
@@ -23,7 +24,10 @@ from whichline.handing_in.update import apply_update, read_update
 @click.command()
 @click.option("--check", "archive", metavar="ZIP", type=click.Path(path_type=Path), help="Read a submission back.")
 def submit(archive: Path | None) -> None:
-    """Run the public tests and write submission.zip, the file to hand in."""
+    """Run the public tests and write submission.zip, the file to hand in.
+
+    The tests run as in grading: on what is handed in, without other files, network or processes.
+    """
     if archive:
         files, board = read_submission(archive)
         click.echo(f"{archive} holds\n" + _indented(files) + "\nwith these public tests\n" + _indented(board))
@@ -36,7 +40,8 @@ def submit(archive: Path | None) -> None:
         raise click.ClickException(f"nothing was written: {error}") from None
     click.echo(f"Goes in\n{_indented(files)}\n")
     console = Console()
-    run = run_once(root, list(problems), console)
+    with unpacked(root, files) as folder:
+        run = run_once(folder, list(problems), console, how="as graded")
     if run.status is None:
         raise click.Abort
     scores = score(problems.values(), run.results_or_error(), run.explanations)
@@ -47,6 +52,7 @@ def submit(archive: Path | None) -> None:
     if unfinished := [each for each in scores if each.state != "passed" and not each.problem.bonus]:
         lines = (f"{each.problem.id}: {each.passed} of {len(each.results)} tests pass" for each in unfinished)
         click.secho(f"\nNot done yet:\n{_indented(lines)}", fg="yellow")
+        click.echo("The tests ran as in grading: without other files, network or processes.")
         click.echo("You can hand this in now, go on working, and hand in again until the deadline.")
     click.echo(f"\n{root / FILE_NAME} is written: hand it in")
 

@@ -1,12 +1,16 @@
 """Handing in: a zip of what the student wrote, with the public board in its manifest."""
 
 import ast
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from whichline.checking.board import Score
-from whichline.engine.assignment import ADAPTERS, Problem, this_assignment
+from whichline.engine.assignment import ADAPTERS, PROBLEMS, Problem, tests_in, this_assignment
+from whichline.engine.assignment import FILE_NAME as ASSIGNMENT
 from whichline.engine.errors import CourseworkError
 from whichline.handing_in.archive import ArchiveError, check_names, read_archive, write_archive
 
@@ -41,6 +45,23 @@ def collect(root: Path, problems: Mapping[str, Problem]) -> dict[str, bytes]:
                 out = f"{name} imports {module}, which is not handed in"
                 raise SubmissionError(f"{out}; remove the import, or move your module into {package}/")
     return files
+
+
+@contextmanager
+def unpacked(root: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A folder with these files and what the course tests them with, and nothing else of the student's."""
+    tests = {test for problem in this_assignment().problem for test in problem.tests}
+    with TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        given = [path for path in (root / "tests").glob("test_*.py") if tests & tests_in([path])]
+        copied = {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / ASSIGNMENT, *given)}
+        for file, content in {**files, **copied}.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(content)
+        for part in ("fixtures", PROBLEMS):  # students have the problems in their kit
+            if (root / part).is_dir():
+                shutil.copytree(root / part, folder / part)
+        yield folder
 
 
 def write_submission(path: Path, files: Mapping[str, bytes], scores: Sequence[Score]) -> None:

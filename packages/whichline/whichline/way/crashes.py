@@ -16,6 +16,7 @@ import torch
 from whichline.engine.compare import listed
 from whichline.engine.failure import StudentRaised, describe, frames_of
 from whichline.engine.finding import Finding, mark
+from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.conditions import FOLLOWED, Call, Condition, find_condition, list_facts
@@ -174,6 +175,7 @@ def _tell(crash: _Crash, suite: Suite, answered: Sequence[Call], others: Sequenc
     if not suite.remote and (compared := compare_with_definition(str(crash.error), crash.frames, suite.root)):
         said = [said[0], compared]
     facts = condition.facts if condition else ()
+    ask = next((fact.ask for fact in facts if fact.ask), "")
     id = " ".join((problem, "raises", re.split(r"\W", said[0])[0].lower(), *(fact.words for fact in facts)))
     return Finding(
         problem,
@@ -185,7 +187,7 @@ def _tell(crash: _Crash, suite: Suite, answered: Sequence[Call], others: Sequenc
         columns,
         (*code, *operands),
         proof=f"{count_failing(len(crash.tests), failing, 'stops', 'stop').capitalize()} at this error.",
-        question=ask_about(said[0], last.line or "", next((fact.ask for fact in facts if fact.ask), "")),
+        question="" if tell_refusal(str(crash.error)) else ask_about(said[0], last.line or "", ask),
         tests=tuple(test.name for test in crash.tests),
     )
 

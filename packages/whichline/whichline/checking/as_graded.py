@@ -1,0 +1,72 @@
+"""Refuse the student's code what it is refused in grading: files, the network and other processes.
+
+The same error is raised as in the sandbox, so code that copes with it there copes with it here. Nothing is refused that
+the sandbox allows. What a library does below Python, as `torch.save` does, is not seen.
+"""
+
+import errno
+import os
+import re
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from whichline.engine.assignment import student_files
+
+# As in grading, no compiler is run: a function to be compiled is called as it is.
+ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1", "PYTORCH_JIT": "0"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Python's names for what the sandbox refuses, https://docs.python.org/3/library/audit_events.html: of these the first
+# argument is a file.
+FILES = {
+    *("open", "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink"),
+    *("os.truncate", "os.utime"),
+}
+OTHERS = {
+    *("os.exec", "os.fork", "os.forkpty", "os.kill", "os.posix_spawn", "os.spawn", "os.startfile", "subprocess.Popen"),
+    *("socket.__new__", "socket.getaddrinfo", "socket.gethostbyname"),
+}
+# What a package does of its own accord, such as keeping a cache of fonts, is not the student's doing; and where grading
+# lacks a package, its import costs nothing. These are there, and do what they are asked to.
+PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](\w+)")
+OBEDIENT = ("numpy", "requests", "tiktoken", "torch", "urllib3")
+SYSTEM = ("/dev/", "/usr/")  # has nothing of the student's
+
+
+def refuse_as_in_grading(root: Path) -> None:
+    """From now on, in this process, refuse what is refused in grading to the student's code in this folder."""
+    tempfile.gettempdir()  # is found by writing to it
+    own = tuple(str(root / name) for name in student_files())
+    python = {sys.prefix, sys.base_prefix, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    readable = (*own, *python, *map(os.path.realpath, python), *SYSTEM)
+
+    def refuse(event: str, args: tuple[Any, ...]) -> None:
+        if event not in FILES and event not in OTHERS:
+            return
+        path = args[0] if event in FILES else ""
+        reads = event == "open" and not args[2] & WRITING
+        if event == "open" and isinstance(path, int):  # a descriptor
+            return
+        if reads and os.path.abspath(os.fsdecode(path)).startswith(readable):
+            return
+        if _is_asked_by(own):
+            number = errno.ENOENT if reads else errno.EPERM
+            raise OSError(number, os.strerror(number), *filter(None, [path]))
+
+    sys.addaudithook(refuse)
+
+
+def _is_asked_by(files: tuple[str, ...]) -> bool:
+    """Tell whether a line of these files asks for what is under way, and no import does, and no package by itself."""
+    frame = sys._getframe(2)
+    while frame:
+        file = frame.f_code.co_filename
+        if file.startswith(files):
+            return True
+        package = PACKAGE.search(file)
+        if file.startswith("<frozen importlib") or (package and package[1] not in OBEDIENT):
+            return False
+        frame = frame.f_back
+    return False

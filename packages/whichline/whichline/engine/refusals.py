@@ -1,0 +1,16 @@
+"""What code is refused while it is graded, in words. Nothing here imports torch."""
+
+import re
+from pathlib import PurePath
+
+# What the system says in the sandbox, which lets nobody write, has none of the student's files and no network.
+REFUSED = re.compile(r"Operation not permitted(?:: '(.+?)')?|\[Errno 2\] [\w ]+: '(.+?)'|\[Errno -\d+\]")
+
+
+def tell_refusal(message: str) -> str:
+    """Say after "this line" what the error with this message means for grading; nothing of other errors."""
+    if not (refused := REFUSED.search(message)):
+        return ""
+    file = refused[1] or refused[2]
+    what = f"uses {PurePath(file).name or file}" if file else "cannot do this"
+    return f"{what}: in grading there are no files, network or processes"
