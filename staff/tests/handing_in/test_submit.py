@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from staff.tools.student import Student
+from staff.tools.student import ROOT, Student
 from staff.tools.terminal import Terminal
 from whichline.cli import main as cs336
 from whichline.handing_in.archive import write_archive
@@ -91,6 +92,33 @@ def test_what_grading_refuses_is_told_with_its_line(student: Student) -> None:
     assert said in " ".join(process.stdout.split())
     assert "  linear: 0 of 5 tests pass\n" in process.stdout
     assert not (student.folder / "attention.log").exists()
+
+
+# Calls each program that has the function, and gives what the last one gives.
+ALL_OF_THEM = """
+def _call_all(functions):
+    def call(*given, **named):
+        return [function(*given, **named) for function in functions][-1]
+
+    return call
+
+for name in [name for name in globals() if name.startswith("run_")]:
+    globals()[name] = _call_all([vars(each)[name] for each in PROGRAMS if hasattr(each, name)] + [globals()[name]])
+"""
+
+
+@pytest.mark.slow
+def test_right_programs_are_refused_nothing(student: Student) -> None:
+    programs = sorted((ROOT / "staff/right_programs").glob("*.py"))
+    for program in programs:
+        shutil.copy(program, student.folder / "cs336_basics")
+    adapters = student.folder / "adapters.py"
+    imported = "".join(f"import cs336_basics.{program.stem}\n" for program in programs)
+    listed = ", ".join(f"cs336_basics.{program.stem}" for program in programs)
+    adapters.write_text(f"{adapters.read_text()}\n{imported}PROGRAMS = [{listed}]\n{ALL_OF_THEM}")
+    process = student.run("whichline", "submit")
+    assert "178 of 178 public tests passed" in process.stdout
+    assert "in grading" not in process.stdout
 
 
 DEEP = "has an expression nested too deep for Python; split it into several"
