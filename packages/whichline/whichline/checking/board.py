@@ -2,8 +2,8 @@
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -21,12 +21,16 @@ SLOW = 3.0  # seconds of processor time of one test: a call that takes 10 is sto
 
 @dataclass(frozen=True)
 class Score:
-    """One problem, the results of its tests, what explains the failures among them, and whether that is all."""
+    """One problem, the results of its tests, and what explains the failures among them.
+
+    `ended` says whether that is all, and `deducted` how many points will not count.
+    """
 
     problem: Problem
     results: tuple[Result, ...]
     explanations: tuple[Finding, ...] = ()
     ended: bool = True
+    deducted: float = 0.0
 
     @property
     def passed(self) -> int:
@@ -34,7 +38,8 @@ class Score:
 
     @property
     def points(self) -> float:
-        return math.fsum(result.points for result in self.results)
+        """Those that will count."""
+        return max(0.0, math.fsum(result.points for result in self.results) - self.deducted)
 
     @property
     def first_failure(self) -> Result | None:
@@ -63,6 +68,11 @@ def score(problems: Iterable[Problem], results: Iterable[Result], explanations: 
         )
         for problem in problems
     ]
+
+
+def deduct(scores: Iterable[Score], points: Mapping[str, float]) -> list[Score]:
+    """Deduct from each problem the points that will not count, since the work is not the student's own."""
+    return [replace(each, deducted=points.get(each.problem.id, 0.0)) for each in scores]
 
 
 @dataclass(frozen=True)

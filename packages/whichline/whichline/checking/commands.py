@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from whichline.checking.board import render, render_hints, score
+from whichline.checking.board import deduct, render, render_hints, score
 from whichline.checking.runner import run_once
 from whichline.engine.assignment import find_problem, find_root, load_problems, name_command
 
@@ -22,7 +22,8 @@ ALL = 100  # explanations of one problem
 def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) -> None:
     """Run the public tests of each PROBLEM (default: all) and print the board.
 
-    The exit status is 0 if every test passed, 1 if not. Without PROBLEM, tests of bonus problems may fail.
+    The exit status is 0 if every test passed and every point will count, 1 if not. Without PROBLEM, bonus problems make
+    no difference to it.
     """
     root = find_root(Path.cwd())
     problems = load_problems(root)
@@ -38,11 +39,12 @@ def check(problem: tuple[str, ...], everything: bool, watch: bool, spare: bool) 
 
     console = Console()
     run = run_once(root, [each.id for each in chosen], console, ALL if everything else 1)
-    scores = score(chosen, run.results_or_error(), run.explanations)
+    scores = deduct(score(chosen, run.results_or_error(), run.explanations), run.deducted)
     console.print(render(scores, run, root, whole=not problem, everything=everything))
     if run.looking:  # no test is to blame
         click.echo(f"\n{run.under_way} did not end{run.line}: is there an endless loop in your code?")
-    sys.exit(run.status is None or any(each.first_failure for each in scores if problem or not each.problem.bonus))
+    decisive = [each for each in scores if problem or not each.problem.bonus]
+    sys.exit(run.status is None or any(each.first_failure or each.deducted for each in decisive))
 
 
 @click.command()

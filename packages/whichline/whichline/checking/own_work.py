@@ -32,30 +32,40 @@ def find_adapters(problem: str, adapters: Any) -> list[Any]:
     return [getattr(adapters, name) for name in names if hasattr(adapters, name)]
 
 
-def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
-    """A title, and lines: which problems pay for what, and what to do. Nothing if all is the student's own work.
+def find_deductions(
+    root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]
+) -> dict[str, dict[str, float]]:
+    """The points that each problem pays, for each work that is not the student's own.
 
     Args:
         root: the folder of the assignment.
         problems: all of them, by id.
         seen: what the tests of each problem ran, of those that were run.
     """
-    points = {problem.id: problem.points for problem in problems.values()}
     work_of = load_forbidden(root / FILE_NAME).work_of
     ran = {problem: {work_of(use.function) for use in seen.get(problem, ())} for problem in problems}
-    found = charge(ran, points)
+    return charge(ran, {problem.id: problem.points for problem in problems.values()})
+
+
+def not_own_work(root: Path, problems: Mapping[str, Problem], seen: Mapping[str, Collection[Use]]) -> list[str]:
+    """A title, and lines: which problems pay for what, and what to do. Nothing if all is the student's own work.
+
+    The arguments are those of `find_deductions`.
+    """
+    found = find_deductions(root, problems, seen)
     if not found:
         return []
+    work_of = load_forbidden(root / FILE_NAME).work_of
     lines = ["Write this yourself"]
     for problem, paid in found.items():
         bonus = "bonus " * problems[problem].bonus
-        cost = f"{sum(paid.values()):g} of {points[problem]:g} {bonus}points will not count"
+        cost = f"{sum(paid.values()):g} of {problems[problem].points:g} {bonus}points will not count"
         lines.append(f"{problem}: {cost}. In its tests you use")
         uses = sorted(use for use in seen[problem] if work_of(use.function) in paid)
         lines += [f"  {_in(root, use)}" for use in uses[:MAX_SHOWN]]
     lines.append("Compute it yourself; section 1 of docs/assignment.md says what you may use.")
-    everything = set[str]().union(*ran.values())
-    if charge({problem: ran[problem] if problem in seen else everything for problem in problems}, points) != found:
+    everything = {use for uses in seen.values() for use in uses}
+    if find_deductions(root, problems, {problem: seen.get(problem, everything) for problem in problems}) != found:
         lines.append(
             f"With all problems run, another one may lose these points; {name_command('check')} runs them all."
         )

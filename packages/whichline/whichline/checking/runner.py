@@ -42,6 +42,7 @@ class Run:
         decided: the problems whose tests have ended.
         printed: the last lines that the student's code printed in a test that failed, for the first of each problem.
         not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
+        deducted: the points that will not count for that, by problem.
         broken: why the student's files cannot be imported, if they cannot.
         status: the exit status, once it has ended.
     """
@@ -55,6 +56,7 @@ class Run:
     decided: set[str] = field(default_factory=set)
     printed: dict[str, list[str]] = field(default_factory=dict)
     not_own_work: list[str] = field(default_factory=list)
+    deducted: dict[str, float] = field(default_factory=dict)
     broken: str = ""
     status: int | None = None
 
@@ -78,8 +80,8 @@ class Run:
                 self.decided.add(problem)
             case {"printed": lines, "test": test}:
                 self.printed[test] = lines
-            case {"not_own_work": lines}:
-                self.not_own_work = lines
+            case {"not_own_work": lines, "deducted": points}:
+                self.not_own_work, self.deducted = lines, points
             case {"broken": text}:
                 self.broken = text
             case {"ended": status}:

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from whichline.checking.board import Score, render, render_hints, score
+from whichline.checking.board import Score, deduct, render, render_hints, score
 from whichline.checking.keys import keys
 from whichline.checking.reach import take_fingerprints
 from whichline.checking.runner import Forks, Run, Spares
@@ -167,7 +167,8 @@ class WatchedBoard:
         if run.broken:
             self.body = Text(f"The tests could not start\n{run.broken}")
         elif run.results:
-            new = {each.problem.id: each for each in score(self._in_view(), self._results(), run.explanations)}
+            scores = score(self._in_view(), self._results(), run.explanations)
+            new = {each.problem.id: each for each in deduct(scores, run.deducted)}
             if run.status is None:
                 new = {id: replace(each, ended=id in run.decided) for id, each in new.items()}
             if run.status is None and self._seconds() < LOOK_EVERY:  # those that are still to come stay as they were

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from whichline.checking.board import render, score
+from whichline.checking.board import deduct, render, score
 from whichline.checking.runner import run_once
 from whichline.engine.assignment import find_root, load_problems
 from whichline.engine.kit import find_wheels, is_installed
@@ -44,9 +44,9 @@ def submit(archive: Path | None) -> None:
         run = run_once(folder, list(problems), console, how="as graded")
     if run.status is None:
         raise click.Abort
-    scores = score(problems.values(), run.results_or_error(), run.explanations)
+    scores = deduct(score(problems.values(), run.results_or_error(), run.explanations), run.deducted)
     console.print(render(scores, run, root))
-    if not any(each.points for each in scores):
+    if not any(each.passed for each in scores):
         click.secho("\nThis submission would earn 0 points: none of the public tests passes yet.", fg="yellow")
     write_submission(root / FILE_NAME, files, scores)
     if unfinished := [each for each in scores if each.state != "passed" and not each.problem.bonus]:
