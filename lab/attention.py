@@ -24,6 +24,8 @@ from whichline.lab.student import Student
 
 ADAPTER = "run_scaled_dot_product_attention"
 NAMES = ("Q", "K", "V", "mask")
+# Which is right depends on what the numbers mean, and 0 and 1 do not say that.
+AS_BOOLEAN = "`mask.bool()` if yours is 1 where a query may attend, `mask == 0` if it is 0 there"
 CONTRACT: dict[str, Any] = {
     "Q": Float[Tensor, "*#batch queries d_k"],
     "K": Float[Tensor, "*#batch keys d_k"],
@@ -132,12 +134,14 @@ def explain_misfit(call: Case) -> str:
             contract = CONTRACT[name]
             if x is None or (x.numel() and isinstance(x, contract) and x.dtype in (call.Q.dtype, torch.bool)):
                 continue
-            of_mask = "boolean, True = may attend (`mask == 0` if yours is added to the scores)"
-            dtype = of_mask if name == "mask" else "of one floating-point dtype with Q"
+            came = f"{name} {tuple(x.shape)} {dtype_name(x.dtype)}"
+            if name == "mask" and x.dtype != torch.bool:
+                return f"{came} should be boolean, True = may attend: {AS_BOOLEAN}"
+            dtype = "boolean" if name == "mask" else "of one floating-point dtype with Q"
             shape = contract.dim_str.replace("*#batch", "...").replace("#", "").replace(" ", ", ")
             return (
-                f"{name} {tuple(x.shape)} {dtype_name(x.dtype)} does not fit what is before it: it should be {dtype}, "
-                f"and of the shape ({shape}). Is it transposed, or of another sequence?"
+                f"{came} does not fit what is before it: it should be {dtype}, and of the shape ({shape}). "
+                "Is it transposed, or of another sequence?"
             )
     return ""
 

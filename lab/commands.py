@@ -49,7 +49,9 @@ def compare(seed: int) -> None:
 
 def of_one_call(command: Callable[..., None]) -> Callable[..., None]:
     """Arguments that name a call of attention."""
-    command = click.option("--case", metavar="NAME", help="A stored case, such as attention/3d-causal.")(command)
+    command = click.option(
+        "--case", metavar="NAME", help="A stored case, such as attention/3d-causal, or a folder of them."
+    )(command)
     return click.argument("file", required=False, type=FILE)(command)
 
 

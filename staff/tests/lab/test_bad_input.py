@@ -36,10 +36,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("debug adapters.py", "adapters.py is not a safetensors file ("),
         ("debug pickled.pt", "pickled.pt is not a safetensors file ("),  # and so nothing is unpickled
         ("debug other.safetensors", "other.safetensors lacks Q and V, it has K, x: a call of attention is Q, K, V and"),
-        ("debug --case attention/3d-casual", "there is no case attention/3d-casual: is it attention/3d-causal?\n"),
-        ("debug --case softmax/3d-last", "there is no case softmax/3d-last: is it softmax/3d-last-dim?\n"),
-        ("debug --case blockwise/3d", "there is no case blockwise/3d: is it "),  # which has no steps
-        ("show --case softmax/1d", "there is no case softmax/1d of run_scaled_dot_product_attention: is it "),
+        ("debug --case attention/3d-casual", "debug has no case attention/3d-casual: is it attention/3d-causal?\n"),
+        ("debug --case softmax/3d-last", "debug has no case softmax/3d-last: is it softmax/3d-last-dim?\n"),
+        ("debug --case nonsense/foo", "debug has no case nonsense/foo: uv run cs336 debug lists the cases\n"),
+        ("show --case softmax/1d", "show has no case softmax/1d: uv run cs336 show lists the cases\n"),
+        ("show --case rope", "show has no case rope: uv run cs336 show lists the cases\n"),
         ("show gone.safetensors", "cannot read gone.safetensors: No such file or directory"),
         ("show misfit", "K (2, 4) float32 does not fit what is before it: it should be of one floating-point dtype"),
         ("show call.safetensors -o a.txt", "cannot write a.txt: Format 'txt' is not supported"),

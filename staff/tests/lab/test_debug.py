@@ -64,11 +64,33 @@ def changed(source: str, *edits: tuple[str, str]) -> str:
 
 def test_without_a_call_it_lists_the_cases_of_all_problems_on_one_screen(lab: Lab) -> None:
     shown = lines(lab)
-    assert shown[0].startswith("softmax/ 1d ")
+    assert shown[:2] == [
+        "softmax/             1d 2d-first-dim 3d-first-dim 3d-last-dim 3d-middle-dim …",
+        "  also softmax-gradients/ softmax-half-precision/ softmax-last-digit/",
+    ]
     for folder in ("attention/", "linear/", "rope/", "multihead/", "multihead-rope-gradients/", "blockwise/"):
         assert folder in " ".join(shown).split()
-    assert shown[-1] == "uv run cs336 debug --case softmax/1d"
-    assert len(shown) < 24
+    assert shown[-2:] == [
+        "uv run cs336 debug --case softmax/1d",
+        "uv run cs336 debug --case softmax  lists all the cases of a folder",
+    ]
+    assert len(shown) < 23  # a screen, with the command above and the prompt below
+
+
+@pytest.mark.parametrize("folder", ["multihead", "multihead/"])
+def test_of_a_folder_it_lists_all_cases(lab: Lab, folder: str) -> None:
+    stored = sorted(f"multihead/{path.stem}" for path in (ROOT / "fixtures/multihead").iterdir())
+    shown = lines(lab, "--case", folder)
+    assert sorted(" ".join(shown[:-2]).split()) == stored
+    assert shown[-2:] == ["", "uv run cs336 debug --case multihead/no-batch"]
+
+
+def test_a_long_suggestion_is_wrapped_between_words(lab: Lab) -> None:
+    result = lab("debug", "--case", "multihead_attention/padding-throughot")
+    assert result.output.splitlines() == [
+        "Error: debug has no case multihead_attention/padding-throughot: is it",
+        "  multihead_attention/padding-throughout?",
+    ]
 
 
 def test_a_right_call_line_by_line(lab: Lab) -> None:
@@ -243,10 +265,14 @@ def test_inputs_that_are_not_finite(lab: Lab, name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"mask": torch.ones(5) > 0}, "mask (5,) bool does not fit what is before it: it should be boolean, True = m"),
-        (
-            {"mask": torch.ones(3, 5)},
-            "may attend (`mask == 0` if yours is added to the scores), and of the shape (..., q",
+        ({"mask": torch.ones(5) > 0}, "mask (5,) bool does not fit what is before it: it should be boolean, and of"),
+        *(
+            (
+                {"mask": mask},
+                "mask (3, 5) float32 should be boolean, True = may attend: `mask.bool()` if yours is 1 where a query "
+                "may attend, `mask == 0` if it is 0 there",
+            )
+            for mask in (torch.ones(3, 5).tril(), torch.zeros(3, 5).masked_fill(torch.ones(3, 5).triu(1) > 0, -1e9))
         ),
         ({"mask": torch.ones(5, 3) > 0}, "and of the shape (..., queries, keys). Is it transposed, or of another"),
         ({"Q": torch.ones(2, 3, 7)}, "K (2, 5, 4) float32 does not fit what is before it: it should be of one float"),

@@ -1,4 +1,4 @@
-"""What code is refused while it is graded, in words. Nothing here imports torch."""
+"""Say in words what code is refused while it is graded. Nothing here imports torch."""
 
 import re
 from pathlib import PurePath

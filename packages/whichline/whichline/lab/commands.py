@@ -1,21 +1,23 @@
 """`debug`, and what other commands for looking at calls share. What imports torch is imported when it runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
 
 from whichline.engine.assignment import find_root, load_problems, name_command
+from whichline.lab import BadInput
 
-MOST_NAMED = 5  # cases of one folder
+WIDTH = 80
 
 
 @click.command()
-@click.option("--case", metavar="NAME", help="A stored case.")
+@click.option("--case", metavar="NAME", help="A stored case, or a folder of them.")
 @click.option("--values", is_flag=True, help="Show below each line what came out.")
 def debug(case: str | None, values: bool) -> None:
     """Mark each line of your code that one call runs; alone, list the cases.
@@ -39,19 +41,48 @@ def list_followed() -> list[str]:
 
 
 def find_case(command: str, calls: Sequence[str], case: str | None) -> Any:
-    """Read a stored case of some adapters; if none is named, list them, and how to name one."""
-    from whichline.lab.student import list_cases, read_case
+    """Read a stored case of some adapters; if none is named, or a folder, list them, and how to name one.
+
+    Raises:
+        BadInput: there is no such case.
+        CaseError: its file is damaged.
+    """
+    from whichline.engine.case import load_case
+    from whichline.lab.student import list_cases
 
     fixtures = find_root(Path.cwd()) / "fixtures"
-    if case:
-        return read_case(fixtures, case, calls)
     names = list_cases(fixtures, calls)
-    folders = groupby(names, key=lambda name: name.partition("/")[0])
-    named = ((folder, [name.partition("/")[2] for name in cases]) for folder, cases in folders)
-    said = (f"{folder}/ {' '.join(cases[:MOST_NAMED])}{' …' * (len(cases) > MOST_NAMED)}" for folder, cases in named)
-    click.echo(fill("   ".join(said), 80, break_on_hyphens=False))
-    click.echo(f"\n{name_command(f'{command} --case {names[0]}')}")
+    if case in names:
+        return load_case(fixtures, case)
+    inside = [name for name in names if case and name.startswith(f"{case.rstrip('/')}/")]
+    if case and not inside:
+        near = get_close_matches(case, names, 1)
+        instead = f"is it {near[0]}?" if near else f"{name_command(command)} lists the cases"
+        raise BadInput(_fill(f"Error: {command} has no case {case}: {instead}").removeprefix("Error: "))
+    for line in [_fill(" ".join(inside))] if inside else _list_folders(names):
+        click.echo(line)
+    shown = (inside or names)[0]
+    folder = shown.partition("/")[0]
+    click.echo(f"\n{name_command(f'{command} --case {shown}')}")
+    if not inside:
+        click.echo(f"{name_command(f'{command} --case {folder}')}  lists all the cases of a folder")
     return None
+
+
+def _list_folders(names: Iterable[str]) -> Iterator[str]:
+    """A line for each folder with its first cases, and one for the folders whose names begin like its name."""
+    cases = {folder: [*inside] for folder, inside in groupby(names, key=lambda name: name.partition("/")[0])}
+    groups = [[*folders] for _, folders in groupby(cases, key=lambda folder: folder.partition("-")[0])]
+    width = max(len(first) for first, *_ in groups) + 2
+    for first, *more in groups:
+        own = " ".join(name.partition("/")[2] for name in cases[first])
+        yield f"{first + '/':<{width}}" + shorten(own, WIDTH - width, placeholder=" …", break_on_hyphens=False)
+        if more:
+            yield _fill(f"  also {'/ '.join(more)}/", "       ")
+
+
+def _fill(text: str, indent: str = "  ") -> str:
+    return fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def print_parts(parts: Iterable[RenderableType]) -> None:

@@ -2,9 +2,8 @@
 
 import runpy
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,6 @@ from whichline.engine.case import Case, case_names, load_case
 from whichline.engine.failure import describe
 from whichline.engine.room import list_rooms, load_room
 from whichline.engine.suite import Calls
-from whichline.lab import BadInput
 from whichline.way.steps import Follow
 
 
@@ -51,20 +49,6 @@ class Student:
         except (Exception, SystemExit) as error:
             failure = describe(error, self.root)
             raise click.ClickException("\n".join((failure.headline, *failure.details))) from None
-
-
-def read_case(fixtures: Path, name: str, calls: Sequence[str]) -> Case:
-    """Read a stored case of some adapters, which has what is right.
-
-    Raises:
-        BadInput: there is no such case.
-        CaseError: its file is damaged.
-    """
-    names = list_cases(fixtures, calls)
-    if name not in names:
-        near, *_ = get_close_matches(name, names, 1, 0.0)
-        raise BadInput(f"there is no case {name}{f' of {calls[0]}' * (len(calls) == 1)}: is it {near}?")
-    return load_case(fixtures, name)
 
 
 @cache
