@@ -50,6 +50,7 @@ from whichline.rules.watch import Use, Watch
 from whichline.way.explain import explain
 
 NOT_WRITTEN = "not written yet"
+OTHERS = "To find this, tests that you did not select were run, too."
 TEST = pytest.StashKey[Test]()
 RESULT = pytest.StashKey[Result]()
 
@@ -257,29 +258,34 @@ class EngineRuns:
 
     def _say_next(self) -> Iterator[str]:
         """The place of the first finding and a case to see it in, or the first place that is not written yet."""
-        if (told := self._list_told()) and told[0].file:
-            yield f"Now open:  {told[0].file}, line {told[0].line}"
-            tests = [test for test, _ in self.failures.values() if test.name in told[0].tests and test.stored]
+        if told := next((each for each in self._list_told() if each.file), None):
+            yield f"Now open:  {told.file}, line {told.line}"
+            tests = [test for test, _ in self.failures.values() if test.name in told.tests and test.stored]
             if tests:
                 yield f"To see it: {name_command(f'debug --case {min(tests, key=count_numbers).cases()[0].name}')}"
-        elif problem := self._find_unwritten():
+        elif first := self._find_unwritten():
             if all(result.check is Check.NOT_WRITTEN for result in self.results):
                 yield f"To begin:  {name_command('check')}"
-            yield f"Now open:  {begin_at(self.root, problem)}"
+            place = begin_at(self.root, self.problems[first.problem]) or first.headline.rpartition(" in ")[2]
+            yield f"Now open:  {place}"
 
-    def _find_unwritten(self) -> Problem | None:
-        """The first problem that is not written yet, a required one first; no bonus while a required one fails."""
+    def _find_unwritten(self) -> Result | None:
+        """The first test of what is not written yet, a required one first; no bonus while a required one fails."""
         unwritten = [each for each in self.results if each.check is Check.NOT_WRITTEN]
         first = min(unwritten, key=lambda each: each.bonus, default=None)
         if first is None or (first.bonus and any(each.is_wrong and not each.bonus for each in self.results)):
             return None
-        return self.problems[first.problem]
+        return first
 
     def _list_told(self) -> list[Finding]:
-        """List what explains failures, what costs most first; but for problems that do as an earlier one."""
-        order = order_problems(self.results)
-        told = [each for each in self.explanations if not each.is_of_earlier and each.problem in order]
-        return sorted(told, key=lambda each: order.index(each.problem))
+        """List what explains failures, what costs most first, and what was found in problems that were not selected.
+
+        Of problems that fail as an earlier one, it is that one alone that is told, unless it was not selected.
+        """
+        order = {problem: number for number, problem in enumerate(order_problems(self.results))}
+        is_all = all(each.problem in order for each in self.explanations)
+        told = [each for each in self.explanations if not (each.is_of_earlier and is_all)]
+        return sorted(told, key=lambda each: order.get(each.problem, len(order)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""
@@ -294,6 +300,8 @@ class EngineRuns:
             for number, finding in enumerate(each for each in told if each.problem == problem):
                 for line in wrapped([*[""] * bool(number), *finding.lines], WIDTH):
                     terminalreporter.line(line, bold=True)
+        if {name for each in told for name in each.tests} - {result.test for result in self.results}:
+            terminalreporter.line(OTHERS)
         if own_work := not_own_work(self.root, self.problems, self.seen):
             terminalreporter.section(own_work[0], yellow=True)
             for line in wrapped(own_work[1:], WIDTH):

@@ -67,7 +67,7 @@ def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
     student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
     process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
-    assert "With the sum of exp(x − max) here, both failing tests pass." in process.stdout
+    assert "With the sum of exp(x − max) here, all 6 failing tests pass." in process.stdout
     said = process.stdout + process.stderr
     assert said.count("printed") == said.count("written") == times
     assert len(re.findall(r"^told$", said, re.M)) == times
@@ -149,6 +149,27 @@ def test_an_editor_finds_the_tests_and_runs_one(student: Student) -> None:
     assert "Expected √d_k; found d_k." in process.stdout.splitlines()
     student.run("pytest", "-q", "-k", "3d-no-mask or test_linear")
     assert "2 passed" not in student.run("pytest", "--lf", "-q").stdout
+
+
+def test_a_test_that_was_selected_alone_is_explained_as_in_a_run_of_all(student: Student) -> None:
+    """What is right in another problem, whose tests were not selected, is not blamed."""
+    student.replace(FUNCTIONAL, "torch.where(mask, scores, -math.inf)", "scores.masked_fill(mask == 0, -1e9)")
+    process = student.run("pytest", "-x", "-k", "test_scaled_dot_product_attention")
+    before, _, end = process.stdout.partition("Expected the masked, scaled scores; found −1e+09 where −inf belongs")
+    assert "scores.masked_fill(mask == 0, -1e9)" in before
+    assert "all 3 failing tests pass" in end
+    assert "To find this, tests that you did not select were run, too." in end
+
+
+def test_a_place_in_a_problem_that_was_not_selected_is_told(student: Student) -> None:
+    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    output = student.run("pytest", "-q", "-k", "test_multihead_self_attention").stdout
+    assert re.findall(r"^=+ What your code does: (\w+) =+$", output, re.M) == [
+        "multihead_self_attention",
+        "scaled_dot_product_attention",
+    ]
+    assert "Expected √d_k; found d_k." in output
+    assert f"\nNow open:  {FUNCTIONAL}, line " in output
 
 
 @pytest.mark.parametrize("how", ["-xs", "-v", "--tb=native"])

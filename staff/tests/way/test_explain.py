@@ -11,7 +11,7 @@ from staff.tests.way.program import __file__ as PROGRAM
 from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
-from whichline.engine.suite import load_suite
+from whichline.engine.suite import Suite, load_suite
 from whichline.way.explain import explain
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
@@ -20,10 +20,10 @@ Explain = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Explain:
-    """What is told of some problems, after these replacements in a right program."""
+def program(tmp_path: Path) -> Callable[..., Suite]:
+    """The public suite on a right program with these replacements."""
 
-    def told(problems: list[str], *edits: tuple[str, str], most: int = 3, how: str = "where") -> list[Finding]:
+    def program(*edits: tuple[str, str], how: str = "where") -> Suite:
         source = Path(PROGRAM).read_text()
         for old, new in edits:
             assert old in source
@@ -32,11 +32,100 @@ def told(tmp_path: Path) -> Explain:
         namespace: dict[str, object] = {"__name__": "program"}
         exec(compile(source, str(tmp_path / "adapters.py"), "exec"), namespace)  # noqa: S102 (the program)
         stated = {id: replace(problem, told=how) for id, problem in load_problems(ROOT).items()}  # type: ignore[arg-type]
-        suite = load_suite(ROOT, [ROOT / "tests"], stated, types.SimpleNamespace(**namespace))
-        suite = replace(suite, root=tmp_path, tests=[test for test in suite.tests if test.problem in problems])
+        return replace(load_suite(ROOT, [ROOT / "tests"], stated, types.SimpleNamespace(**namespace)), root=tmp_path)
+
+    return program
+
+
+@pytest.fixture
+def told(program: Callable[..., Suite]) -> Explain:
+    """What is told of some problems, after these replacements in a right program."""
+
+    def told(problems: list[str], *edits: tuple[str, str], most: int = 3, how: str = "where") -> list[Finding]:
+        suite = program(*edits, how=how)
+        suite = replace(suite, tests=[test for test in suite.tests if test.problem in problems])
         return explain(suite, [suite.run(test) for test in suite.tests], most)
 
     return told
+
+
+@pytest.mark.parametrize(
+    ("of", "selected", "edit", "marked"),
+    [
+        ("softmax", "test_softmax", ("e.sum(dim,", "e.sum(-1,"), "e.sum(-1, keepdim=True)"),
+        (
+            ATTENTION,
+            "test_scaled_dot_product_attention",
+            ("-math.inf)\n    return", "-1e9)\n    return"),
+            "scores.masked_fill(~mask, -1e9)",
+        ),
+        (ATTENTION, "test_4d_scaled_dot_product_attention", ("~mask, -math", "mask, -math"), "mask"),
+        (
+            ATTENTION,
+            "test_scaled_dot_product_attention",
+            ("mask), -1)", "mask), -2)"),
+            "run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -2)",
+        ),
+        (ATTENTION, "test_scaled_dot_product_attention", ("d_k = Q.shape[-1]", "d_k = Q.shape[-2]"), "Q.shape[-2]"),
+        ("linear", "test_linear", ("weights.T\n", "weights.T + 1\n"), "in_features @ weights.T + 1"),
+        (
+            "rope",
+            "test_rope",
+            ("torch.arange(longest,", "1 + torch.arange(longest,"),
+            "1 + torch.arange(longest, dtype=torch.float64)[:, None] * frequencies",
+        ),
+        (
+            MULTIHEAD,
+            "test_multihead_self_attention",
+            ("(q, k, v, mask)", "(q, k, v)"),
+            "run_scaled_dot_product_attention(q, k, v)",
+        ),
+        (MULTIHEAD, "test_multihead_self_attention", ("q, k, v = (rearr", "k, q, v = (rearr"), "q"),
+        (
+            MULTIHEAD,
+            "test_multihead_self_attention_with_rope",
+            ("q, k = turn(q), turn(k)", "q, k, v = turn(q), turn(k), turn(v)"),
+            "rotation(x, positions)",
+        ),
+        (
+            MULTIHEAD,
+            "test_multihead_self_attention",
+            ('n (h d)") @ weights[3]', 'n (d h)") @ weights[3]'),
+            'rearrange(heads, "... h n d -> ... n (d h)")',
+        ),
+        (MULTIHEAD, "test_multihead_self_attention", NO_SCALE, 'einsum(Q, K, "... q d, ... k d -> ... q k")'),
+    ],
+)
+def test_whatever_was_selected_the_same_place_is_named(
+    program: Callable[..., Suite], of: str, selected: str, edit: tuple[str, str], marked: str
+) -> None:
+    """By `pytest -k TEST`, by one test clicked in an editor, and by `check PROBLEM`, as by a run of all tests."""
+    suite = program(edit)
+    until = list(suite.problems).index(of) + 1
+    results = [suite.run(test) for test in suite.tests if test.problem in list(suite.problems)[:until]]
+    full = explain(suite, results)
+    _, code, mark = full[0].code
+    assert marked.startswith(code[mark.index("^") : len(mark)].removesuffix(" …"))
+    named = [each for each in results if each.function == selected]
+    assert explain(suite, named) == full
+    assert explain(suite, [each for each in named if not each.passed][:1]) == full
+    assert explain(suite, [each for each in results if each.problem == of], 1, {of}) == full
+
+
+def test_where_the_selected_tests_pass_nothing_more_is_run(program: Callable[..., Suite]) -> None:
+    suite = program(("d_k = Q.shape[-1]", "d_k = Q.shape[-1]\n    assert 0"))
+    results = [suite.run(test) for test in suite.tests if test.problem == "softmax"]
+    suite.calls.made.clear()
+    assert explain(suite, results) == []
+    assert not suite.calls.made
+
+
+def test_of_selected_tests_only_what_concerns_them_is_told(program: Callable[..., Suite]) -> None:
+    """Without a mask the call raises; with one, it gives wrong numbers."""
+    suite = program(("    if mask is not None:\n        scores", "    if True:\n        scores"), NO_SCALE)
+    (masked,) = [suite.run(test) for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-random-mask]"]
+    (finding,) = explain(suite, [masked])
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
 
 
 def test_nothing_is_told_of_a_right_program(told: Explain) -> None:

@@ -1,6 +1,7 @@
 """The board: what each problem has earned so far and what to do next."""
 
 import math
+import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whichline.checking.runner import Run
-from whichline.engine.assignment import Problem, name_command
+from whichline.engine.assignment import Problem, name_command, read_assignment
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 
@@ -43,7 +44,16 @@ class Score:
 
     @property
     def first_failure(self) -> Result | None:
-        return next((result for result in self.results if not result.passed), None)
+        """The first failing test that the first explanation is about; if there is none, the first."""
+        failing = [result for result in self.results if not result.passed]
+        about = [result for result in failing if any(result.test in each.tests for each in self.explanations[:1])]
+        return next(iter(about or failing), None)
+
+    @property
+    def first_explanations(self) -> list[Finding]:
+        """What explains that: the first, and what is proved together with it, or explains it in another problem."""
+        first, rest = self.explanations[:1], self.explanations[1:]
+        return [*first, *(each for each in rest if each.tests == first[0].tests or each.problem != first[0].problem)]
 
     @property
     def state(self) -> str:
@@ -58,16 +68,17 @@ class Score:
 
 
 def score(problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Finding] = ()) -> list[Score]:
-    """Give each problem its results and explanations."""
-    results, explanations = list(results), list(explanations)
-    return [
-        Score(
-            problem,
-            tuple(result for result in results if result.problem == problem.id),
-            tuple(explanation for explanation in explanations if explanation.problem == problem.id),
-        )
-        for problem in problems
-    ]
+    """Give each problem its results and explanations, and what explains it of problems that are not among these."""
+    problems, results, explanations = list(problems), list(results), list(explanations)
+    ids = {problem.id for problem in problems}
+    elsewhere = [explanation for explanation in explanations if explanation.problem not in ids]
+
+    def score_one(problem: Problem) -> Score:
+        own = [explanation for explanation in explanations if explanation.problem == problem.id]
+        more = elsewhere if any(explanation.is_of_earlier for explanation in own) else []
+        return Score(problem, tuple(result for result in results if result.problem == problem.id), (*own, *more))
+
+    return [score_one(problem) for problem in problems]
 
 
 def deduct(scores: Iterable[Score], points: Mapping[str, float]) -> list[Score]:
@@ -150,15 +161,23 @@ def render_hints(problem: Problem, steps: int) -> Group:
 
 
 def begin_at(root: Path, problem: Problem) -> str:
-    """The first place where something of the problem is to be written."""
+    """The first place where something of the problem is to be written; "" if there is none in its files.
+
+    In a file of several problems that is the function that has its title for a name.
+    """
+    title = re.sub(r"\W+", "_", problem.title.lower())
     for name in problem.files:
-        lines = (
-            (root / name).read_text(encoding="utf-8", errors="replace").splitlines() if (root / name).exists() else []
-        )
+        if not (root / name).exists():
+            return name
+        is_shared = sum(name in each.files for each in read_assignment(root).problem) > 1
+        function = ""
+        lines = (root / name).read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, start=1):
-            if line.strip() == "raise NotImplementedError":
+            if found := re.match(r" *(?:async )?def (\w+)", line):
+                function = found[1]
+            if line.strip() == "raise NotImplementedError" and (not is_shared or function == title):
                 return f"{name}, line {number}"
-    return problem.files[0]
+    return ""
 
 
 def _summary(scores: list[Score]) -> str:
@@ -189,14 +208,15 @@ def _next_step(scores: list[Score], run: Run, root: Path) -> Iterable[Renderable
         if (failure := result.first_failure) and failure.outcome is not Outcome.NOT_RUN:
             if result.state == "not implemented":
                 yield Text.assemble("\nNext: ", (result.problem.id, "bold"))
-                if (place := begin_at(root, result.problem)) not in failure.headline:
+                if (place := begin_at(root, result.problem)) not in failure.headline:  # "" is in any
                     yield Lines([f"open {place}"], "bold", "  ")
             else:
                 yield Text.assemble("\nNext: ", (failure.test, "bold"))
             yield Lines([failure.headline], "yellow" if failure.check is Check.NOT_WRITTEN else "red", "  ")
-            if result.explanations:
-                yield Lines(said_once(result.explanations[0].lines, [failure.headline]), "bold", "    ")
-            else:
+            for number, explanation in enumerate(result.first_explanations):
+                lines = said_once(explanation.lines, [failure.headline])
+                yield Lines([*[""] * bool(number), *lines], "bold", "    ")
+            if not result.explanations:
                 yield Lines(failure.details, "", "    ")
             if printed := run.printed.get(failure.test):
                 yield Lines(["your code printed:", *(f"  {line}" for line in printed)], "dim", "    ")

@@ -33,28 +33,51 @@ def find(
 ) -> list[Finding]:
     """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
 
+    Which tests were selected makes no difference to what is found: if one failed, the other tests of its problem and
+    those of the problems that it builds on run, too. Of what is found the selected tests decide what is told.
+
     Args:
         suite: the tests, and the student's code in this process.
-        results: what became of the tests that were run, among them those of earlier problems.
+        results: what became of the tests that were selected.
         most: how many for each problem.
         only: the ids of the problems to look into, if not all.
         before: what was found in others.
     """
+    selected = {each.test: each.problem for each in results if each.is_wrong and not each.hidden}
+    asked = {problem for problem in selected.values() if problem and (only is None or problem in only)}
+    needed = {need for each in asked if each in suite.problems for need in find_needs(suite.problems, each)}
+    unasked = needed - {each.problem for each in results}
+    results = [*results, *_run_others(suite, results, {*asked, *needed})]
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
     with _use_one_thread(), nullcontext() if failed_a_check else without_checks():
         passed = {each.test for each in results if each.passed}
         failed = {each.test for each in results if each.is_wrong and not each.hidden}
         found: list[Finding] = []
-        for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem and test.name in failed):
-            if only is None or problem in only:
-                failing = [test for test in suite.tests if test.problem == problem and test.name in failed]
-                earlier = [*before, *found]
-                own = _find_in(suite, problem, failing, passed, earlier)
-                found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or own[:most]
+        for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in asked | unasked):
+            failing = [test for test in suite.tests if test.problem == problem and test.name in failed]
+            earlier = [*before, *found]
+            own = _find_in(suite, problem, failing, passed, earlier) if failing else []
+            concern = [each for each in own if problem in unasked or selected.keys() & set(each.tests)]
+            found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or _take(concern or own, most)
+        is_of_earlier = any(each.is_of_earlier for each in found)
+        found = [each for each in found if each.problem in asked or is_of_earlier]
         return [told for each in found if (told := _as_much_as_is_told(suite, each))]
 
 
+def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[str]) -> list[Result]:
+    """Run the tests of some problems that have no result."""
+    ran = {each.test for each in results}
+    return [suite.run(test) for test in suite.tests if test.problem in problems and test.name not in ran]
+
+
 explain = silence()(find)  # where somebody would see what the student's code prints when it runs again
+
+
+def _take(found: Sequence[Finding], most: int) -> list[Finding]:
+    """The first findings; of two places that are proved together, both."""
+    first = found[most - 1 : most + 1]
+    are_together = len(first) == 2 and not first[0].proof and first[0].tests == first[1].tests
+    return [*found[: most + are_together]]
 
 
 def _as_much_as_is_told(suite: Suite, finding: Finding) -> Finding | None:
