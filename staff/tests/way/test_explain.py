@@ -13,6 +13,7 @@ from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, load_suite
 from whichline.way.explain import explain
+from whichline.way.telling import find_told
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
 NO_SCALE = (" / math.sqrt(d_k)", "")
@@ -123,8 +124,8 @@ def test_where_the_selected_tests_pass_nothing_more_is_run(program: Callable[...
 def test_of_selected_tests_only_what_concerns_them_is_told(program: Callable[..., Suite]) -> None:
     """Without a mask the call raises; with one, it gives wrong numbers."""
     suite = program(("    if mask is not None:\n        scores", "    if True:\n        scores"), NO_SCALE)
-    (masked,) = [suite.run(test) for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-random-mask]"]
-    (finding,) = explain(suite, [masked])
+    masked = next(test for test in suite.tests if test.name == "test_scaled_dot_product_attention[3d-random-mask]")
+    (finding,) = explain(suite, [suite.run(masked)])
     assert finding.said == ("Expected the scaled scores; found the scores.",)
 
 
@@ -141,9 +142,58 @@ def test_a_later_problem_is_told_to_be_wrong_as_an_earlier_one_is(told: Explain)
     assert attention.said == ("Expected the scaled scores; found the scores.",)
     assert multihead.is_of_earlier
     assert multihead.said == (
-        "Causal multi-head self-attention fails because of your scaled dot-product attention; "
-        "nothing else is wrong with it.",
+        "Causal multi-head self-attention fails because of your scaled dot-product attention: correct that first.",
     )
+
+
+def test_another_error_at_a_place_that_is_told_is_told_as_well(told: Explain) -> None:
+    """In half precision the answer is float32; and the vectors of heads, which are not contiguous, have no 9 axes."""
+    answer = "(weights @ V.to(wide)).to(Q.dtype)"
+    attention, heads = told(
+        [ATTENTION, MULTIHEAD], (answer, "(weights @ V.to(wide))[... if Q.is_contiguous() else (0,) * 9]")
+    )
+    assert (attention.file, attention.line, attention.columns) == (heads.file, heads.line, heads.columns)
+    assert "float32" in attention.said[0]
+    assert heads.said[0].startswith("IndexError: too many indices for tensor of dimension ")
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "is_told"),
+    [
+        (3, "the scaled scores", True),
+        (5, "the scaled scores", True),
+        (4, "the scaled scores", False),
+        (3, "the masked, scaled scores", False),
+        (3, "", False),
+    ],
+    ids=["there", "likewise", "elsewhere", "another step", "no number"],
+)
+def test_what_is_told_of_an_earlier_problem_is_a_place_and_what_is_said_there(
+    line: int, step: str, is_told: bool
+) -> None:
+    earlier = Finding(
+        ATTENTION, "", ("Expected",), "adapters.py", 3, likewise=(5,), section="3", step="the scaled scores"
+    )
+    later = Finding(MULTIHEAD, "", ("Expected",), "adapters.py", line, section="3", step=step)
+    assert (find_told(later, [earlier]) is earlier) == is_told
+
+
+def test_a_file_that_cannot_be_imported_is_told_once(told: Explain, tmp_path: Path) -> None:
+    table = f'exec(compile("\\n\\nTABLE = size", "{tmp_path}/cs336_basics/table.py", "exec"))'
+    softmax, *others = told(
+        ["softmax", ATTENTION, "linear", "rope"],
+        ("    x = in_features.to(", f"    {table}\n    x = in_features.to("),
+        ("    return Rotation(d_k", f"    {table}\n    return Rotation(d_k"),
+    )
+    assert (softmax.file, softmax.line) == ("cs336_basics/table.py", 3)
+    assert softmax.said == (
+        "NameError: name 'size' is not defined",
+        "cs336_basics/table.py cannot be imported: no test that needs it can run.",
+    )
+    assert [each.said for each in others] == [
+        ("Scaled dot-product attention could not run: the same file cannot be imported.",),
+        ("Rotary position embedding could not run: the same file cannot be imported.",),
+    ]
 
 
 BY_HAND = """\

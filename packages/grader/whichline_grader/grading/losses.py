@@ -18,6 +18,7 @@ from whichline.engine.assignment import Problem, find_needs
 from whichline.engine.finding import Finding
 from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check, Outcome, Result
+from whichline.way.telling import find_told
 from whichline_grader.grading.final_grades import Entry
 from whichline_grader.grading.graded import Grading
 
@@ -293,26 +294,9 @@ def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]
     roots: dict[Finding, Finding] = {}
     for told in explanations:
         if told.problem in problems:
-            firsts = [each for each, root in roots.items() if each is root]
-            roots[told] = next((each for each in reversed(firsts) if _is_root(each, told, problems)), told)
+            repeated = (root for each, root in roots.items() if each.id in told.repeats or find_told(told, [each]))
+            roots[told] = next(repeated, told)
     return roots
-
-
-def _is_root(root: Finding, told: Finding, problems: Mapping[str, Problem]) -> bool:
-    """Tell whether what is told has been told of an earlier problem: the same exception, or the same of what it needs.
-
-    The ids of findings that say the same of two problems differ in their first word.
-    """
-    if error := _error_of(told):
-        return _error_of(root) == error
-    same = told.is_of_earlier or root.id.partition("-")[2] == told.id.partition("-")[2]
-    return same and root.problem in find_needs(problems, told.problem)
-
-
-def _error_of(explanation: Finding) -> tuple[str, str] | None:
-    """The exception that the student's code raised and where it did, if that is what was found."""
-    found, place = re.search("`(.*)`", " ".join(explanation.said[:1]), re.DOTALL), place_of(explanation.code)
-    return (found[1], place) if found and place else None
 
 
 def place_of(lines: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from whichline.checking.board import wrapped
 from whichline.engine.case import CaseError
-from whichline.engine.finding import Finding
+from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.suite import Test
 
@@ -126,13 +126,15 @@ def order_problems(results: Iterable[Result]) -> list[str]:
 
 def count_failures(results: Sequence[Result], explanations: Iterable[Finding]) -> Iterator[str]:
     """A line for each failing problem, if there are several: how many tests fail, and how many as those of another."""
-    same = {each.problem: len(each.tests) for each in explanations if each.is_of_earlier}
+    same = {each.problem: each for each in explanations if each.is_of_earlier}
     problems = order_problems(results)
     for problem in problems if len(problems) > 1 else ():
         own = [result for result in results if result.problem == problem]
         wrong = sum(result.is_wrong for result in own)
-        count = "" if same.get(problem) == wrong else f", {same.get(problem)}"
-        reason = f"{count} due to an earlier one" if problem in same else ""
+        reason = ""
+        if each := same.get(problem):
+            count = "" if len(each.tests) == wrong else f", {len(each.tests)}"
+            reason = f"{count} {'for the same reason' if each.function == MODULE else 'due to an earlier one'}"
         fail = "fails" if wrong == 1 else "fail"
         yield f"{problem + ' (bonus)' * own[0].bonus:<30} {wrong} of {len(own)} tests {fail}{reason}"
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Self
 
 THINK, READ = "  Think: ", "  Read:  "
-AS_EARLIER = "{}-as-earlier"  # the id of the finding that a problem does what an earlier one does
+MODULE = "<module>"  # Python's name for the lines of a file that run when it is imported
 WIDTH = 64  # of a line of code, so that it fits into 80 columns where the board indents it
 
 
@@ -22,7 +22,7 @@ class Finding:
         said: what was measured, and what that says about the code, in sentences.
         file: as the student knows it, or "" if no place is known.
         line: the first one of the expression.
-        function: in which it is.
+        function: in which it is; `MODULE` if the file cannot be imported for it.
         columns: of the expression in that line, from 0, the end excluded.
         code: the student's own lines, with a mark below the expression.
         likewise: other lines that are wrong for the same reason.
@@ -30,6 +30,8 @@ class Finding:
         question: what a tutor would ask.
         section: of the handout, "1 Standardize" or "1".
         tests: those that fail and that it explains, or at least concerns.
+        step: of the right program, if that is what is expected there.
+        repeats: the ids of the findings about earlier problems that are all that is known of this one.
     """
 
     problem: str
@@ -45,11 +47,13 @@ class Finding:
     question: str = ""
     section: str = ""
     tests: tuple[str, ...] = ()
+    step: str = ""
+    repeats: tuple[str, ...] = ()
 
     @property
     def is_of_earlier(self) -> bool:
-        """Tell whether all that is wrong with the problem is wrong with an earlier one."""
-        return self.id == AS_EARLIER.format(self.problem)
+        """Tell whether all that is known to be wrong with the problem is told of an earlier one."""
+        return bool(self.repeats)
 
     @property
     def lines(self) -> list[str]:

@@ -15,7 +15,7 @@ import torch
 
 from whichline.engine.compare import listed
 from whichline.engine.failure import StudentRaised, describe, frames_of
-from whichline.engine.finding import Finding, mark
+from whichline.engine.finding import MODULE, Finding, mark
 from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
@@ -129,7 +129,7 @@ def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Cr
     frames = frames_of(error, suite.root)
     if isinstance(error, SyntaxError) and error.filename:
         start, end = (error.offset or 1) - 1, (error.end_offset or 0) - 1
-        frames.append(_frame(error.filename, error.lineno or 0, "<module>", suite.root, (start, max(end, start + 1))))
+        frames.append(_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
     if not (noted.inside or frames or suite.remote or _is_of_gradient(error)):
         return None  # the test itself, with an answer that is none
     return _Crash(error, frames, noted.inside)
@@ -171,7 +171,11 @@ def _tell(crash: _Crash, suite: Suite, answered: Sequence[Call], others: Sequenc
     problem, (said, operands) = crash.tests[0].problem, explain_error(crash.error, suite.root)
     last = crash.frames[-1] if crash.frames else FrameSummary("", 0, "", line="")
     code, columns = _show(crash.frames, suite.root) if crash.frames else ((), (0, 0))
-    condition, where = _say_where(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
+    imported = [each.filename for each in crash.frames if each.name == MODULE]
+    if imported:
+        condition, where = None, f"{imported[-1]} cannot be imported: no test that needs it can run."
+    else:
+        condition, where = _say_where(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
     if not suite.remote and (compared := compare_with_definition(str(crash.error), crash.frames, suite.root)):
         said = [said[0], compared]
     facts = condition.facts if condition else ()
@@ -183,7 +187,7 @@ def _tell(crash: _Crash, suite: Suite, answered: Sequence[Call], others: Sequenc
         tuple(filter(None, (*said, where))),
         last.filename,
         last.lineno or 0,
-        _head(last).rpartition(" ")[2],
+        MODULE if imported else _head(last).rpartition(" ")[2],
         columns,
         (*code, *operands),
         proof=f"{count_failing(len(crash.tests), failing, 'stops', 'stop').capitalize()} at this error.",

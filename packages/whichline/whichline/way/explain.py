@@ -11,14 +11,14 @@ from whichline.engine.annotations import without_checks
 from whichline.engine.assignment import find_needs
 from whichline.engine.compare import listed
 from whichline.engine.failure import Stopped
-from whichline.engine.finding import AS_EARLIER, Finding
+from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.room import load_room
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.way.crashes import tell_crashes
 from whichline.way.follow import follow
-from whichline.way.telling import are_told, place_of
+from whichline.way.telling import are_told, find_told
 from whichline.way.unproved import BEGIN
 
 MOST = 3  # findings that a student is shown of one problem
@@ -60,7 +60,7 @@ def find(
             concern = [each for each in own if problem in unasked or selected.keys() & set(each.tests)]
             found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or _take(concern or own, most)
         is_of_earlier = any(each.is_of_earlier for each in found)
-        found = [each for each in found if each.problem in asked or is_of_earlier]
+        found = [each for each in found if each.problem in asked or (is_of_earlier and not each.is_of_earlier)]
         return [told for each in found if (told := _as_much_as_is_told(suite, each))]
 
 
@@ -101,7 +101,8 @@ def _find_in(
     found: list[Finding] = []
     with suppress(Exception, Stopped, SystemExit):  # a student's objects may do anything when they are looked at
         of_right = [test for test in earlier if test.problem in right]
-        found = follow(suite, steps, failing, passing, of_right, [each for each in before if each.file])
+        numbers = [each for each in before if each.step and each.problem in needs]
+        found = follow(suite, steps, failing, passing, of_right, numbers)
     explained = {name for each in found for name in each.tests}
     rest = [test for test in failing if test.name not in explained]
     with suppress(Exception, Stopped, SystemExit):
@@ -113,18 +114,22 @@ def _find_in(
 def _say_what_earlier_explains(
     suite: Suite, problem: str, own: Sequence[Finding], before: Sequence[Finding], failing: Sequence[Test]
 ) -> list[Finding]:
-    """Say that a problem is wrong at places that are told of earlier ones, if it is wrong at no other."""
-    if not are_told(own, before):
+    """Say of a problem that what was found in it is told of earlier ones, if nothing else was found."""
+    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
+    earlier = [each for each in before if each.problem in needs or each.function == MODULE]
+    if not are_told(own, earlier):
         return []
-    told = {place_of(each): each.problem for each in reversed(before)}
-    of = dict.fromkeys(told[place_of(each)] for each in own)
-    titles = [f"your {title[0].lower()}{title[1:]}" for title in (suite.problems[id].title for id in of)]
+    told = list(dict.fromkeys(first for each in own if (first := find_told(each, earlier))))
     explained = {name for each in own for name in each.tests}
     is_all = len(explained) == len(failing)
-    fails = f"{suite.problems[problem].title} fails {'' if is_all else 'partly '}because of {listed(titles)}"
-    end = "; nothing else is wrong with it." if is_all else ": correct that first."
-    tests = tuple(test.name for test in failing if test.name in explained)
-    return [Finding(problem, AS_EARLIER.format(problem), (fails + end,), tests=tests)]
+    title, function = suite.problems[problem].title, MODULE * any(each.function == MODULE for each in told)
+    titles = [suite.problems[id].title for id in dict.fromkeys(each.problem for each in told)]
+    yours = listed(f"your {each[0].lower()}{each[1:]}" for each in titles)
+    fails = f"{title} fails {'' if is_all else 'partly '}because of {yours}: correct that first."
+    which = title if is_all else f"{len(explained)} of the {len(failing)} failing tests of {title}"
+    said = f"{which} could not run: the same file cannot be imported." if function else fails
+    tests, repeats = tuple(test.name for test in failing if test.name in explained), tuple(each.id for each in told)
+    return [Finding(problem, f"{problem}-as-earlier", (said,), function=function, tests=tests, repeats=repeats)]
 
 
 @contextmanager

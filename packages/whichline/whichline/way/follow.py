@@ -15,8 +15,8 @@ from whichline.way.contract import tell_contract
 from whichline.way.options import HALF
 from whichline.way.probe import Probes
 from whichline.way.repeat import tell_unrepeatable
-from whichline.way.run import Patch, Runner, Trial, find_functions
-from whichline.way.search import PLACES, Found, Search, join_patches, order_by_generality
+from whichline.way.run import Patch, Runner, Trial, find_functions, order_by_generality
+from whichline.way.search import PLACES, Found, Search, join_patches
 from whichline.way.steps import Follow
 from whichline.way.telling import are_told, count_failing, show_place
 from whichline.way.trace import Trace
@@ -94,7 +94,8 @@ def _find_numbers(
     if not found and seen:
         runner.probes.leave_out(())
         found, most = Search(Trial(runner, wrong)).find(1), 1
-    if most == 1 and not all(each.difference.is_simple for each in found):
+    if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
+        runner.probes.leave_out(seen)  # for what is looked for next
         return [], {}
     patch = join_patches(found)
     trial = search.corrected if search.corrected.patch == patch else Trial(runner, failing, patch)
@@ -102,6 +103,7 @@ def _find_numbers(
     passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
     explained = [test for test, is_explained in passing if is_explained]
     if not explained:
+        runner.probes.leave_out(seen)
         return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
@@ -188,6 +190,7 @@ def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -
         question=EXTRA if found.difference.is_needless else step.ask,
         section=step.section,
         tests=tuple(test.name for test in explained),
+        step=step.name,
         **show_place(place.file, place.function, place.node, runner.suite.root),
     )
 

@@ -212,3 +212,20 @@ def find_functions(runner: Runner, tests: Sequence[Test]) -> set[tuple[str, str]
     """The student's functions, by file and name, that some tests run: one test of each kind."""
     kinds = {test.function: test for test in tests}
     return {(place.file, place.function) for test in kinds.values() for place in runner.run(test, {}).order}
+
+
+def order_by_generality(tests: Sequence[Test]) -> list[Test]:
+    """Tests that tell most come first: sizes that differ and are not 1, positions not in order; then what is small."""
+
+    def rank(test: Test) -> tuple[int, int, int]:
+        for case in test.cases():
+            tensors = [x for x in case.inputs.values() if isinstance(x, Tensor)]
+            sizes = [size for x in tensors for size in x.shape]
+            numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
+            ones = sum(size <= 1 for size in (*sizes, *numbers)) + sum(x.shape[-1:] == (2,) for x in tensors)
+            alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
+            in_order = sum(torch.equal(x, torch.arange(x.numel())) for x in tensors if x.dtype == torch.int64)
+            return ones + alike + in_order, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
+        return len(tests), 0, 0
+
+    return sorted(tests, key=rank)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
@@ -23,7 +22,7 @@ from whichline.way.options import Option, list_options
 from whichline.way.pointing import compare_with_change, find_instead, find_missing, find_missing_in_most, point
 from whichline.way.probe import Place
 from whichline.way.run import Patch, Trial
-from whichline.way.telling import find_columns
+from whichline.way.telling import find_columns, is_at, name_file
 from whichline.way.trace import Trace
 from whichline.way.values import as_value, is_equal, is_near
 
@@ -114,12 +113,12 @@ class Search:
         Where those explain most tests, they are to be corrected first: nothing more is looked for.
         """
         roots = self.find_roots()
-        spots = {(str(folder / each.file), each.line, each.columns) for each in before}
         places = dict.fromkeys(place for trace in self.traces for place in trace.places)
         found: list[Found] = []
         for place in places:
-            if (place.file, place.line, find_columns(place.file, place.node)) in spots:
-                found += self._mend(place, join_patches(found))
+            columns, name = find_columns(place.file, place.node), name_file(place.file, folder)
+            if steps := [each.step for each in before if is_at(each, name, place.line, columns)]:
+                found += self._mend(place, steps, join_patches(found))
         patch = join_patches(found)
         self.corrected = self.trial.add(patch)
         if patch and self._count_explained(self.corrected) >= MOST * len(self.trial.failing):
@@ -133,20 +132,19 @@ class Search:
         whole, _ = self._try_all(roots)
         return [whole] if whole and whole.difference.is_simple else []
 
-    def _mend(self, place: Place, patch: Patch) -> list[Found]:
-        """The step that makes most that follows right, in a place that is wrong in an earlier problem."""
+    def _mend(self, place: Place, steps: Sequence[str], patch: Patch) -> list[Found]:
+        """The step that makes most that follows right, in a place that is wrong in an earlier problem.
+
+        It is one of those that were told there, or the same of a block, if that makes anything right.
+        """
         trial = self.trial.add(patch)
         before = trial.run(self.trace_of(place).test)
-        most, change = 0, dict[Place, Option]()
-        for option in list_options(before, place) if place in before.values else ():
-            then = trial.run(before.test, {place: option})
-            mended = len(before.steps) if then.passed else count_mended(before, then, {place: option})
-            if mended > most:
-                most, change = mended, {place: option}
-            if then.passed:
-                break
+        options = list_options(before, place) if place in before.values else []
+        alike = *(f"{step} of " for step in steps), *(f"{step}, of " for step in steps)
+        told = [each for each in options if each.names[0] in steps or each.names[0].startswith(alike)]
+        change = _choose_best(trial, before, place, told) or _choose_best(trial, before, place, options)
         names = tuple(test.name for test in self.trial.failing)
-        return [Found(change, before, compare_with_change(before, change), names)] if most else []
+        return [Found(change, before, compare_with_change(before, change), names)] if change else []
 
     def _count_explained(self, trial: Trial) -> int:
         """Count the tests that pass with right values in some places, each of them made of what is right."""
@@ -355,6 +353,19 @@ def join_patches(found: Sequence[Found]) -> Patch:
     return {place: option for each in found for place, option in each.patch.items()}
 
 
+def _choose_best(trial: Trial, before: Trace, place: Place, options: Sequence[Option]) -> Patch:
+    """The option that makes most that follows right; none if none does."""
+    most, change = 0, dict[Place, Option]()
+    for option in options:
+        then = trial.run(before.test, {place: option})
+        mended = len(before.steps) if then.passed else count_mended(before, then, {place: option})
+        if mended > most:
+            most, change = mended, {place: option}
+        if then.passed:
+            break
+    return change
+
+
 def _weigh(found: Found) -> tuple[bool, int]:
     return found.difference.is_simple, len(found.explains)
 
@@ -386,20 +397,3 @@ def find_early_return(trace: Trace) -> list[Place]:
         if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
             return [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
     return []
-
-
-def order_by_generality(tests: Sequence[Test]) -> list[Test]:
-    """Tests that tell most come first: sizes that differ and are not 1, positions not in order; then what is small."""
-
-    def rank(test: Test) -> tuple[int, int, int]:
-        for case in test.cases():
-            tensors = [x for x in case.inputs.values() if isinstance(x, Tensor)]
-            sizes = [size for x in tensors for size in x.shape]
-            numbers = [x for x in case.inputs.values() if isinstance(x, int) and not isinstance(x, bool)]
-            ones = sum(size <= 1 for size in (*sizes, *numbers)) + sum(x.shape[-1:] == (2,) for x in tensors)
-            alike = len(numbers) - len(set(numbers)) + len({*numbers} & {*sizes}) + (len(set(sizes)) < 3)
-            in_order = sum(torch.equal(x, torch.arange(x.numel())) for x in tensors if x.dtype == torch.int64)
-            return ones + alike + in_order, len(tensors), sum(x.numel() for x in tensors) + sum(numbers)
-        return len(tests), 0, 0
-
-    return sorted(tests, key=rank)

@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,31 @@ def name_file(file: str, root: Path) -> str:
     return path.name if path.exists() else "your cell"
 
 
-def place_of(finding: Finding) -> tuple[str, int, tuple[int, int]]:
-    """The place where the mark of a finding stands."""
-    return finding.file, finding.line, finding.columns
+def is_at(told: Finding, file: str, line: int, columns: tuple[int, int]) -> bool:
+    """Tell whether a finding is about a place, of its other lines any."""
+    return bool(file) and file == told.file and (line in told.likewise or (line, columns) == (told.line, told.columns))
+
+
+def find_told(each: Finding, before: Sequence[Finding]) -> Finding | None:
+    """The finding about an earlier problem that says the same of the same place."""
+    there = [told for told in before if is_at(told, each.file, each.line, each.columns)]
+    return next((told for told in there if _is_same(told, each)), None)
+
+
+def _is_same(told: Finding, each: Finding) -> bool:
+    """Tell whether what is said of two problems at one place is the same thing.
+
+    In steps that have no words in common, a wrong value of one expression is.
+    """
+    if told.step or each.step:
+        return told.step == each.step or bool(told.step and each.step and told.section != each.section)
+    words = [re.sub(r"[^A-Za-z]+", " ", finding.said[0]) for finding in (told, each)]
+    return told.id.removeprefix(told.problem) == each.id.removeprefix(each.problem) or words[0] == words[1]
 
 
 def are_told(found: Sequence[Finding], before: Sequence[Finding]) -> bool:
-    """Tell whether something was found, and all of it at places that are told of earlier problems."""
-    told = {place_of(each) for each in before if each.file}
-    return bool(found) and all(place_of(each) in told for each in found)
+    """Tell whether something was found, and all of it is told of earlier problems."""
+    return bool(found) and all(find_told(each, before) for each in found)
 
 
 def count_failing(some: int, failing: int, does: str, do: str, more: str = "") -> str:

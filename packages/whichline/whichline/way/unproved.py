@@ -8,8 +8,8 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.conditions import Call, Condition, find_condition, list_facts
 from whichline.way.probe import Recorder
-from whichline.way.run import Runner, Trial
-from whichline.way.search import Search, order_by_generality
+from whichline.way.run import Runner, Trial, order_by_generality
+from whichline.way.search import Search
 from whichline.way.telling import show_place
 
 BEGIN = "The mark shows the first value that matches none of the handout's. It may still be right."
