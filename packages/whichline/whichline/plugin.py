@@ -27,11 +27,11 @@ from whichline.checking.board import begin_at, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
 from whichline.checking.post_mortem import find_frame
+from whichline.checking.settings import tell_undone, undo_settings
 from whichline.checking.short_failures import WIDTH, ShortFailures, count_numbers, is_short, order_problems
 from whichline.checking.watchdog import LONG, find_students_line, tell_of_time, watchdog
 from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import (
-    Problem,
     SuiteError,
     find_tests,
     load_problems,
@@ -122,7 +122,7 @@ class EngineRuns:
         if self.watch is None and any(map(module_path.is_relative_to, self.suites)):
             whichline.quick_start.look_again()  # before, or the student's functions are not found there
             self.watch = watch_students_code(self.root)
-            check_annotations(student_files())
+            check_annotations(student_files(), undo_settings)
             sys.argv = [""]  # a parser in the student's files finds no arguments of pytest's
             # The cases are small: threads cost more than they give, above all where others are busy.
             torch.set_num_threads(1)
@@ -302,9 +302,9 @@ class EngineRuns:
                     terminalreporter.line(line, bold=True)
         if {name for each in told for name in each.tests} - {result.test for result in self.results}:
             terminalreporter.line(OTHERS)
-        if own_work := not_own_work(self.root, self.problems, self.seen):
-            terminalreporter.section(own_work[0], yellow=True)
-            for line in wrapped(own_work[1:], WIDTH):
+        for title, *lines in filter(None, (not_own_work(self.root, self.problems, self.seen), tell_undone(self.root))):
+            terminalreporter.section(title, yellow=True)
+            for line in wrapped(lines, WIDTH):
                 terminalreporter.line(line)
         if unwritten := [result for result in self.results if result.check is Check.NOT_WRITTEN]:
             terminalreporter.section(NOT_WRITTEN.capitalize(), yellow=True)

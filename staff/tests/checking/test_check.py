@@ -112,6 +112,14 @@ def test_what_a_failing_test_prints_is_shown_below_it(student: Student) -> None:
     assert "    your code printed:\n      x is 3 5\n      W\nuv run pytest -x -k test_linear\n" in process.stdout
 
 
+def test_a_setting_that_a_file_changes_for_all_code_is_below_the_board(student: Student) -> None:
+    student.replace("adapters.py", "import torch\n", "import torch\n\ntorch.set_grad_enabled(False)\n")
+    process = student.run("whichline", "check", "softmax")
+    assert rows(process.stdout) == {"softmax": ["passed", "17/17", "2.0/2"]}
+    assert "\nUndone when your files had been imported, here and in grading\n" in process.stdout
+    assert "  adapters.py, line 10: torch.set_grad_enabled changes a setting" in process.stdout
+
+
 def test_a_bonus_problem_may_fail(student: Student) -> None:
     student.replace("assignment.toml", "points = 15", "points = 14")
     student.replace("assignment.toml", 'title = "Linear layer"', 'title = "Linear layer"\nbonus = true')

@@ -129,6 +129,47 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
     assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
 
 
+@pytest.mark.parametrize(
+    ("changes", "instead"),
+    [
+        ("set_grad_enabled(False)", "Write `with torch.no_grad():` around what needs no gradients."),
+        ("set_default_dtype(torch.float64)", "Pass `dtype=` to what makes a tensor."),
+        ("set_default_device('meta')", "Pass `device=` to what makes a tensor."),
+    ],
+)
+def test_a_setting_that_a_file_changes_for_all_code_is_undone_and_its_line_is_named(
+    student: Student, changes: str, instead: str
+) -> None:
+    """Of the gradients, the table of angles and the masks, which depend on it, nothing is told."""
+    student.replace(FUNCTIONAL, "import torch\n", f"import torch\n\ntorch.{changes}\n")
+    lines = (student.folder / FUNCTIONAL).read_text().splitlines()
+    process = student.run("pytest", "-q", "-k", "gradients or test_rope or test_multihead_self_attention")
+    assert process.returncode == 0, process.stdout
+    output = " ".join(process.stdout.split())
+    assert "Undone when your files had been imported, here and in grading" in output
+    place = f"{FUNCTIONAL}, line {lines.index(f'torch.{changes}') + 1}"
+    name = changes.partition("(")[0]
+    assert f"{place}: torch.{name} changes a setting for all code, the tests included. {instead}" in output
+
+
+COMPILED = """\
+@torch.jit.script
+def scores_of(Q: Tensor, K: Tensor) -> Tensor:
+    return Q @ K.mT / Q.shape[-1]
+
+
+def attention_scores("""
+
+
+def test_what_a_compiler_would_take_stays_as_it_is(student: Student) -> None:
+    student.replace(FUNCTIONAL, "def softmax(", "@torch.compile(fullgraph=True)\ndef softmax(")
+    student.replace(FUNCTIONAL, "def attention_scores(", COMPILED)
+    einsum = 'einsum(queries, keys, "... queries d_k, ... keys d_k -> ... queries keys") / math.sqrt(Q.shape[-1])'
+    student.replace(FUNCTIONAL, einsum, "scores_of(queries, keys)")
+    process = student.run("pytest", "-q", "-k", "3d-no-mask or test_softmax")
+    assert "Expected √d_k; found d_k." in process.stdout, process.stdout
+
+
 def test_a_mistake_is_told_where_adapters_import_at_their_top(student: Student) -> None:
     """Such functions are there before the tests run; elsewhere an adapter imports what it calls when it is called."""
     line = "from cs336_basics.nn.functional import scaled_dot_product_attention\n"
@@ -213,7 +254,9 @@ def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_e
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     short = student.run("pytest", "-k", "test_scaled_dot_product_attention").stdout
     assert re.findall(r"^_+ (\S+) _+$", short, re.MULTILINE) == ["test_scaled_dot_product_attention[3d-square]"]
-    assert " more: the answer is wrong in … of … places\n  3d-no-mask, 3d-causal, " in short
+    first = student.run("pytest", "-q", "--tb=line", "-k", "test_scaled_dot_product_attention[3d-no-mask]").stdout
+    (headline,) = re.findall("the answer is wrong in .* places", first)
+    assert re.search(f" more, the first: {headline}\n  3d-no-mask, 3d-causal, ", short)
 
 
 def test_every_failure_is_shown_to_whoever_asks(student: Student) -> None:

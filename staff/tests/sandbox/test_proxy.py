@@ -265,13 +265,21 @@ def test_a_checkpoint_works_in_little_memory(run: Run) -> None:
     assert adapters.run_softmax(torch.zeros(1), 0).tolist() == [1]
 
 
-def test_wrong_annotations_and_torch_compile_do_no_harm(run: Run) -> None:
+def test_what_a_file_changes_for_all_code_is_undone_as_at_home(run: Run) -> None:
+    changes = "torch.set_grad_enabled(False); torch.set_default_dtype(torch.float64); torch.set_default_device('meta')"
+    adapters = run(f"import torch\n{changes}\n" + returning("torch.ones(1).requires_grad_() * 2"))
+    answer = adapters.run_softmax(torch.ones(1), 0)
+    assert (answer.dtype, answer.device.type) == (torch.float32, "cpu")
+
+
+def test_wrong_annotations_and_compilers_do_no_harm(run: Run) -> None:
     source = """
 import torch
 from jaxtyping import Float, jaxtyped
 from torch import Tensor
 
 @torch.compile
+@torch.jit.script
 def softmax(x: Float[Tensor, "a b c"]) -> Float[Tensor, "d"]:
     return x * 2
 

@@ -252,6 +252,45 @@ def test_where_no_place_is_proved_it_is_said_in_which_calls_the_answer_is_wrong(
     assert finding.said[0].startswith("The answer is wrong in every stored case where `Q`")
 
 
+def test_nan_in_rows_that_see_nothing_is_asked_about_as_that(told: Explain) -> None:
+    (finding,) = told([ATTENTION], ("run_softmax(scores_of(", "torch.softmax(scores_of("))
+    assert "found NaN in" in finding.said[0]
+    assert finding.question.startswith("Which numbers give NaN here: 0 / 0, or −inf − (−inf)?")
+
+
+def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(told: Explain) -> None:
+    own = "def softmax(x, dim, mask=None):\n    return x\n\n\ndef scores_of("
+    edits = (
+        ("def scores_of(", own),
+        ("run_softmax(scores_of(", "torch.softmax(scores_of("),
+        ("mask), -1)", "mask), -2)"),
+    )
+    (of_torch,) = told([ATTENTION], *edits)
+    assert of_torch.said == ("Expected the weights; found wrong numbers in 70 of 70 places.",)
+    (of_own,) = told(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
+    assert of_own.said[0].endswith(" This call passes nothing for `mask`.")
+
+
+def test_an_expression_on_several_lines_is_shown_whole(told: Explain) -> None:
+    scores = """einsum(
+        Q,
+        K, "... q d, ... k d -> ... q k",
+    )"""
+    (finding,) = told([ATTENTION], ('einsum(Q, K, "... q d, ... k d -> ... q k") / math.sqrt(d_k)', scores))
+    assert finding.code[1:] == (
+        "    scores = einsum(",
+        "             ^^^^^^^",
+        "        Q,",
+        '        K, "... q d, ... k d -> ... q k",',
+        "    )",
+    )
+
+
+def test_a_long_message_ends_with_a_whole_word(told: Explain) -> None:
+    (finding,) = told(["linear"], ("    return in_features @ weights.T", f"    raise ValueError({'word ' * 99!r})"))
+    assert finding.said[0].endswith("word word …")
+
+
 @pytest.mark.parametrize(("how", "lines"), [("what", 1), ("where", 4)])
 def test_an_instructor_says_how_much_is_told(told: Explain, how: str, lines: int) -> None:
     (finding,) = told([ATTENTION], NO_SCALE, how=how)

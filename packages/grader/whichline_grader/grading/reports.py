@@ -290,7 +290,9 @@ def fence(text: Iterable[str], most: int = MAX_BLOCK) -> list[str]:
 def quote_code(text: str) -> str:
     """A line of code that nothing in `text` can end."""
     fence = "`" * (1 + _longest_fence(text))
-    line = " ".join(printable(text).split())[:MAX_LINE]
+    line = " ".join(printable(text).split())
+    if len(line) > MAX_LINE:
+        line = f"{line[:MAX_LINE].rpartition(' ')[0] or line[:MAX_LINE]} …"
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 

@@ -149,6 +149,7 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         *_slow(scores),
         *(_explained(scores) if everything else ()),
         *_told(run.not_own_work),
+        *_told(run.undone),
     )
 
 

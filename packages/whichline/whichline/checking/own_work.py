@@ -14,13 +14,15 @@ from whichline.engine.assignment import FILE_NAME, Problem, is_own_file, name_co
 from whichline.engine.room import load_room
 from whichline.rules.forbidden import load_forbidden
 from whichline.rules.price import charge
+from whichline.rules.settings import take_compilers_away
 from whichline.rules.watch import Use, Watch
 
 MAX_SHOWN = 3  # lines of a problem
 
 
 def watch_students_code(root: Path) -> Watch:
-    """A watch on the student's files, to be called before they are imported."""
+    """A watch on the student's files, to be called before they are imported; what they write runs uncompiled."""
+    take_compilers_away()
     watch = Watch(load_forbidden(root / FILE_NAME), cache(partial(is_own_file, root=root)))
     watch.install()
     return watch

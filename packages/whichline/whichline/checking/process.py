@@ -11,9 +11,9 @@ the seconds that the import of the student's files has taken, or the test or the
 the student's line that it has reached; `planned`, a result for each test as if it had not run, or had passed if its
 problem is kept; `broken`, why the student's files cannot be imported; `result`, for each test as it ends; `printed`,
 what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended; `not_own_work`,
-what the files use and the student must write, with the points `deducted` for it by problem; `looking`, a problem in
-which the search for what is wrong begins, when all tests have ended, and "" at the end; `explanation`, for each thing
-that was found; `ended`, the exit status of the run.
+what the files use and the student must write, with the points `deducted` for it by problem; `undone`, what they change
+for all code; `looking`, a problem in which the search for what is wrong begins, when all tests have ended, and "" at
+the end; `explanation`, for each thing that was found; `ended`, the exit status of the run.
 A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. What computes with torch before a fork has one thread: the
@@ -41,6 +41,7 @@ import torch
 from whichline import quick_start
 from whichline.checking.as_graded import refuse_as_in_grading
 from whichline.checking.own_work import find_adapters, find_deductions, not_own_work, watch_students_code
+from whichline.checking.settings import tell_undone, undo_settings
 from whichline.checking.watchdog import find_students_line, watchdog
 from whichline.engine.annotations import check_annotations, without_checks
 from whichline.engine.assignment import SuiteError, load_problems, student_files, this_root
@@ -95,7 +96,7 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
     reply.say(running=0, line="")
     try:
         importlib.invalidate_caches()
-        check_annotations(student_files())  # adapters may import late
+        check_annotations(student_files(), undo_settings)  # adapters may import late
         with watchdog(SECOND, reply.say_time):
             suite.calls.adapters = importlib.import_module("adapters")
     except BaseException as error:  # exit() among them
@@ -114,6 +115,7 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
     paid = find_deductions(suite.root, suite.problems, seen)
     deducted = {problem: sum(works.values()) for problem, works in paid.items()}
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen), deducted=deducted)
+    reply.say(undone=tell_undone(suite.root))
     told: list[Finding] = []
     for problem in problems if wanted["most"] else ():
         reply.say(looking=problem)

@@ -43,6 +43,7 @@ class Run:
         printed: the last lines that the student's code printed in a test that failed, for the first of each problem.
         not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
         deducted: the points that will not count for that, by problem.
+        undone: what the student's files change for all code, in the same form.
         broken: why the student's files cannot be imported, if they cannot.
         status: the exit status, once it has ended.
     """
@@ -57,6 +58,7 @@ class Run:
     printed: dict[str, list[str]] = field(default_factory=dict)
     not_own_work: list[str] = field(default_factory=list)
     deducted: dict[str, float] = field(default_factory=dict)
+    undone: list[str] = field(default_factory=list)
     broken: str = ""
     status: int | None = None
 
@@ -82,6 +84,8 @@ class Run:
                 self.printed[test] = lines
             case {"not_own_work": lines, "deducted": points}:
                 self.not_own_work, self.deducted = lines, points
+            case {"undone": lines}:
+                self.undone = lines
             case {"broken": text}:
                 self.broken = text
             case {"ended": status}:

@@ -76,8 +76,10 @@ class ShortFailures:
         if left := [self.failures[each.nodeid] for each in self.reports if each not in shown]:
             explained = {name for each in self.explanations for name in each.tests}
             others = [each for each in left if each[0].name not in explained and self._is_due(each[1])]
+            what = "more" if any(each.nodeid in self.failures for each in shown) else "not explained below"
             terminalreporter.ensure_newline()
-            for line in wrapped(["", *count_failures(self.results, self.explanations), *count_kinds(others)], WIDTH):
+            counts = *count_failures(self.results, self.explanations), *count_kinds(others, what)
+            for line in wrapped(["", *counts], WIDTH):
                 terminalreporter.line(line)
         if self.reports:
             terminalreporter.stats["failed"] = self.reports
@@ -149,13 +151,14 @@ def count_numbers(test: Test) -> float:
     return numbers if cases else float("inf")
 
 
-def count_kinds(failures: Sequence[Failure]) -> Iterator[str]:
-    """A line for each kind of failure: those whose headlines differ in numbers alone."""
-    kinds: dict[str, list[Test]] = {}
+def count_kinds(failures: Sequence[Failure], what: str) -> Iterator[str]:
+    """A line for each kind of failure, with the first headline of those that differ in numbers alone."""
+    kinds: dict[str, list[Failure]] = {}
     for test, result in failures:
-        kinds.setdefault(re.sub(r"\d[\d.,]*\b", "…", result.headline), []).append(test)
-    for kind, tests in kinds.items():
-        names = list(dict.fromkeys(test.parameter or test.name.removeprefix("test_") for test in tests))
+        kinds.setdefault(re.sub(r"\d[\d.,]*\b", "", result.headline), []).append((test, result))
+    for alike in kinds.values():
+        names = list(dict.fromkeys(test.parameter or test.name.removeprefix("test_") for test, _ in alike))
         more = [*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])]
-        yield f"{len(tests)} more: {shorten(kind, LONGEST_KIND, placeholder=' …')}"
+        first = ", the first" * (len({result.headline for _, result in alike}) > 1)
+        yield f"{len(alike)} {what}{first}: {shorten(alike[0][1].headline, LONGEST_KIND, placeholder=' …')}"
         yield f"  {', '.join(more)}"

@@ -7,7 +7,7 @@ tests.
 import functools
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -20,9 +20,17 @@ from torch import Tensor
 PLAIN = (int, float, str, type(None))
 
 
-def check_annotations(files: Iterable[str]) -> None:
-    """Check what the functions of these files and folders are called with and return, if imported from now on."""
-    sys.meta_path.insert(0, _Finder({Path(name).stem for name in files}))  # type: ignore[arg-type]  (any object with `find_spec` will do)
+Around = Callable[[str], AbstractContextManager[Any]]
+
+
+def check_annotations(files: Iterable[str], around: Around = nullcontext) -> None:
+    """Check what the functions of these files and folders are called with and return, if imported from now on.
+
+    Args:
+        files: their names.
+        around: what is around the import of a file, called with its path.
+    """
+    sys.meta_path.insert(0, _Finder({Path(name).stem for name in files}, around))  # type: ignore[arg-type]  (any object with `find_spec` will do)
 
 
 @contextmanager
@@ -37,8 +45,9 @@ def without_checks() -> Iterator[None]:
 
 
 class _Finder:
-    def __init__(self, packages: Collection[str]) -> None:
+    def __init__(self, packages: Collection[str], around: Around) -> None:
         self.packages = packages
+        self.around = around
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name.partition(".")[0] not in self.packages:
@@ -46,10 +55,13 @@ class _Finder:
         spec = PathFinder.find_spec(name, path, target)
         if spec and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
+            spec.loader.around = self.around
         return spec
 
 
 class _Loader(SourceFileLoader):
+    around: Around
+
     def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
         try:
             return super().source_to_code(data, path, *more, **options)
@@ -59,7 +71,8 @@ class _Loader(SourceFileLoader):
             raise
 
     def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
+        with self.around(self.path):
+            super().exec_module(module)
         own = [value for value in vars(module).values() if _is_of(module, value)]
         for owner in (module, *(value for value in own if isinstance(value, type))):
             for name, value in [*vars(owner).items()]:

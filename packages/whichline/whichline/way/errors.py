@@ -63,7 +63,7 @@ def _shorten(message: str) -> str:
     line = message.partition(" Hint: ")[0]
     if len(line) > LONGEST:
         line = re.split(r"\.\s+(?=[A-Z])", line)[0]
-    return f"{line[:LONGEST]}…" if len(line) > LONGEST else line
+    return f"{line[:LONGEST].rpartition(' ')[0] or line[:LONGEST]} …" if len(line) > LONGEST else line
 
 
 def _as_sentence(line: str) -> str:

@@ -1,8 +1,11 @@
 """Following the failing tests of a problem to the expressions where the first number goes wrong."""
 
 import ast
+import inspect
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import FunctionType, SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +16,7 @@ from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.contract import tell_contract
 from whichline.way.options import HALF
-from whichline.way.probe import Probes
+from whichline.way.probe import Place, Probes
 from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, Trial, find_functions, order_by_generality
 from whichline.way.search import PLACES, Found, Search, join_patches
@@ -27,6 +30,7 @@ from whichline.way.values import is_equal
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
 MOST = 2  # places that are told
 EXTRA = "Where in the formula is this step?"
+NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
 LATER = 0.3  # of the search of a problem, if an earlier one is to be corrected first
 ASKED = 3  # failing tests whose arguments are looked at
 
@@ -180,14 +184,15 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
 
 def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
-    words = found.difference.words + _tell_not_given(found, runner.probes.definitions)
+    words = found.difference.words + _tell_not_given(found, runner.probes)
+    is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.value(place))
     return Finding(
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
         likewise=tuple(each.line for each in found.patch if each.line != place.line),
         proof=proof,
-        question=EXTRA if found.difference.is_needless else step.ask,
+        question=EXTRA if found.difference.is_needless else NAN if is_nan else step.ask,
         section=step.section,
         tests=tuple(test.name for test in explained),
         step=step.name,
@@ -195,16 +200,27 @@ def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -
     )
 
 
-def _tell_not_given(found: Found, definitions: Mapping[tuple[str, str], ast.FunctionDef]) -> str:
+def _tell_not_given(found: Found, probes: Probes) -> str:
     """Name the parameters that a call leaves at None, where it is not plain what is wrong."""
     call = found.place.node
     if found.difference.is_simple or not isinstance(call, ast.Call):
         return ""
-    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-    for (_, function), node in definitions.items():
-        if function == name and not node.args.vararg:
-            optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-            given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
-            if left := [each.arg for each in optional if each.arg not in given]:
-                return f" This call passes nothing for `{left[0]}`."
-    return ""
+    node = probes.definitions.get(_find_callee(call, found.place, probes))
+    if node is None or node.args.vararg:
+        return ""
+    optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+    given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
+    left = [each.arg for each in optional if each.arg not in given]
+    return f" This call passes nothing for `{left[0]}`." if left else ""
+
+
+def _find_callee(call: ast.Call, place: Place, probes: Probes) -> tuple[str, str]:
+    """The file and the name of the function that a call by a name of the whole file reaches, if it is one."""
+    where = place.file, place.function
+    callers = [each for each in probes.changed if (each.__code__.co_filename, each.__qualname__) == where]
+    names = ast.unparse(call.func).split(".")
+    value: Any = SimpleNamespace(**callers[0].__globals__) if callers else None
+    for name in names:
+        value = getattr(value, name, None)
+    function = inspect.unwrap(value) if callable(value) else None
+    return (function.__code__.co_filename, function.__qualname__) if isinstance(function, FunctionType) else ("", "")

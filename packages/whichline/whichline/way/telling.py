@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.finding import Finding, mark
+from whichline.engine.finding import WIDTH, Finding, mark
+
+MOST_LINES = 6  # of an expression, after its first one
 
 
 def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, root: Path) -> dict[str, Any]:
-    """The fields of a finding about an expression; of one on several lines it is the first of them."""
+    """The fields of a finding about an expression; line and columns are those of its first line."""
     name, columns = name_file(file, root), find_columns(file, node)
     code = linecache.getline(file, node.lineno).rstrip("\n")
     return {
@@ -19,8 +21,19 @@ def show_place(file: str, function: str, node: ast.expr | ast.stmt | ast.arg, ro
         "line": node.lineno,
         "function": function,
         "columns": columns,
-        "code": (f"{name}:{node.lineno}, in {function}", *mark(code, *columns)),
+        "code": (f"{name}:{node.lineno}, in {function}", *mark(code, *columns), *show_rest(file, node)),
     }
+
+
+def show_rest(file: str, node: ast.expr | ast.stmt | ast.arg) -> list[str]:
+    """The lines of an expression after its first one, indented as they are to that."""
+    first = linecache.getline(file, node.lineno)
+    indent = len(first) - len(first.lstrip())
+    numbers = range(node.lineno + 1, (node.end_lineno or 0) + 1)
+    lines = [linecache.getline(file, number).rstrip() for number in numbers[:MOST_LINES]]
+    lines = [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines]
+    short = [f"{line[: WIDTH - 2]} …" if len(line) > WIDTH else line for line in lines]
+    return [f"    {line}" for line in [*short, *["…"] * (len(numbers) > MOST_LINES)]]
 
 
 def find_columns(file: str, node: ast.expr | ast.stmt | ast.arg) -> tuple[int, int]:

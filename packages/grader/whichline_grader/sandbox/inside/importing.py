@@ -24,6 +24,8 @@ from typing import Any, NoReturn
 
 import typing_extensions
 
+from whichline.rules.settings import keep_settings
+
 ROOT = "/submission"
 
 # The lab of the assignment uses these. A graded function does not, and importing them takes seconds.
@@ -74,6 +76,10 @@ class _Folder(PathEntryFinder):
 class _Source(SourceLoader):
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
+
+    def exec_module(self, module: ModuleType) -> None:
+        with keep_settings():
+            super().exec_module(module)
 
     def get_filename(self, fullname: str) -> str:
         return self.path

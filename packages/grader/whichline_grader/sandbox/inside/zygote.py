@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import torch
 
 from whichline.rules.forbidden import load_forbidden
+from whichline.rules.settings import take_compilers_away
 from whichline.rules.watch import Watch
 from whichline_grader.sandbox.inside import frames
 from whichline_grader.sandbox.inside.importing import is_submitted
@@ -106,7 +107,7 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     tempfile.tempdir = "/"  # else whoever asks for one looks for a folder that is writable
-    torch.compile = _not_compiled
+    take_compilers_away()
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     (x * x).backward(torch.ones(torch.broadcast_shapes((2, 1), (1, 2))))  # either one imports sympy
@@ -118,11 +119,6 @@ def _import(modules: Iterable[str]) -> None:
         with suppress(ImportError):
             importlib.import_module(module)
     gc.freeze()
-
-
-def _not_compiled(model: Any = None, **_: Any) -> Any:
-    """In the place of torch.compile, which would run compilers, and whose import takes seconds: the function itself."""
-    return _not_compiled if model is None else model
 
 
 def _become_worker(

@@ -1,0 +1,46 @@
+"""Telling students which of their files change a setting of torch for all code, which is undone."""
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from whichline.rules.settings import keep_settings
+
+INSTEAD = {
+    "set_grad_enabled": "Write `with torch.no_grad():` around what needs no gradients.",
+    "set_default_dtype": "Pass `dtype=` to what makes a tensor.",
+    "set_default_device": "Pass `device=` to what makes a tensor.",
+}
+_undone: dict[tuple[str, str], None] = {}  # files, and the functions of torch that they called
+
+
+@contextmanager
+def undo_settings(file: str) -> Iterator[None]:
+    """Undo what the import of a file changes for all code, and keep it in mind."""
+    changed: list[str] = []
+    try:
+        with keep_settings() as changed:
+            yield
+    finally:
+        _undone.update(dict.fromkeys((file, name) for name in changed))
+
+
+def tell_undone(root: Path) -> list[str]:
+    """A title, and lines: which files change which setting, and what to write instead. Nothing if none does."""
+    if not _undone:
+        return []
+    lines = ["Undone when your files had been imported, here and in grading"]
+    for file, name in _undone:
+        line = _find_line(file, name)
+        place = f"{Path(file).relative_to(root).as_posix()}{f', line {line}' * bool(line)}"
+        lines.append(f"{place}: torch.{name} changes a setting for all code, the tests included. {INSTEAD[name]}")
+    return lines
+
+
+def _find_line(file: str, name: str) -> int:
+    """The last line of a file that names the function of torch, if one does."""
+    nodes = ast.walk(ast.parse(Path(file).read_bytes()))
+    return max(
+        (node.lineno for node in nodes if name in (getattr(node, "id", ""), getattr(node, "attr", ""))), default=0
+    )  # type: ignore[attr-defined]
