@@ -17,7 +17,6 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from whichline.checking.as_graded import ENVIRONMENT
 from whichline.checking.watchdog import LONG, tell_of_time
 from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result, result_from_json
@@ -242,7 +241,6 @@ def _process(root: Path, how: str, python: str = sys.executable) -> subprocess.P
     return subprocess.Popen(
         [python, "-P", "-c", START, how],  # a student's typing.py does not hide Python's own
         cwd=root,
-        env=os.environ | (ENVIRONMENT if how == "as graded" else {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
