@@ -81,12 +81,8 @@ class Finding:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
-        """The finding that `as_json` wrote."""
-        return cls.of(json.loads(line))
-
-    @classmethod
-    def of(cls, written: dict[str, object]) -> Self:
-        """A finding from its fields, of which JSON has made lists."""
+        """The finding that `as_json` wrote, of which JSON has made lists."""
+        written: dict[str, object] = json.loads(line)
         lists = {each.name for each in fields(cls) if str(each.type).startswith("tuple")}
         return cls(**{name: tuple(x) if name in lists else x for name, x in written.items()})  # type: ignore[arg-type]
 

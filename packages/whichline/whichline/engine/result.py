@@ -118,10 +118,6 @@ def function_of(test: str) -> str:
 
 
 def result_from_json(line: str | bytes) -> Result:
-    """The result that `Result.as_json` wrote."""
-    return result_of(json.loads(line))
-
-
-def result_of(written: dict[str, Any]) -> Result:
-    """A result from its fields, of which JSON has made texts and lists."""
+    """The result that `Result.as_json` wrote, of which JSON has made texts and lists."""
+    written: dict[str, Any] = json.loads(line)
     return Result(**written | {name: kind(written[name]) for name, kind in KINDS.items() if name in written})

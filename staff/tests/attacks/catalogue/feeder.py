@@ -176,7 +176,7 @@ long_numbers: refused: the answer is an int
         }
     return 10**4000
 
-line_of_another_file: refused: expected [file, line, function]
+line_of_another_file: refused: the answer is not as it should be: Expected
     # Say that an exception came from a file of the grader, in a line with a number of four thousand digits.
     if serve := sys.modules.get("whichline_grader.sandbox.inside.serve"):
         lines = [["/etc/passwd", 1, "\ud800"], ["adapters.py", 10**4000, "<module>"], ["../adapters.py", -1, "f"]]
