@@ -20,6 +20,12 @@ FLAT = {"adapters.py": "a = 1", "cs336_basics/nn.py": "b = 2"}
 CS336 = {"tests/adapters.py": "a = 1", "tests/common.py": "", "cs336_basics/nn.py": "b = 2"}
 
 
+INSTEAD = (
+    "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit` writes"
+)
+READABLE = "expected a zip archive that can be read"
+
+
 def folder(at: Path, files: dict[str, str]) -> Path:
     for path, source in files.items():
         (at / path).parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +245,7 @@ def test_a_size_that_is_not_true(claimed: int, tmp_path: Path) -> None:
     path = archive(tmp_path, {"adapters.py": "#" * (64 << 20)})
     path.write_bytes(patched(path.read_bytes(), 24, claimed, "<I"))
     tracemalloc.start()
-    with pytest.raises(Refused, match=r"Bad CRC-32|hand in only your own code"):
+    with pytest.raises(Refused, match=rf"{READABLE}, and 'handed-in.zip' is damaged|hand in only your own code"):
         take_in(path)
     assert tracemalloc.get_traced_memory()[1] < 32 * MIB
     tracemalloc.stop()
@@ -295,15 +301,12 @@ def test_files_that_are_refused(files: dict[str, str], message: str, tmp_path: P
         take_in(archive(tmp_path, files))
 
 
-READABLE = "expected a zip archive that can be read"
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        *((lambda data, end=end: data[:end], f"{READABLE}, got BadZipFile") for end in (10, 60, 120)),
+        *((lambda data, end=end: data[:end], f"{READABLE}, and 'handed-in.zip' is damaged") for end in (10, 60, 120)),
         (lambda data: data[:45] + bytes([data[45] ^ 0xFF]) + data[46:], READABLE),
-        (lambda data: data.replace("\u00e9\u00e9".encode(), b"\xff" * 4), "UnicodeDecodeError"),
+        (lambda data: data.replace("\u00e9\u00e9".encode(), b"\xff" * 4), f"{READABLE}, and 'handed-in.zip' is"),
         (lambda data: patched(data, 8, 1), "but 'adapters.py' is encrypted; make the archive without a password"),
     ],
 )
@@ -329,23 +332,105 @@ def test_a_folder_with_an_archive_inside(make: type, tmp_path: Path) -> None:
     assert (taken.name, set(taken.files)) == ("lovelaceada", set(FLAT))
 
 
+def test_a_zip_with_one_zip_inside_is_that_zip(tmp_path: Path) -> None:
+    inner = archive(tmp_path, below("one/", FLAT)).rename(tmp_path / "submission.zip").read_bytes()
+    path = tmp_path / "outer.ZIP"
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("homework\\submission.zip", inner)
+        out.writestr("__MACOSX/homework/._submission.zip", b"of the Finder")
+        out.writestr("homework/._submission.zip", b"of the Finder")
+        out.writestr("homework/report.pdf", b"")
+    taken = take_in(path)
+    assert (taken.name, set(taken.files)) == ("outer.ZIP", set(FLAT))
+    with zipfile.ZipFile(path, "a") as out:
+        out.writestr("homework/other.zip", inner)
+    with pytest.raises(
+        Refused,
+        match=f"file; there is 'homework/other.zip'; there is 'homework/submission.zip'; there is a PDF; {INSTEAD}",
+    ):
+        take_in(path)
+    with zipfile.ZipFile(path, "a") as out:
+        out.writestr("adapters.py", "x = 1")
+    assert set(take_in(path).files) == {"adapters.py"}
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_a_zip_in_zips_in_a_zip_is_not_unpacked(depth: int, tmp_path: Path) -> None:
+    data, path = archive(tmp_path, FLAT).read_bytes(), tmp_path / "outer.zip"
+    for _ in range(depth):
+        with zipfile.ZipFile(path, "w") as out:
+            out.writestr("inner.zip", data)
+        data = path.read_bytes()
+    with pytest.raises(Refused, match=f"got no Python file; there is 'inner.zip'; {INSTEAD}"):
+        take_in(path)
+
+
+def test_a_zip_inside_that_is_too_large_or_damaged_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = archive(tmp_path, FLAT).read_bytes()
+    for data, message in ((inner[:60], "is damaged, or no zip archive"), (inner, "at most .* when unpacked")):
+        with zipfile.ZipFile(path := tmp_path / "outer.zip", "w") as out:
+            out.writestr("inner.zip", data)
+        with pytest.raises(Refused, match=f"{message}.*{INSTEAD}"):
+            take_in(path)
+        monkeypatch.setattr(submission, "MAX_UNPACKED_BYTES", 100)
+
+
+@pytest.mark.parametrize("make", [folder, archive, tar])
+@pytest.mark.parametrize("name", ["Adapters.py", "tests/ADAPTERS.py", "one/ADAPTERS.py"])
+def test_adapters_in_other_letters_are_taken_where_there_are_no_others(make: type, name: str, tmp_path: Path) -> None:
+    taken = take_in(make(tmp_path / "x" if make is folder else tmp_path, {name: "a = 1", "adapters_old.py": ""}))
+    assert taken.files[f"{taken.adapters.replace('.', '/')}.py"] == b"a = 1"
+    assert taken.remarks == (f"'{name}' counts as adapters.py: write its name in small letters",)
+
+
+def test_adapters_in_other_letters_are_no_rivals(tmp_path: Path) -> None:
+    taken = take_in(archive(tmp_path, {"adapters.py": "a = 1", "Adapters.py": "a = 2"}))
+    assert (taken.files["adapters.py"], taken.remarks) == (b"a = 1", ())
+
+
+def test_of_several_files_one_may_be_adapters_in_other_letters(tmp_path: Path) -> None:
+    folder(tmp_path, {"a_1.py": "a = 1", "b_2.py": ""})
+    files = {"Adapters.py": tmp_path / "a_1.py", "model.py": tmp_path / "b_2.py"}
+    assert take_in(tmp_path / "a", files).files == {"adapters.py": b"a = 1", "model.py": b""}
+
+
 @pytest.mark.parametrize("content", [b"", b"text", b"\x1f\x8b" + bytes(100), bytes(1024)])
 def test_a_tar_that_is_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tgz").write_bytes(content)
-    with pytest.raises(Refused, match=r"expected a tar archive that can be read, got |expected adapters.py"):
+    with pytest.raises(
+        Refused, match=r"a tar archive that can be read, and 'a.tgz' is damaged, or|expected adapters.py"
+    ):
         take_in(tmp_path / "a.tgz")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("a.ipynb", "a notebook"), ("a.pdf", "a PDF")])
+KINDS = {"a.ipynb": "a notebook", "a.PDF": "a PDF", "a.7z": "a 7z archive", "a.rar": "a RAR archive"}
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_what_is_no_code_is_told_what_to_hand_in(name: str, kind: str, tmp_path: Path) -> None:
     folder(tmp_path, {name: "{}"})
-    instead = (
-        "put your code into adapters.py and cs336_basics/, and hand in the submission.zip that `uv run cs336 submit`"
-    )
-    with pytest.raises(Refused, match=f"expected Python code, got {kind}; {instead}"):
+    with pytest.raises(Refused, match=f"expected Python code, got {kind}; {INSTEAD}"):
         take_in(tmp_path / name)
-    with pytest.raises(Refused, match=f"got no Python file; there is {kind}; {instead}"):
+    with pytest.raises(Refused, match=f"got no Python file; there is {kind}; {INSTEAD}"):
         take_in(tmp_path)
+
+
+def test_every_refusal_says_what_to_hand_in(tmp_path: Path) -> None:
+    tries = {
+        "nothing": tmp_path / "nothing",
+        "text": folder(tmp_path / "text", {"a.txt": "x"}) / "a.txt",
+        "main": folder(tmp_path / "main", {"main.py": ""}),
+        "two": folder(tmp_path / "two", below("a/", FLAT) | below("b/", FLAT)),
+        "odd": folder(tmp_path / "odd", {"a\n.py": ""}),
+    }
+    for path in tries.values():
+        with pytest.raises(Refused, match=f"{INSTEAD}$") as caught:
+            take_in(path)
+        assert str(caught.value).count("put your code into") == 1
+    with pytest.raises(Refused, match=r"and 'a.txt' is damaged, or no zip archive; "):
+        take_in(tries["text"])
+    with pytest.raises(Refused, match=r"one folder down, got 'main.py'; "):
+        take_in(tries["main"])
 
 
 def test_windows_slashes(tmp_path: Path) -> None:

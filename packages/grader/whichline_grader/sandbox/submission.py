@@ -51,7 +51,10 @@ SLOW_IMPORTS = {
 }
 LAYOUTS = {"adapters.py": "adapters", "tests/adapters.py": "tests.adapters", "src/adapters.py": "adapters"}
 TAR = (".tar", ".tar.gz", ".tgz")
-NO_CODE = {".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"}
+NO_CODE = {
+    **{".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"},
+    **{".7z": "a 7z archive", ".rar": "a RAR archive"},
+}
 
 
 def tell_instead() -> str:
@@ -68,6 +71,10 @@ class Refused(CourseworkError):
     """
 
     content = ""
+
+    def __init__(self, why: str) -> None:
+        instead = tell_instead()
+        super().__init__(why if why.endswith(instead) else f"{why}; {instead}")
 
 
 @dataclass(frozen=True)
@@ -142,16 +149,15 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
     Or it is several Python `files`, by their own names, for which `path` stands.
 
     `adapters.py` is looked for at the root, in `tests/` and in `src/`, and in the same places one folder down; one
-    folder around everything is ignored. Of several adapters those are taken in which most is written. A folder with an
-    archive and no Python file is that archive.
+    folder around everything is ignored. Of several adapters those are taken in which most is written. Adapters.py is
+    adapters.py where there is no such file. A folder with an archive and no Python file is that archive, and so is a
+    zip with one zip.
 
     Raises:
         Refused: it is hostile, broken or too large, or has no adapters.
     """
-    if files and "adapters.py" not in files:
-        raise Refused(
-            f"expected one archive, or adapters.py and other Python files, got {_some(files)}; {tell_instead()}"
-        )
+    if files and ADAPTERS not in map(str.lower, files):
+        raise Refused(f"expected one archive, or adapters.py and other Python files, got {_some(files)}")
     if files:
         taken = _Collected((PurePosixPath(name), partial(_read_file, files[name])) for name in sorted(files))
     elif path.is_dir():
@@ -163,8 +169,8 @@ def take_in(path: Path, files: Mapping[str, Path] | None = None) -> Submission:
         raise Refused(f"expected a Python file, a folder or a zip archive, got {got}")
     elif path.suffix == ".py":
         taken = _Collected([(PurePosixPath("adapters.py"), partial(_read_file, path))])
-    elif path.suffix in NO_CODE:
-        raise Refused(f"expected Python code, got {NO_CODE[path.suffix]}; {tell_instead()}")
+    elif kind := NO_CODE.get(path.suffix.lower()):
+        raise Refused(f"expected Python code, got {kind}")
     else:
         taken = _in_archive(path)
     root, file, remarks = _find_adapters(taken)
@@ -224,6 +230,7 @@ class _Collected:
         links: Python files that are links or devices.
         archives: paths that look like archives.
         kinds: what there is in the place of code.
+        respelt: the file that counts as adapters.py, and has capital letters.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -237,8 +244,9 @@ class _Collected:
             if _is_left_out(path):
                 continue
             if path.suffix != ".py":
-                self.archives += [name] if name.endswith((".zip", *TAR)) else []
-                self.kinds |= {NO_CODE[path.suffix]} if path.suffix in NO_CODE else set()
+                is_archive = name.lower().endswith((".zip", *TAR)) and not path.name.startswith(".")
+                self.archives += [name] if is_archive else []
+                self.kinds |= {NO_CODE[suffix]} if (suffix := path.suffix.lower()) in NO_CODE else set()
                 continue
             if len(name) > MAX_PATH or not name.isprintable():
                 raise _odd_path(name)
@@ -256,10 +264,16 @@ class _Collected:
             if len(self.files) > MAX_SOURCE_FILES or room < 0:
                 limit = f"{MAX_SOURCE_FILES} Python files with {MAX_SOURCE_BYTES // MIB} MiB together"
                 raise Refused(f"expected at most {limit}; hand in only your own code")
+        adapters = [name for name in self.files if PurePosixPath(name).name.lower() == ADAPTERS]
+        self.respelt = [name for name in adapters if len(adapters) == 1 and not name.endswith(ADAPTERS)]
+        for name in self.respelt:
+            self.files[f"{name[: -len(ADAPTERS)]}{ADAPTERS}"] = self.files.pop(name)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        return (f"left out, since they are links or devices and no files: {_some(self.links)}",) if self.links else ()
+        links = f"left out, since they are links or devices and no files: {_some(self.links)}"
+        respelt = (f"{_shown(name)} counts as adapters.py: write its name in small letters" for name in self.respelt)
+        return (*respelt, *([links] if self.links else []))
 
 
 def _is_left_out(path: PurePosixPath) -> bool:
@@ -303,17 +317,34 @@ def _in_archive(path: Path) -> _Collected:
     is_tar = path.name.endswith(TAR)
     try:
         with _open(path) as file:
-            return _Collected(_in_tar(file, path.name) if is_tar else _in_zip(file))
+            if is_tar:
+                return _Collected(_in_tar(file, path.name))
+            taken = _Collected(_in_zip(file))
+            zips = [name for name in taken.archives if name.lower().endswith(".zip")]
+            if not taken.files and len(taken.archives) == len(zips) == 1:
+                taken = _Collected(_in_zip(io.BytesIO(_read_inside(file, zips[0]))))
+            return taken
     except (Refused, MemoryError):
         raise
     except Exception as error:  # both libraries raise a dozen kinds on a crafted file
-        expected = f"expected a {'tar' if is_tar else 'zip'} archive that can be read"
+        kind = "tar" if is_tar else "zip"
+        expected = f"expected a {kind} archive that can be read"
         if isinstance(error, ArchiveError):
             raise Refused(f"{expected}, but {error}") from None
-        raise Refused(f"{expected}, got {type(error).__name__}: {_shown(str(error))}") from None
+        raise Refused(f"{expected}, and {_shown(path.name)} is damaged, or no {kind} archive") from None
 
 
-def _in_zip(file: io.BufferedReader) -> Iterator[Entry]:
+def _read_inside(file: io.BufferedReader, name: str) -> bytes:
+    """The archive of this name in another one."""
+    with zipfile.ZipFile(file) as archive:
+        info = next(each for each in archive.infolist() if str(_checked(each.filename)) == name)
+        data = read_entry(archive, info, MAX_UNPACKED_BYTES)
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise _too_large()
+    return data
+
+
+def _in_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
     # Counted before zipfile builds an object for each: every entry of the directory starts with this signature.
     if (count := file.read().count(b"PK\x01\x02")) > MAX_ENTRIES:
         raise Refused(f"expected an archive of at most {MAX_ENTRIES} files, got {count}")
@@ -348,9 +379,13 @@ class _Limited(io.BufferedIOBase):
         data = self.file.read(size)
         self.room -= len(data)
         if self.room < 0:
-            limit = f"{MAX_UNPACKED_BYTES // MIB} MiB"
-            raise Refused(f"expected an archive of at most {limit} when unpacked; hand in only your own code")
+            raise _too_large()
         return data
+
+
+def _too_large() -> Refused:
+    limit = f"{MAX_UNPACKED_BYTES // MIB} MiB"
+    return Refused(f"expected an archive of at most {limit} when unpacked; hand in only your own code")
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
@@ -391,12 +426,12 @@ def _find_adapters(taken: _Collected) -> tuple[str, str, tuple[str, ...]]:
             break
     links = [link for link in taken.links if link.endswith("adapters.py")]
     found = [file for file in taken.files if file.endswith("adapters.py")] or [*taken.files]
-    got = [f"{_shown(link)} is a link or a device" for link in links] + [f"there is {kind}" for kind in taken.kinds]
+    got = [f"{_shown(link)} is a link or a device" for link in links]
+    got += [f"there is {each}" for each in (*taken.kinds, *map(_shown, taken.archives))]
     raise Refused(
         "expected adapters.py, or tests/adapters.py, at the root of the submission or one folder down"
         + (f", got {_some(sorted(found))}" if found else ", got no Python file")
         + "".join(f"; {each}" for each in sorted(got)[:MAX_SHOWN])
-        + f"; {tell_instead()}"
     )
 
 
