@@ -204,10 +204,14 @@ class EngineRuns:
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """A module of tests that count cannot be imported: nearly always because of an error in the student's files."""
-        report = yield
-        is_ours = report.failed and collector.path in self.files.values()
-        if is_ours and (call := getattr(report, "call", None)) and call.excinfo is not None:
+        error: BaseException | None = None
+        try:
+            report = yield
+        except SystemExit as end:  # pytest would end, too
+            report, error = pytest.CollectReport(collector.nodeid, "failed", None, []), end
+        if collector.path in self.files.values() and report.failed and (call := getattr(report, "call", None)):
             error = call.excinfo.value.__cause__ or call.excinfo.value
+        if error:
             failure = describe(error, self.root)
             report.longrepr = Text(failure.headline, failure.details, (collector.nodeid, 1))
         return report

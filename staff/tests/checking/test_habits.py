@@ -121,6 +121,26 @@ def test_a_test_of_the_students_own_that_cannot_be_imported_has_its_line(student
     assert "Error: name 'undefined' is not defined" in process.stdout
 
 
+@pytest.mark.parametrize(
+    ("file", "end", "said"),
+    [
+        ("adapters.py", "exit()", "this ends Python: leave it out"),
+        (FUNCTIONAL, "exit()", "this ends Python: leave it out"),
+        (FUNCTIONAL, "\0", f'{FUNCTIONAL}", line 1'),
+    ],
+)
+def test_a_file_that_the_tests_cannot_import_is_told_without_a_frame_of_ours(
+    student: Student, file: str, end: str, said: str
+) -> None:
+    (student.folder / "tests" / "test_mine.py").write_text("import cs336_basics.nn.functional\n")
+    with (student.folder / file).open("a") as opened:
+        opened.write(f"\n{end}\n")
+    process = student.run("pytest", "-q", "tests/test_1_softmax.py" if file == "adapters.py" else "tests/test_mine.py")
+    assert (process.returncode, process.stderr) == (2, "")
+    assert said in process.stdout
+    assert "whichline" not in process.stdout
+
+
 @pytest.mark.parametrize("file", ["tests/test_mine.py", "tests/test_2_attention.py"])
 def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, file: str) -> None:
     path = wrong.folder / file
@@ -177,7 +197,7 @@ def test_what_stands_at_the_top_of_a_file_reads_no_arguments_of_ours(
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (lambda text: f"{text}\nexit()\n".encode(), "SystemExit: None This ends Python: leave it out, or put it below"),
+        (lambda text: f"{text}\nexit()\n".encode(), "This ends Python: leave it out, or put it below"),
         (lambda text: text.encode("utf-16"), "This file is not UTF-8 text: save it again as UTF-8, not as UTF-16."),
     ],
     ids=["exit", "UTF-16"],

@@ -317,9 +317,14 @@ def test_wrong_answers_are_counted_and_are_no_crash(tell: Tell) -> None:
     assert finding.said[-1] == "This raises in every call where `mask` is None, and in no other."
 
 
-@pytest.mark.parametrize(
-    "line", ["raise NotImplementedError", "raise SystemExit", "raise Stopped('late')", "return None"]
-)
+def test_an_exit_is_told_without_a_question(tell: Tell) -> None:
+    (finding,) = tell(LINEAR, after="\ndef run_linear(d_in, d_out, weights, in_features):\n    exit()\n")
+    assert finding.said[0] == "SystemExit: None"
+    assert finding.said[1].startswith("This ends Python: leave it out")
+    assert finding.question == ""
+
+
+@pytest.mark.parametrize("line", ["raise NotImplementedError", "raise Stopped('late')", "return None"])
 def test_what_is_no_crash(tell: Tell, line: str) -> None:
     code = f"def run_linear(d_in, d_out, weights, in_features):\n    {line}\n"
     assert tell(LINEAR, after=f"\nfrom whichline.engine.failure import Stopped\n{code}") == []

@@ -63,6 +63,7 @@ class _Loader(SourceFileLoader):
     around: Around
 
     def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        __tracebackhide__ = True  # from pytest, which shows the traceback of a test of the student's own
         try:
             return super().source_to_code(data, path, *more, **options)
         except SyntaxError as error:
@@ -71,6 +72,7 @@ class _Loader(SourceFileLoader):
             raise
 
     def exec_module(self, module: ModuleType) -> None:
+        __tracebackhide__ = True
         with self.around(self.path):
             super().exec_module(module)
         own = [value for value in vars(module).values() if _is_of(module, value)]
@@ -92,6 +94,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
         kind = tuple(map(_describe, args)), tuple((name, _describe(value)) for name, value in kwargs.items())
