@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -11,16 +12,18 @@ from rich.console import Console
 
 from staff.tools.student import ROOT, Student
 from staff.tools.terminal import Terminal
-from whichline.checking.board import render, score
+from whichline.checking.board import begin_at, render, score
 from whichline.checking.runner import Run
 from whichline.cli import main as cs336
 from whichline.engine.assignment import find_problem, load_problems
+from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 
 pytestmark = pytest.mark.slow
 
 FUNCTIONAL = "cs336_basics/nn/functional.py"
 LINEAR = "cs336_basics/nn/linear.py"
+SOFTMAX = "softmax"
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -75,6 +78,63 @@ def test_the_board_fits_in_60_columns() -> None:
     assert len(rows(shown.get())) == len(problems) == lines.index("") - 3
     assert "uv run cs336 check --watch  shows this after every save" in lines
     assert len(lines) - len(problems) <= 16  # below the table, the rest of the screen
+
+
+def show_board(results: dict[str, str], explanations: list[Finding], chosen: str = SOFTMAX) -> list[str]:
+    """The board's lines from "Next:" on: of tests that fail, by name, with their headlines."""
+    problems = [load_problems(ROOT)[chosen]]
+    failed = [Result(name, chosen, False, False, 1.0, Outcome.FAILED, Check.ANSWER, results[name]) for name in results]
+    console = Console(width=80, file=StringIO())
+    with console.capture() as shown:
+        console.print(render(score(problems, failed, explanations), Run(1), ROOT))
+    lines = shown.get().splitlines()
+    return [line.rstrip() for line in lines[lines.index("") + 1 :]]
+
+
+def test_the_headline_is_that_of_a_test_which_the_explanation_is_about() -> None:
+    results = {"test_softmax[1d]": "the answer is NaN", "test_softmax[2d]": "RuntimeError: in-place"}
+    crash = Finding(
+        SOFTMAX, "crash", ("RuntimeError: in-place", "This raises in every call."), tests=("test_softmax[2d]",)
+    )
+    number = Finding(SOFTMAX, "number", ("Expected x − max; found x.",), tests=("test_softmax[1d]",))
+    lines = show_board(results, [crash, number])
+    assert lines[:3] == ["Next: test_softmax[2d]", "  RuntimeError: in-place", "    This raises in every call."]
+    assert not any("Expected" in line for line in lines)
+
+
+def test_two_places_that_are_proved_together_are_both_shown() -> None:
+    first = Finding(SOFTMAX, "first", ("Expected x.",), tests=("test_softmax[1d]",))
+    second = replace(first, id="second", said=("Expected y.",), proof="With these two corrected, it passes.")
+    lines = show_board({"test_softmax[1d]": "the answer is wrong"}, [first, second])
+    assert lines[2:6] == ["    Expected x.", "", "    Expected y.", "    With these two corrected, it passes."]
+
+
+def test_what_explains_a_problem_in_one_that_was_not_chosen_is_shown() -> None:
+    place = Finding(SOFTMAX, "sum", ("Expected the sum.",), tests=("test_softmax[1d]",))
+    chosen = "scaled_dot_product_attention"
+    as_earlier = Finding(chosen, "", ("It fails because of your softmax.",), tests=("test_a",), repeats=("sum",))
+    lines = show_board({"test_a": "the answer is wrong"}, [place, as_earlier], chosen)
+    assert lines[2:5] == ["    It fails because of your softmax.", "", "    Expected the sum."]
+
+
+@pytest.mark.parametrize(
+    ("id", "written", "opens"),
+    [
+        ("rope", (), "def rotary_position_embedding("),
+        ("scaled_dot_product_attention", (), "def scaled_dot_product_attention("),
+        ("linear", (), "def __init__("),
+        ("softmax", (FUNCTIONAL,), ""),
+    ],
+)
+def test_the_line_that_is_opened_is_the_problems_own(
+    student: Student, id: str, written: tuple[str, ...], opens: str
+) -> None:
+    for name in {FUNCTIONAL, LINEAR, "cs336_basics/nn/rope.py"}.difference(written):
+        student.unwrite(name)
+    file, _, line = begin_at(student.folder, load_problems(ROOT)[id]).partition(", line ")
+    before = (student.folder / file).read_text().splitlines()[: int(line)] if opens else []
+    assert next((each.strip() for each in reversed(before) if "def " in each), "").startswith(opens)
+    assert bool(file) == bool(opens)
 
 
 def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_below(student: Student) -> None:

@@ -67,7 +67,7 @@ def test_only_the_calls_of_the_tests_print(student: Student, how: tuple[str, ...
     student.replace(FUNCTIONAL, "logits = at_least_float32(x)", PRINTS)
     student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
     process = student.run("pytest", "-k", "test_softmax and (2d-first-dim or 3d-first-dim)", *how)
-    assert "With the sum of exp(x − max) here, all 6 failing tests pass." in process.stdout
+    assert "With the sum of exp(x − max) here, 5 of the 6 failing tests pass." in process.stdout
     said = process.stdout + process.stderr
     assert said.count("printed") == said.count("written") == times
     assert len(re.findall(r"^told$", said, re.M)) == times
