@@ -177,7 +177,7 @@ def test_a_setting_that_a_file_changes_for_all_code_is_below_the_board(student: 
     process = student.run("whichline", "check", "softmax")
     assert rows(process.stdout) == {"softmax": ["passed", "17/17", "2.0/2"]}
     assert "\nUndone when your files had been imported, here and in grading\n" in process.stdout
-    assert "  adapters.py, line 10: torch.set_grad_enabled changes a setting" in process.stdout
+    assert "  adapters.py, line 9: torch.set_grad_enabled changes a setting" in process.stdout
 
 
 def test_a_bonus_problem_may_fail(student: Student) -> None:

@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Test, run
 from whichline_grader.grading.graded import Grading, Notes, for_student
-from whichline_grader.grading.reports import feedback, for_gradescope
+from whichline_grader.grading.reports import feedback, for_gradescope, quote_code
 from whichline_grader.sandbox.submission import MAX_FUNCTIONS, Submission
 
 SUBMISSION = Submission("x", {"adapters.py": b"def run_softmax(x, dim):\n    return helper(x)\n"}, "adapters")
@@ -313,7 +313,7 @@ def test_printed_text_is_cut_and_last() -> None:
 
 @pytest.mark.parametrize(
     ("error", "place", "times"),
-    [("IndexError: 3", "core.py:7", 1), ("IndexError: 4", "core.py:7", 2), ("IndexError: 3", "core.py:8", 2)],
+    [("IndexError: 3", "core.py:7", 1), ("IndexError: x", "core.py:7", 2), ("IndexError: 3", "core.py:8", 2)],
 )
 @pytest.mark.parametrize("is_found", [True, False])
 def test_only_the_same_exception_on_the_same_line_is_told_once(
@@ -324,7 +324,8 @@ def test_only_the_same_exception_on_the_same_line_is_told_once(
     for id, (kind, where) in raised.items():
         code = ("adapters.py:9, in f", "    g()", f"{where}, in g", "    x[3]")
         rows += [failed(f"test_{id}[{i}]", kind, id, Check.CALL, details=code) for i in range(9)]
-        findings.append(Finding(id, f"{id}-fails", (f"It fails for {id}: `{kind}`.",), code=code))
+        file, _, line = where.partition(":")
+        findings.append(Finding(id, f"{id}-raises-indexerror", (kind,), file, int(line), "g", code=code))
     text = told(*rows, explanations=tuple(findings) if is_found else ())
     assert text.count("IndexError") == len(costs(text)) == times
     assert text.count("x[3]") == (times if is_found else 1)
@@ -340,6 +341,10 @@ def test_no_text_of_a_submission_ends_its_code(text: str) -> None:
         fence = code[: len(code) - len(code.lstrip("`"))]
         assert code.endswith(fence)
         assert fence not in code.removeprefix(fence).removesuffix(fence)
+
+
+def test_a_long_line_of_a_submission_ends_with_a_whole_word() -> None:
+    assert quote_code("word " * 99).endswith(" word …`")
 
 
 def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_problem() -> None:

@@ -219,9 +219,10 @@ def test_what_several_findings_explain_they_share():
 
 
 def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
-    attention = explanation("attention-scale-missing")
-    again = explanation("blockwise-scale-missing", "blockwise_attention")
-    late = explanation("blockwise_attention-as-earlier", "blockwise_attention")
+    place = {"file": "adapters.py", "line": 3}
+    attention = replace(explanation("attention-scale-missing"), **place)
+    again = replace(explanation("blockwise-scale-missing", "blockwise_attention"), **place)
+    late = replace(explanation("blockwise-as-earlier", "blockwise_attention"), repeats=("attention-scale-missing",))
     own = explanation("blockwise-other", "blockwise_attention")
     rows = results(["scaled_dot_product_attention", "blockwise_attention"], unwritten=())
     corner = [entry(f"c{i}", results(["softmax"]), explanations=(explanation("s-x", "softmax"),)) for i in range(2)]
@@ -236,7 +237,7 @@ def test_what_has_one_root_is_one_row_and_the_costliest_is_first():
 
 def test_one_exception_is_one_root_in_whatever_it_breaks():
     said, code = ("It fails: `SyntaxError: '('`.",), ("adapters.py:2, in <module>",)
-    told = [Finding(id, f"{id}-fails", said, code=code) for id in ("softmax", "rope")]
+    told = [Finding(id, f"{id}-raises-it", said, "adapters.py", 2, code=code) for id in ("softmax", "rope")]
     (one,) = count_losses([entry("ada", results(["softmax", "rope"]), explanations=tuple(told))], PROBLEMS)
     assert (one.problem.id, one.later) == ("softmax", "RoPE")
 

@@ -135,7 +135,8 @@ def count_failures(results: Sequence[Result], explanations: Iterable[Finding]) -
         wrong = sum(result.is_wrong for result in own)
         reason = ""
         if each := same.get(problem):
-            count = "" if len(each.tests) == wrong else f", {len(each.tests)}"
+            alike = len({result.test for result in own}.intersection(each.tests))
+            count = "" if alike == wrong else f", {alike}"
             reason = f"{count} {'for the same reason' if each.function == MODULE else 'due to an earlier one'}"
         fail = "fails" if wrong == 1 else "fail"
         yield f"{problem + ' (bonus)' * own[0].bonus:<30} {wrong} of {len(own)} tests {fail}{reason}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from whichline.engine.finding import WIDTH, Finding, mark
 
+RAISES = "raises-"  # in the id of a finding about an error, after the problem
 MOST_LINES = 6  # of an expression, after its first one
 
 
@@ -69,8 +70,10 @@ def _is_same(told: Finding, each: Finding) -> bool:
     """
     if told.step or each.step:
         return told.step == each.step or bool(told.step and each.step and told.section != each.section)
-    words = [re.sub(r"[^A-Za-z]+", " ", finding.said[0]) for finding in (told, each)]
-    return told.id.removeprefix(told.problem) == each.id.removeprefix(each.problem) or words[0] == words[1]
+    kinds = [finding.id.partition("-")[2] for finding in (told, each)]
+    if kinds[0].startswith(RAISES):  # what follows in the id is in which calls
+        kinds = [re.sub(r"[^A-Za-z]+", " ", finding.said[0]) for finding in (told, each)]
+    return kinds[0] == kinds[1]
 
 
 def are_told(found: Sequence[Finding], before: Sequence[Finding]) -> bool:
