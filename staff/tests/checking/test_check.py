@@ -137,6 +137,12 @@ def test_the_line_that_is_opened_is_the_problems_own(
     assert bool(file) == bool(opens)
 
 
+def test_a_line_that_says_what_is_to_do_is_opened(student: Student) -> None:
+    student.unwrite(LINEAR)
+    student.replace(LINEAR, "raise NotImplementedError", 'raise NotImplementedError("todo")')
+    assert begin_at(student.folder, load_problems(ROOT)["linear"]).startswith(f"{LINEAR}, line ")
+
+
 def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_below(student: Student) -> None:
     """An input changed in place costs the gradients and the test of that: three of eleven parts of two points."""
     wait = "import time; end = time.process_time() + 3.1 * (logits.ndim == 1)"

@@ -176,7 +176,7 @@ def begin_at(root: Path, problem: Problem) -> str:
         for number, line in enumerate(lines, start=1):
             if found := re.match(r" *(?:async )?def (\w+)", line):
                 function = found[1]
-            if line.strip() == "raise NotImplementedError" and (not is_shared or function == title):
+            if line.strip().startswith("raise NotImplementedError") and (not is_shared or function == title):
                 return f"{name}, line {number}"
     return ""
 
