@@ -204,7 +204,7 @@ def test_a_loop_at_import_is_ended_once(run: Run) -> None:
     for _ in range(5):
         with pytest.raises(TimedOut, match=r"the import: no answer within 0\.3 s"):
             adapters.run_softmax(X, 0)
-    assert adapters.respondent.interview._seconds < 0.6
+    assert adapters.respondent.interview.spent.seconds < 0.6
 
 
 def test_time_in_which_it_waits_for_a_core_is_not_its_own(run: Run) -> None:
@@ -245,7 +245,7 @@ def test_a_submission_that_stalls_is_given_up(run: Run) -> None:
     for expected in ("no answer within 0.1 s", "run_linear is not called again"):
         with pytest.raises(TimedOut, match=expected):
             adapters.run_linear(1, 1, X, X)
-    assert adapters.respondent.interview._seconds < 1.5
+    assert adapters.respondent.interview.spent.seconds < 1.5
 
 
 @pytest.mark.every_layer
