@@ -86,8 +86,14 @@ class Lesson:
                 sys.setprofile(self._look)
 
     def _find_where_it_was_made(self, made: Any) -> dict[str, Place]:
-        """Find plain arguments of the adapter among those that an object was made with."""
-        plain = {name: value for name, value in self._arguments.items() if not isinstance(value, Tensor)}
+        """Find plain arguments of the adapter, but no sizes of tensors, among those that an object was made with."""
+        tensors = [value for value in self._arguments.values() if isinstance(value, Tensor)]
+        sizes = {size for each in tensors for size in each.shape}  # one layer may do the work of three
+        plain = {
+            name: value
+            for name, value in self._arguments.items()
+            if not isinstance(value, Tensor) and not (type(value) is int and value in sizes)
+        }
         found: dict[str, Place] = {}
         for maker in self._makers:
             if (id(made), maker) in MADE:
