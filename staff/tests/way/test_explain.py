@@ -50,6 +50,7 @@ def told(program: Callable[..., Suite]) -> Explain:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "selected", "edit", "marked"),
     [

@@ -41,6 +41,5 @@ def tell_undone(root: Path) -> list[str]:
 def _find_line(file: str, name: str) -> int:
     """The last line of a file that names the function of torch, if one does."""
     nodes = ast.walk(ast.parse(Path(file).read_bytes()))
-    return max(
-        (node.lineno for node in nodes if name in (getattr(node, "id", ""), getattr(node, "attr", ""))), default=0
-    )  # type: ignore[attr-defined]
+    called = (node for node in nodes if isinstance(node, ast.Name | ast.Attribute))
+    return max((node.lineno for node in called if ast.unparse(node).endswith(name)), default=0)
