@@ -47,7 +47,7 @@ from whichline.engine.result import Check, Result
 from whichline.engine.suite import Suite, Test, expand, load_suite, run, with_points
 from whichline.quick_end import end_quickly
 from whichline.rules.watch import Use, Watch
-from whichline.way.explain import explain
+from whichline.way.explain import explain, tell_errors
 
 NOT_WRITTEN = "not written yet"
 OTHERS = "To find this, tests that you did not select were run, too."
@@ -110,6 +110,7 @@ class EngineRuns:
         self.results: list[Result] = []
         self.failures: dict[str, tuple[Test, Result]] = {}  # by the id of the item
         self.explanations: list[Finding] = []
+        self.errors: list[str] = []  # of the search
         self.watch: Watch | None = None
         self.debugged = False
         self.searched = False
@@ -120,7 +121,6 @@ class EngineRuns:
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> None:
         """Watch before the first module of tests imports the student's files."""
         if self.watch is None and any(map(module_path.is_relative_to, self.suites)):
-            whichline.quick_start.look_again()  # before, or the student's functions are not found there
             self.watch = watch_students_code(self.root)
             check_annotations(student_files(), undo_settings)
             sys.argv = [""]  # a parser in the student's files finds no arguments of pytest's
@@ -225,7 +225,7 @@ class EngineRuns:
             return (yield)
         test, result = self.failures[node.nodeid]
         suite = self._load_suite()
-        found = explain(suite, [result])
+        found = explain(suite, [result], errors=self.errors)
         if at := find_frame(suite, test, found):
             call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value.with_traceback(at))
         _drop_captured(node.config)
@@ -242,7 +242,7 @@ class EngineRuns:
             tell = partial(self._tell_of_time, "The search for what is wrong")
             try:
                 with suppress(SuiteError), watchdog(3 * LONG, tell):  # pytest reports a file that cannot be imported
-                    self.explanations += explain(self._load_suite(), self.results)
+                    self.explanations += explain(self._load_suite(), self.results, errors=self.errors)
                     self.searched = True
             except KeyboardInterrupt:
                 os.write(self.terminal, b"\nYou pressed Ctrl-C: the search for what is wrong did not end.\n")
@@ -306,6 +306,8 @@ class EngineRuns:
                     terminalreporter.line(line, bold=True)
         if {name for each in told for name in each.tests} - {result.test for result in self.results}:
             terminalreporter.line(OTHERS)
+        for line in wrapped(tell_errors(self.errors), WIDTH):
+            terminalreporter.line(line)
         for title, *lines in filter(None, (not_own_work(self.root, self.problems, self.seen), tell_undone(self.root))):
             terminalreporter.section(title, yellow=True)
             for line in wrapped(lines, WIDTH):

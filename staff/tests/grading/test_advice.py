@@ -35,7 +35,7 @@ if advice := sys.modules.get("whichline_grader.sandbox.inside.advice"):
     class Deep:
         def as_json(self):
             return "[" * 100_000
-    advice.find = lambda *_: [
+    advice.find = lambda *_, **__: [
         Forged(),
         Forged(tests=["test_rope[spaced]"]),
         Forged(file="/etc/passwd", line=1),

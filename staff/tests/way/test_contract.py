@@ -25,7 +25,7 @@ from whichline.engine.result import Check
 from whichline.engine.suite import Suite, load_suite
 from whichline.way.contract import tell_contract
 from whichline.way.follow import follow
-from whichline.way.probe import Probes
+from whichline.way.observed import Observed
 from whichline.way.run import Runner
 from whichline_grader.authoring.programs import RIGHT_STYLES
 
@@ -276,6 +276,5 @@ def test_what_is_told_beside_a_wrong_number(public: Suite, tmp_path: Path) -> No
 def test_nothing_is_told_of_right_programs(public: Suite, style: str) -> None:
     suite = replace(public)
     suite.calls.adapters = SimpleNamespace(**RIGHT_STYLES[style])
-    runner = Runner(suite, STEPS, Probes(lambda file: "right_programs" in file))
-    with runner.probes.on():
-        assert tell_contract(runner, [test for test in suite.tests if test.problem in (SOFTMAX, ATTENTION, ROPE)]) == []
+    runner = Runner(suite, STEPS, Observed(suite.calls.adapters, lambda file: "right_programs" in file))
+    assert tell_contract(runner, [test for test in suite.tests if test.problem in (SOFTMAX, ATTENTION, ROPE)]) == []

@@ -1,5 +1,6 @@
 """Explanations of the tests that fail: what comes first, what is said of a later problem, and how much is told."""
 
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, load_suite
-from whichline.way.explain import explain
+from whichline.way.explain import explain, tell_errors
 from whichline.way.telling import find_told
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
@@ -42,10 +43,16 @@ def program(tmp_path: Path) -> Callable[..., Suite]:
 def told(program: Callable[..., Suite]) -> Explain:
     """What is told of some problems, after these replacements in a right program."""
 
-    def told(problems: list[str], *edits: tuple[str, str], most: int = 3, how: str = "where") -> list[Finding]:
+    def told(
+        problems: list[str],
+        *edits: tuple[str, str],
+        most: int = 3,
+        how: str = "where",
+        errors: list[str] | None = None,
+    ) -> list[Finding]:
         suite = program(*edits, how=how)
         suite = replace(suite, tests=[test for test in suite.tests if test.problem in problems])
-        return explain(suite, [suite.run(test) for test in suite.tests], most)
+        return explain(suite, [suite.run(test) for test in suite.tests], most, errors=errors)
 
     return told
 
@@ -342,3 +349,47 @@ def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_oth
     assert later.said == (
         "Blockwise attention fails partly because of your scaled dot-product attention: correct that first.",
     )
+
+
+RAISES = "    if mask is not None:\n        scores", "    if True:\n        scores"
+
+
+def test_an_error_of_ours_ends_a_search_and_staff_read_it(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr("whichline.way.follow.tell_unrepeatable", fail)
+    with pytest.raises(IndexError):
+        told([ATTENTION], RAISES, NO_SCALE)
+    errors: list[str] = []
+    (crash,) = told([ATTENTION], RAISES, NO_SCALE, errors=errors)
+    assert "This raises in every call where `mask` is None, and in no other." in crash.said
+    (error,) = errors
+    start = f"The search for what is wrong in {ATTENTION} ended early: IndexError: out of range (test_explain.py:"
+    assert error.startswith(start)
+    assert tell_errors(errors) == [
+        error,
+        "This is not your mistake: please show it to the staff of your course.",
+    ]
+    assert tell_errors([]) == []
+
+
+def test_code_that_cannot_be_imported_twice_is_not_followed(told: Explain) -> None:
+    once = "import math\n", "import math, sys\nassert 'once' not in vars(sys)\nsys.once = True\n"
+    errors: list[str] = []
+    try:
+        assert told([ATTENTION], once, NO_SCALE, errors=errors) == []
+    finally:
+        del sys.once  # type: ignore[attr-defined]
+    (error,) = errors
+    assert "CannotFollowError: the code cannot be imported a second time: AssertionError: " in error
+
+
+def test_an_error_of_a_probe_is_none_of_the_students(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("probe")
+
+    monkeypatch.setattr("whichline.way.probe.Recorder._copy", fail)
+    catches = "    d_k =", "    try:\n        mask = mask\n    except Exception:\n        return None\n    d_k ="
+    with pytest.raises(KeyError, match="probe"):
+        told([ATTENTION], catches, NO_SCALE)

@@ -13,7 +13,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.room import load_room
 from whichline.engine.suite import Suite, load_suite
 from whichline.way.follow import follow
-from whichline.way.probe import PROBE
+from whichline.way.instrument import PROBE
 
 RIGHT = (Path(__file__).parent / "program.py").read_text()
 PROBLEMS = load_problems(ROOT)
@@ -296,6 +296,48 @@ def test_what_is_told_of_other_kinds_of_mistakes(
     finding = tell(problem, *edits)[0]
     assert place.startswith(marked(finding).removesuffix(" …"))
     assert finding.said[0].endswith(difference)
+
+
+BEFORE, SCORES = "    d_k = Q", 'einsum(Q, K, "... q d, ... k d -> ... q k")'
+LOUD = """import torch
+
+STATS = {"calls": 0}
+
+
+class Loud(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        count = len(args)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'STATS["calls"] += 1',
+        "total = [0.0]\n    (lambda: total.__setitem__(0, 1.0))()\n    def add():\n        total[0] += 1\n    add()",
+        "stack = [torch.ones(2), torch.ones(2)]\n    stack.pop().data.zero_()\n    assert len(stack) == 1",
+        "assert (torch.vmap(lambda x: x * 2)(torch.ones(3)) == 2).all()",
+        "if not True:\n        f = lambda x: x\n    else:\n        f = lambda x: -x\n    assert f(1) == -1",
+        "assert (torch.ones(2).as_subclass(Loud) * 2).sum() == 4",
+        "f = torch.compile(lambda x: x * 2, backend='eager', fullgraph=True)\n    assert f(torch.ones(1)) == 2",
+    ],
+    ids=["a global", "a closure", "a stack", "vmap", "a dead branch", "a subclass", "compiled"],
+)
+def test_a_mistake_is_told_whatever_else_the_code_does(tell: Tell, line: str) -> None:
+    edits = ("import torch\n", LOUD), (BEFORE, f"    {line}\n{BEFORE}"), (" / math.sqrt(d_k)", "")
+    (finding,) = tell(ATTENTION, *edits)
+    assert marked(finding) == SCORES
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_what_changes_by_way_of_an_array_is_seen(tell: Tell) -> None:
+    through = "z = (x - largest).detach()\n    a = z.numpy()\n    a *= 2\n    e = torch.exp(z)"
+    (finding, *_) = tell(SOFTMAX, ("e = torch.exp(x - largest)", through))
+    assert marked(finding) == "a *= 2"
+    assert finding.said == ("Expected x − max; found 2 times that value.",)
 
 
 def test_two_mistakes_are_told_with_both_places(tell: Tell) -> None:

@@ -57,9 +57,15 @@ def ask_for_advice(
             return (), ""
     if isinstance(answer.stopped, ProtocolViolation):
         return (), UNREADABLE.format("all")
-    said = answer.value[:MOST] if isinstance(answer.value, list) else []
-    found = [finding for each in said if (finding := _read(each, submission.files, tests))]
-    return tuple(found), UNREADABLE.format(len(said) - len(found)) * (len(found) < len(said))
+    match answer.value:
+        case [[*said], [*errors]]:
+            pass
+        case _:
+            said, errors = [], ["the search for mistakes gave no answer"] * (answer.failure is not None)
+    found = [finding for each in said[:MOST] if (finding := _read(each, submission.files, tests))]
+    left_out = len(said[:MOST]) - len(found)
+    trouble = [*map(_cut, map(str, errors[:MOST])), *[UNREADABLE.format(left_out)] * (left_out > 0)]
+    return tuple(found), "; ".join(trouble)
 
 
 def draw_anew(

@@ -148,6 +148,7 @@ def render(scores: list[Score], run: Run, root: Path, *, whole: bool = False, ev
         *_next_step(scores, run, root),
         *_slow(scores),
         *(_explained(scores) if everything else ()),
+        *_told(run.errors),
         *_told(run.not_own_work),
         *_told(run.undone),
     )

@@ -51,7 +51,8 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.rules.watch import Use, Watch
-from whichline.way.explain import explain
+from whichline.way.explain import explain, tell_errors
+from whichline.way.follow import observe
 
 PRINTED = 12  # lines that are shown of what a test prints
 PIECES = 1000
@@ -117,13 +118,15 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
     reply.say(not_own_work=not_own_work(suite.root, suite.problems, seen), deducted=deducted)
     reply.say(undone=tell_undone(suite.root))
     told: list[Finding] = []
+    observed, errors = observe(suite), list[str]()
     for problem in problems if wanted["most"] else ():
         reply.say(looking=problem)
         with watchdog(SECOND, reply.say_time):
-            found = explain(suite, [*results.values()], wanted["most"], {problem}, told)
+            found = explain(suite, [*results.values()], wanted["most"], {problem}, told, observed, errors)
         for finding in found:
             reply.say(explanation=finding.as_json())
         told += found
+    reply.say(errors=tell_errors(errors))
     reply.say(looking="")
 
 

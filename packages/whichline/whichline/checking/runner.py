@@ -43,6 +43,7 @@ class Run:
         not_own_work: what the student uses and must write: a title and lines of text, if there is anything.
         deducted: the points that will not count for that, by problem.
         undone: what the student's files change for all code, in the same form.
+        errors: those of the search itself, in words, for staff.
         broken: why the student's files cannot be imported, if they cannot.
         status: the exit status, once it has ended.
     """
@@ -58,6 +59,7 @@ class Run:
     not_own_work: list[str] = field(default_factory=list)
     deducted: dict[str, float] = field(default_factory=dict)
     undone: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     broken: str = ""
     status: int | None = None
 
@@ -85,6 +87,8 @@ class Run:
                 self.not_own_work, self.deducted = lines, points
             case {"undone": lines}:
                 self.undone = lines
+            case {"errors": lines}:
+                self.errors = lines
             case {"broken": text}:
                 self.broken = text
             case {"ended": status}:

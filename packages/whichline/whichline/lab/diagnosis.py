@@ -15,7 +15,7 @@ from whichline.engine.result import Check, Result
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.lab.student import Student, find_steps, list_earlier
-from whichline.way.explain import explain
+from whichline.way.explain import explain, tell_errors
 
 
 class Diagnosis(NamedTuple):
@@ -24,6 +24,7 @@ class Diagnosis(NamedTuple):
     suite: Suite
     results: list[Result]
     explanations: Sequence[Finding]
+    errors: Sequence[str] = ()  # of the search itself
 
     @property
     def wrong(self) -> list[Result]:
@@ -45,6 +46,7 @@ class Diagnosis(NamedTuple):
         for explanation in self.explanations:
             yield Text("")
             yield Lines(said_once(explanation.lines, shown), "bold")
+        yield Lines(tell_errors(self.errors))
 
 
 def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False) -> Diagnosis:
@@ -74,9 +76,10 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
     tests = [make_test(case, case.name) for case in cases]
     problems = load_problems(student.root) if student.own is None else {}
     suite = Suite(student.root, problems, tests, student.adapters, cell=student.cell)
+    errors: list[str] = []
     with silence():
         results = [suite.run(test) for test in tests]
         of_earlier = [suite.run(test) for test in earlier] if any(result.is_wrong for result in results) else []
-    found = explain(replace(suite, tests=[*earlier, *tests]), [*of_earlier, *results])
+    found = explain(replace(suite, tests=[*earlier, *tests]), [*of_earlier, *results], errors=errors)
     own = [each for each in found if each.problem == problem]
-    return Diagnosis(suite, results, found if any(each.is_of_earlier for each in own) else own)
+    return Diagnosis(suite, results, found if any(each.is_of_earlier for each in own) else own, errors)

@@ -16,8 +16,8 @@ from whichline.engine.result import Check
 from whichline.engine.silence import silence
 from whichline.lab.diagnosis import diagnose
 from whichline.lab.student import Student, find_steps
+from whichline.way.follow import observe
 from whichline.way.lines import FOLLOWS, RIGHT, UNKNOWN, WRONG, Line, MarkedLines, find_not_finite
-from whichline.way.probe import Probes
 from whichline.way.run import Runner
 from whichline.way.telling import name_file
 from whichline.way.trace import Trace
@@ -40,11 +40,10 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
     suite, (test,) = diagnosis.suite, diagnosis.suite.tests
     with silence():
         error = suite.ending(test)
-    runner = Runner(suite, {call.call: find_steps()[call.call][1]}, Probes(suite.has_written))
-    with runner.probes.on():  # what the code prints, it prints once
-        trace = runner.run(test, {})
+    runner = Runner(suite, {call.call: find_steps()[call.call][1]}, observe(suite))
+    trace = runner.run(test, {})  # what the code prints, it prints once
     raised = {(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error and error.__traceback__)}
-    marked = MarkedLines(trace, runner.probes, diagnosis.explanations, student.root, raised)
+    marked = MarkedLines(trace, runner.observed, diagnosis.explanations, student.root, raised)
     inputs = [trace.find(x) for x in call.inputs.values() if isinstance(x, Tensor)]
     shown: set[Any] = {found[0] for found in inputs if found}
     for file, function, lines in marked.functions():

@@ -133,7 +133,8 @@ def put_operand(runner: Runner, operand: Place, in_any_shape: bool = False) -> C
     """Put what an expression is made of in its place, if that has its shape."""
 
     def change(call: Call, time: int, value: Any) -> Any:
-        made_of = runner.probes.recorder.objects.get(operand, [None])[-1]
+        recorder = runner.observed.recorder
+        made_of = recorder.objects.get(operand, [None])[-1] if recorder else None
         return made_of if isinstance(made_of, Tensor) and (in_any_shape or made_of.shape == value.shape) else None
 
     return change

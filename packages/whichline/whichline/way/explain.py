@@ -1,8 +1,10 @@
 """Explanations of the tests that fail: places of wrong numbers, broken promises, and lines that raise."""
 
+import traceback
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import jaxtyping
 import torch
@@ -10,14 +12,14 @@ import torch
 from whichline.engine.annotations import without_checks
 from whichline.engine.assignment import find_needs
 from whichline.engine.compare import listed
-from whichline.engine.failure import Stopped
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.room import load_room
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.way.crashes import tell_crashes
-from whichline.way.follow import follow
+from whichline.way.follow import follow, observe
+from whichline.way.observed import Observed
 from whichline.way.telling import are_told, find_told
 from whichline.way.unproved import BEGIN
 
@@ -30,6 +32,8 @@ def find(
     most: int = MOST,
     only: Collection[str] | None = None,
     before: Sequence[Finding] = (),
+    observed: Observed | None = None,
+    errors: list[str] | None = None,
 ) -> list[Finding]:
     """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
 
@@ -42,12 +46,15 @@ def find(
         most: how many for each problem.
         only: the ids of the problems to look into, if not all.
         before: what was found in others.
+        observed: the copy of the student's code, if one is used for several searches.
+        errors: gets those of the search itself, for staff, in words; without it they are raised.
     """
     selected = {each.test: each.problem for each in results if each.is_wrong and not each.hidden}
     asked = {problem for problem in selected.values() if problem and (only is None or problem in only)}
     needed = {need for each in asked if each in suite.problems for need in find_needs(suite.problems, each)}
     unasked = needed - {each.problem for each in results}
     results = [*results, *_run_others(suite, results, {*asked, *needed})]
+    observed = observed or observe(suite)
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
     with _use_one_thread(), nullcontext() if failed_a_check else without_checks():
         passed = {each.test for each in results if each.passed}
@@ -56,7 +63,7 @@ def find(
         for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in asked | unasked):
             failing = [test for test in suite.tests if test.problem == problem and test.name in failed]
             earlier = [*before, *found]
-            own = _find_in(suite, problem, failing, passed, earlier) if failing else []
+            own = _find_in(suite, problem, failing, passed, earlier, observed, errors) if failing else []
             concern = [each for each in own if problem in unasked or selected.keys() & set(each.tests)]
             found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or _take(concern or own, most)
         is_of_earlier = any(each.is_of_earlier for each in found)
@@ -90,7 +97,13 @@ def _as_much_as_is_told(suite: Suite, finding: Finding) -> Finding | None:
 
 
 def _find_in(
-    suite: Suite, problem: str, failing: Sequence[Test], passed: Collection[str], before: Sequence[Finding]
+    suite: Suite,
+    problem: str,
+    failing: Sequence[Test],
+    passed: Collection[str],
+    before: Sequence[Finding],
+    observed: Observed,
+    errors: list[str] | None,
 ) -> list[Finding]:
     """Find what is wrong in a problem, first what raises."""
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
@@ -99,16 +112,31 @@ def _find_in(
     right = {need for need in needs if all(test.name in passed for test in earlier if test.problem == need)}
     passing = [test for test in suite.tests if test.problem == problem and test.name in passed]
     found: list[Finding] = []
-    with suppress(Exception, Stopped, SystemExit):  # a student's objects may do anything when they are looked at
+    with _note_error(problem, errors):
         of_right = [test for test in earlier if test.problem in right]
         numbers = [each for each in before if each.step and each.problem in needs]
-        found = follow(suite, steps, failing, passing, of_right, numbers)
+        found = follow(suite, steps, failing, passing, of_right, numbers, observed)
     explained = {name for each in found for name in each.tests}
     rest = [test for test in failing if test.name not in explained]
-    with suppress(Exception, Stopped, SystemExit):
+    with _note_error(problem, errors):
         others = [*passing, *(test for test in failing if test not in rest)]
         found = [*tell_crashes(suite, rest, others, len(failing)), *found]
     return found
+
+
+@contextmanager
+def _note_error(problem: str, errors: list[str] | None) -> Iterator[None]:
+    """End a search at an error of ours, of which staff are told: what the tests say stands without it."""
+    try:
+        yield
+    except Exception as error:
+        if errors is None:
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{Path(where.filename).name}:{where.lineno}"
+        errors.append(
+            f"The search for what is wrong in {problem} ended early: {type(error).__name__}: {error} ({line})"
+        )
 
 
 def _say_what_earlier_explains(
@@ -130,6 +158,11 @@ def _say_what_earlier_explains(
     said = f"{which} could not run: the same file cannot be imported." if function else fails
     tests, repeats = tuple(test.name for test in failing if test.name in explained), tuple(each.id for each in told)
     return [Finding(problem, f"{problem}-as-earlier", (said,), function=function, tests=tests, repeats=repeats)]
+
+
+def tell_errors(errors: Sequence[str]) -> list[str]:
+    """Tell a student of errors that are ours, if there are any."""
+    return [*errors, "This is not your mistake: please show it to the staff of your course."] if errors else []
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.contract import tell_contract
+from whichline.way.observed import Observed
 from whichline.way.options import HALF
-from whichline.way.probe import Place, Probes
+from whichline.way.probe import Place
 from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, Trial, find_functions, order_by_generality
 from whichline.way.search import PLACES, Found, Search, join_patches
@@ -42,6 +43,7 @@ def follow(
     passing: Sequence[Test] = (),
     earlier: Collection[Test] = (),
     before: Sequence[Finding] = (),
+    observed: Observed | None = None,
 ) -> list[Finding]:
     """Find the places in which right values make the failing tests pass, two at most, and breaches of the contract.
 
@@ -52,22 +54,30 @@ def follow(
         passing: the others of it.
         earlier: tests of other problems that pass: what they run is not looked into.
         before: what was found at some places in earlier problems, where to look first.
+        observed: the copy of their functions, if there is one.
     """
-    runner = Runner(suite, steps, Probes(suite.has_written), LATER if before else 1.0)
-    if not runner.probes.changed:
+    runner = Runner(suite, steps, observed or observe(suite), LATER if before else 1.0)
+    runner.observed.leave_out(())
+    if not runner.observed.places:
         return []
     numbers = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
-    with runner.probes.on():
-        if found := tell_unrepeatable(runner, failing):
-            return [found]
-        found, patch = _find_numbers(runner, numbers, failing, earlier, before) if numbers else ([], {})
-        if (rest := _leave_out(failing, found)) and not are_told(found, before):
-            found += tell_contract(runner, rest, patch, len(failing))
-        wrong = _leave_out([test for test in failing if test in numbers], found)
-        others = [*passing, *(test for test in failing if test not in wrong)]
-        told = {(each.file, each.line) for each in found}
-        unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
+    if found := tell_unrepeatable(runner, failing):
+        return [found]
+    if numbers and not _is_repeatable(runner, numbers[0]):
+        return []
+    found, patch = _find_numbers(runner, numbers, failing, earlier, before) if numbers else ([], {})
+    if (rest := _leave_out(failing, found)) and not are_told(found, before):
+        found += tell_contract(runner, rest, patch, len(failing))
+    wrong = _leave_out([test for test in failing if test in numbers], found)
+    others = [*passing, *(test for test in failing if test not in wrong)]
+    told = {(each.file, each.line) for each in found}
+    unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
     return [*found, unproved] if unproved else found
+
+
+def observe(suite: Suite) -> Observed:
+    """A copy of the student's code, for one search."""
+    return Observed(suite.calls.adapters, suite.has_written, suite.cell)
 
 
 def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
@@ -85,10 +95,10 @@ def _find_numbers(
 ) -> tuple[list[Finding], Patch]:
     """Find the places of wrong numbers, and what was put there."""
     seen = find_functions(runner, list(earlier))
-    runner.probes.leave_out(seen)
+    runner.observed.leave_out(seen)
     runner.runs = 0
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
-    if not wrong or not _is_repeatable(runner, wrong[0]):
+    if not wrong:
         return [], {}
     if unread := _find_unread(runner, wrong):
         return unread, {}
@@ -96,10 +106,10 @@ def _find_numbers(
     search = Search(Trial(runner, wrong))
     found = (search.find_again(before, runner.suite.root) if before else []) or search.find(most)
     if not found and seen:
-        runner.probes.leave_out(())
+        runner.observed.leave_out(())
         found, most = Search(Trial(runner, wrong)).find(1), 1
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
-        runner.probes.leave_out(seen)  # for what is looked for next
+        runner.observed.leave_out(seen)  # for what is looked for next
         return [], {}
     patch = join_patches(found)
     trial = search.corrected if search.corrected.patch == patch else Trial(runner, failing, patch)
@@ -107,7 +117,7 @@ def _find_numbers(
     passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
     explained = [test for test, is_explained in passing if is_explained]
     if not explained:
-        runner.probes.leave_out(seen)
+        runner.observed.leave_out(seen)
         return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
@@ -143,9 +153,10 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
 
 
 def _is_repeatable(runner: Runner, test: Test) -> bool:
-    """Tell whether the student's numbers are the same in a second run; else they have a state, and are not followed."""
-    traces = runner.run(test, {}), runner.run(test, {})
-    return bool(traces[0].order) and is_equal(traces[0].came, traces[1].came)
+    """Tell whether the copy gives what the student's code gave; else that has a state, and is not followed."""
+    plain, trace = runner.run_plainly(test), runner.run(test, {})
+    answers = [getattr(error, "answer", None) for error in (plain, trace.error)]
+    return bool(trace.order) and is_equal(*answers)
 
 
 def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
@@ -157,7 +168,7 @@ def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
             continue
         needed = list_needed(runner.follow[call], trace.arguments)
         ran = dict.fromkeys((place.file, place.function) for place in trace.order)
-        for file, function, argument in find_unread(ran, runner.probes.definitions, sorted(needed)):
+        for file, function, argument in find_unread(ran, runner.observed.definitions, sorted(needed)):
             problem = wrong[0].problem
             said = f"Your code never uses `{argument.arg}`, but the right answer depends on it."
             tests = tuple(each.name for each in wrong)
@@ -184,7 +195,7 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
 
 def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
-    words = found.difference.words + _tell_not_given(found, runner.probes)
+    words = found.difference.words + _tell_not_given(found, runner.observed)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.value(place))
     return Finding(
         problem,
@@ -200,12 +211,12 @@ def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -
     )
 
 
-def _tell_not_given(found: Found, probes: Probes) -> str:
+def _tell_not_given(found: Found, observed: Observed) -> str:
     """Name the parameters that a call leaves at None, where it is not plain what is wrong."""
     call = found.place.node
     if found.difference.is_simple or not isinstance(call, ast.Call):
         return ""
-    node = probes.definitions.get(_find_callee(call, found.place, probes))
+    node = observed.definitions.get(_find_callee(call, found.place, observed))
     if node is None or node.args.vararg:
         return ""
     optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
@@ -214,13 +225,10 @@ def _tell_not_given(found: Found, probes: Probes) -> str:
     return f" This call passes nothing for `{left[0]}`." if left else ""
 
 
-def _find_callee(call: ast.Call, place: Place, probes: Probes) -> tuple[str, str]:
+def _find_callee(call: ast.Call, place: Place, observed: Observed) -> tuple[str, str]:
     """The file and the name of the function that a call by a name of the whole file reaches, if it is one."""
-    where = place.file, place.function
-    callers = [each for each in probes.changed if (each.__code__.co_filename, each.__qualname__) == where]
-    names = ast.unparse(call.func).split(".")
-    value: Any = SimpleNamespace(**callers[0].__globals__) if callers else None
-    for name in names:
+    value: Any = SimpleNamespace(**observed.find_namespace(place.file))
+    for name in ast.unparse(call.func).split("."):
         value = getattr(value, name, None)
     function = inspect.unwrap(value) if callable(value) else None
     return (function.__code__.co_filename, function.__qualname__) if isinstance(function, FunctionType) else ("", "")

@@ -12,7 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from whichline.engine.finding import Finding
-from whichline.way.probe import Place, Probes
+from whichline.way.observed import Observed
+from whichline.way.probe import Place
 from whichline.way.telling import find_columns, name_file
 from whichline.way.trace import UNSET, Trace
 
@@ -45,14 +46,14 @@ class MarkedLines:
 
     Args:
         trace: the run.
-        probes: in the functions that ran.
+        observed: the copy of the code that ran.
         findings: the places that are wrong.
         root: the folder that the files of the findings are relative to.
         raised: the lines that an error went through, whose values never came to be.
     """
 
     trace: Trace
-    probes: Probes
+    observed: Observed
     findings: Sequence[Finding]
     root: Path
     raised: Collection[Spot] = ()
@@ -60,7 +61,7 @@ class MarkedLines:
     def functions(self) -> Iterator[tuple[str, str, list[Line]]]:
         """The functions that computed more than sizes, in the order in which they ran: file, name, and lines."""
         for file, function in dict.fromkeys((place.file, place.function) for place in self.trace.order):
-            if definition := self.probes.definitions.get((file, function)):
+            if definition := self.observed.definitions.get((file, function)):
                 lines = list(self._list_lines(file, function, definition))
                 values = [x for line in lines for place in line.places for x in self.trace.objects[place]]
                 is_wrong = any(line.mark in (WRONG, FOLLOWS) or (file, line.number) in self.raised for line in lines)
@@ -105,7 +106,7 @@ class MarkedLines:
     @cached_property
     def _inside(self) -> set[int]:
         """All that is in another expression, whether that is a number or not."""
-        return {id(node) for place in self.probes.places for node in ast.walk(place.node) if node is not place.node}
+        return {id(node) for place in self.observed.places for node in ast.walk(place.node) if node is not place.node}
 
     def _is_right(self, place: Place) -> bool:
         """Tell whether an expression is a step or an argument, or a part of a tensor that is one when it is full."""
@@ -122,7 +123,7 @@ class MarkedLines:
     def _wrong(self) -> set[Spot]:
         """The lines of the findings."""
         told = {(each.file, line) for each in self.findings for line in (each.line, *each.likewise)}
-        files = {place.file for place in self.probes.places}
+        files = {place.file for place in self.observed.places}
         return {(file, line) for file in files for name, line in told if name == name_file(file, self.root)}
 
     def _is_wrong(self, place: Place) -> bool:

@@ -1,45 +1,31 @@
-"""Probes: a student's functions, compiled anew with a look at the value of every expression.
-
-What cannot be compiled anew (generated code, a file that was saved since it was imported) runs as it is: a call of it
-is one expression.
-"""
+"""What a probe sees: the values of the expressions in a student's code, in their order, and others in their place."""
 
 import ast
-import copy
-import functools
-import gc
-import inspect
-import linecache
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
-PROBE = "__probe__"  # a name that no class mangles
-LARGEST = 1 << 16  # numbers in a value that is kept
+MOST_BYTES = 1 << 27  # of values that are kept of one call
 MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
-PROBED = (
-    ast.Attribute,
-    ast.BinOp,
-    ast.BoolOp,
-    ast.Call,
-    ast.Compare,
-    ast.IfExp,
-    ast.ListComp,
-    ast.Name,
-    ast.Subscript,
-    ast.UnaryOp,
+ARRAYS = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
 )
-
-PLACES: list["Place"] = []  # a probe knows the number of its own
-READ = ast.Load()
-CACHE = type(functools.cache(len))
-T = TypeVar("T", bound=ast.AST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +79,9 @@ class Recorder:
         noting: whether values are kept.
         limit: looks after which a run ends: a value that is put in may make an endless loop.
         watch: called with every place.
+
+    Attributes:
+        broken: an error of ours, which is not the student's to handle.
     """
 
     put: dict[Place, Callable[[int, Any], Any]] = field(default_factory=dict)
@@ -105,12 +94,16 @@ class Recorder:
     order: list[Place] = field(default_factory=list)  # of all values
     has_put: bool = False
     is_over: bool = False  # the call: what a backward pass computes later is not noted
+    broken: Exception | None = None
+    _bytes: int = 0
     _times: dict[Place, int] = field(default_factory=dict)
     _kept: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
+    _arrays: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)  # by the id of an array, as a tensor
 
     def begin(self) -> None:
         """Forget what was noted: another call of an adapter begins."""
-        self.values, self.objects, self.order, self._times, self._kept, self.is_over = {}, {}, [], {}, {}, False
+        self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
+        self._bytes, self.is_over = 0, False
 
     def look(self, place: Place, value: Any) -> Any:
         """Note a value, and give it or another one back. Most of the time of a search is spent here."""
@@ -119,19 +112,47 @@ class Recorder:
             raise TooLongError
         if self.watch and not self.is_over:
             self.watch(place)
+        if place.in_place:
+            self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
         kind = type(value)
         if place.is_unpacked and kind is not int:
             return value  # it was seen where it was made
-        if kind is Tensor or isinstance(value, Tensor | int | float):
+        if isinstance(value, int | float):
             return self._look(place, value)
-        if kind in (tuple, list) and value and all(isinstance(each, Tensor) for each in value):
-            looked = kind(self._look(place, each) for each in value)
+        if kind is Tensor or kind is nn.Parameter or kind is np.ndarray or ((kind is tuple or kind is list) and value):
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls
+                return self._look_at_tensors(place, value)
+        return value
+
+    def _look_at_tensors(self, place: Place, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._look_at_array(place, value)
+        if isinstance(value, Tensor):
+            return self._look(place, value) if is_plain(value) else value
+        if all(type(each) in (Tensor, nn.Parameter) and is_plain(each) for each in value):
+            looked = type(value)(self._look(place, each) for each in value)
             return looked if place in self.put else value  # a list stays the one that the code goes on with
         return value
 
+    def _look_at_array(self, place: Place, value: Any) -> Any:
+        """Look at an array as at the tensor that shares its memory."""
+        if value.dtype.name not in ARRAYS:
+            return value
+        if id(value) not in self._arrays:
+            is_shared = value.flags.writeable and all(stride >= 0 for stride in value.strides)
+            self._arrays[id(value)] = value, torch.from_numpy(value if is_shared else value.copy())
+        tensor = self._arrays[id(value)][1]
+        new = self._look(place, tensor)
+        return value if new is tensor else new.detach().numpy().astype(value.dtype)
+
     def _look(self, place: Place, value: Any) -> Any:
         if self.noting and not self.is_over:
-            self._note(place, value)
+            try:
+                self._note(place, value)
+            except (RecursionError, MemoryError):
+                raise
+            except Exception as error:  # the student's code would take it for its own
+                self.broken = self.broken or error
         if place not in self.put:
             return value
         time = self._times[place] = self._times.get(place, -1) + 1
@@ -144,8 +165,6 @@ class Recorder:
         return new
 
     def _note(self, place: Place, value: Any) -> None:
-        if place.in_place:
-            self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
         values = self.values.get(place)
         if values is None:
             values, self.objects[place] = self.values.setdefault(place, []), []
@@ -160,306 +179,26 @@ class Recorder:
         """A copy, the same one as long as nothing changes the tensor: many names are read again and again."""
         if not isinstance(value, Tensor):
             return value
-        if value.is_inference():
-            return _copy(value)
+        if value.is_inference() or self._arrays:  # of what is changed by way of an array nobody counts the versions
+            return self._copy(value)
         version, kept = self._kept.get(id(value), (-1, None))  # an id is of one tensor here: all are held
         if version != value._version:
-            kept = _copy(value)
+            kept = self._copy(value)
             self._kept[id(value)] = value._version, kept
         return kept
 
-
-def _copy(value: Tensor) -> Tensor | None:
-    """A copy, in float64 where it has a fraction; None in the place of a tensor that is too large."""
-    if value.numel() > LARGEST:
-        return None
-    value = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
-    return value.to(torch.float64, copy=True) if value.is_floating_point() else value.clone()
-
-
-class Probes:
-    """Puts probes into the functions whose files are a student's.
-
-    Args:
-        is_students: tells by a file's name whether it is.
-    """
-
-    def __init__(self, is_students: Callable[[str], bool]) -> None:
-        self.recorder = Recorder()
-        self.changed: dict[FunctionType, tuple[CodeType, CodeType]] = {}
-        self.caches: list[Any] = []  # what functools has kept of earlier calls
-        is_students = functools.cache(is_students)  # a process has a hundred thousand functions in a few thousand files
-        self.files: dict[str, ProbedFile] = {}
-        for function in [each for each in gc.get_objects() if type(each) in (FunctionType, CACHE)]:
-            is_cache = type(function) is CACHE
-            code = getattr(inspect.unwrap(function) if is_cache else function, "__code__", None)
-            if code is None or not is_students(code.co_filename):
-                continue
-            if is_cache:
-                self.caches.append(function)
-                continue
-            if code.co_filename not in self.files:
-                linecache.checkcache(code.co_filename)
-                source = "".join(linecache.getlines(code.co_filename))
-                self.files[code.co_filename] = _compile(code.co_filename, source)
-            for plain, probed in self.files[code.co_filename].functions.get(code.co_qualname, ()):
-                if _is_same(plain, code) and probed.co_freevars == code.co_freevars:
-                    self.changed[function] = code, probed
-                    break
-
-    @cached_property
-    def places(self) -> list[Place]:
-        return [place for file in self.files.values() for place in file.places]
-
-    @cached_property
-    def definitions(self) -> dict[tuple[str, str], ast.FunctionDef]:
-        """The functions of all files, by file and qualified name."""
-        return {(name, each): node for name, file in self.files.items() for each, node in file.definitions.items()}
-
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Run the functions with their probes; they are as they were afterwards, whatever happens."""
-        try:
-            for function, (_, probed) in self.changed.items():
-                function.__globals__[PROBE] = self._probe
-                function.__code__ = probed
-            yield
-        finally:
-            for function, (code, _) in self.changed.items():
-                function.__code__ = code
-                function.__globals__.pop(PROBE, None)
-            self.forget()  # a value that was put in may be kept there
-
-    def forget(self) -> None:
-        """Empty the caches of the student's functions, so that these run again."""
-        for cache in self.caches:
-            cache.cache_clear()
-
-    def leave_out(self, functions: Collection[tuple[str, str]]) -> None:
-        """Run these, by file and qualified name, as they are, so that a call is one expression; others with probes."""
-        for function, (code, probed) in self.changed.items():
-            function.__code__ = code if (code.co_filename, function.__qualname__) in functions else probed
-
-    def _probe(self, number: int, value: Any) -> Any:
-        return self.recorder.look(PLACES[number], value)
+    def _copy(self, value: Tensor) -> Tensor | None:
+        """A copy, in float64 where it has a fraction; None where so much is kept already."""
+        self._bytes += value.numel() * 8
+        if self._bytes > MOST_BYTES:
+            return None
+        value = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
+        dtype = torch.float64 if value.is_floating_point() else value.dtype
+        return value.to("cpu", dtype, copy=True)
 
 
-@dataclass
-class ProbedFile:
-    """A file's functions, as they are and with probes, and their definitions, both by their qualified names."""
-
-    functions: dict[str, list[tuple[CodeType, CodeType]]] = field(default_factory=dict)
-    definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
-    places: list[Place] = field(default_factory=list)
-
-
-@functools.cache  # every problem of which a test fails looks through all files
-def _compile(name: str, source: str) -> ProbedFile:
-    """Compile a file as it is and with probes."""
-    file = ProbedFile()
-    try:
-        tree = ast.parse(source)
-        plain = compile(source, name, "exec", dont_inherit=True)
-        instrumented = ast.fix_missing_locations(_Instrument(name, source, file).visit(tree))
-        probed = compile(instrumented, name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError):  # it was saved since it was imported
-        return ProbedFile()
-    for one, other in _pairs(plain, probed):
-        file.functions.setdefault(one.co_qualname, []).append((one, other))
-    return file
-
-
-def _pairs(plain: CodeType, probed: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The functions in two codes that differ in probes alone."""
-    inner = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (plain, probed)]
-    for one, other in zip(*inner, strict=True):
-        yield one, other
-        yield from _pairs(one, other)
-
-
-def _is_same(one: CodeType, other: CodeType) -> bool:
-    """Tell whether two functions were compiled from the same text; a decorator more moves the first line."""
-
-    def constants(code: CodeType) -> list[Any]:
-        return [each for each in code.co_consts if not isinstance(each, CodeType)]
-
-    return (one.co_code, one.co_names, constants(one)) == (other.co_code, other.co_names, constants(other))
-
-
-class _Instrument(ast.NodeTransformer):
-    """Wraps every expression of every function in a call of the probe."""
-
-    def __init__(self, name: str, source: str, file: ProbedFile) -> None:
-        self.name = name
-        self.lines = source.splitlines(keepends=True)
-        self.file = file
-        self.scope: list[str] = []
-        self.parameters: tuple[str, ...] = ()
-        self.functions = 0
-
-    def _place(self, node: ast.expr | ast.stmt, in_place: bool = False) -> ast.expr:
-        text = _segment(self.lines, node)
-        place = Place(self.name, ".".join(self.scope), node, text, self.parameters, in_place)
-        self.file.places.append(place)
-        PLACES.append(place)
-        return ast.Constant(len(PLACES) - 1)
-
-    def _probe(self, old: ast.expr, new: ast.expr, in_place: bool = False) -> ast.expr:
-        call = ast.Call(ast.Name(PROBE, READ), [self._place(old, in_place), new], [])
-        for each in (call, call.func, call.args[0]):
-            ast.copy_location(each, old)
-        return call
-
-    # Scopes. What is evaluated where a function is defined stays as it is, but for its body.
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        self.scope.append(node.name)
-        functions, self.functions = self.functions, 0
-        node.body = self._block(node.body)
-        self.functions = functions
-        self.scope.pop()
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.scope += [node.name] if not self.functions else ["<locals>", node.name]
-        self.file.definitions[".".join(self.scope)] = copy.copy(node)
-        self.functions += 1
-        outer, self.parameters = self.parameters, tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))
-        node.body = self._block(node.body)
-        self.parameters = outer
-        self.functions -= 1
-        del self.scope[-1 if not self.functions else -2 :]
-        return node
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        new = copy.copy(node)
-        self.functions += 1
-        new.body = self.visit(node.body)
-        self.functions -= 1
-        return new
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        return node
-
-    def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        node.body = self._block(node.body)  # a pattern is no expression
-        return node
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
-        node.body = self._block(node.body)
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value:
-            node.value = self.visit(node.value)
-        return node
-
-    # Expressions.
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        if not self.functions or isinstance(node, ast.stmt):
-            return super().generic_visit(node)
-        new = _duplicate(node)  # the old one stays whole: it is what a place is made of
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                setattr(new, name, [self.visit(each) if isinstance(each, ast.AST) else each for each in value])
-            elif isinstance(value, ast.AST):
-                setattr(new, name, self.visit(value))
-        if isinstance(node, PROBED) and isinstance(new, ast.expr) and isinstance(getattr(node, "ctx", READ), ast.Load):
-            return self._probe(node, new)
-        return new
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if not self.functions:
-            return super().generic_visit(node)
-        new = _duplicate(node)
-        if isinstance(node.func, ast.Attribute):  # not the function itself, but what it is called on
-            new.func = ast.copy_location(
-                ast.Attribute(self.visit(node.func.value), node.func.attr, node.func.ctx), node.func
-            )
-        elif not isinstance(node.func, ast.Name):
-            new.func = self.visit(node.func)
-        new.args = [self.visit(each) for each in node.args]
-        new.keywords = [
-            ast.copy_location(ast.keyword(each.arg, self.visit(each.value)), each) for each in node.keywords
-        ]
-        return self._probe(node, new)
-
-    # Statements that change a tensor in place.
-
-    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        new: list[ast.stmt] = []
-        for statement in body:
-            visited = self.visit(statement)
-            new += visited if isinstance(visited, list) else [visited]
-        return new
-
-    def _after(self, statement: ast.stmt, changed: ast.expr, new: ast.stmt) -> list[ast.stmt] | ast.stmt:
-        """Look at what a statement has changed, after it."""
-        while isinstance(changed, ast.Subscript):
-            changed = changed.value
-        if not self.functions or not isinstance(changed, ast.Name | ast.Attribute):
-            return new
-        load = copy.deepcopy(changed)
-        load.ctx = ast.Load()
-        probe = ast.Call(ast.Name(PROBE, ast.Load()), [self._place(statement, True), load], [])
-        if isinstance(changed, ast.Name) and isinstance(statement, ast.AugAssign) and statement.target is changed:
-            # `x += 1` makes another number. `x[0] += 1` assigns no name: an assignment to `x` would make it local.
-            look: ast.stmt = ast.Assign([ast.Name(changed.id, ast.Store())], probe)
-        else:
-            look = ast.Expr(probe)
-        return [new, ast.fix_missing_locations(ast.copy_location(look, statement))]
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
-        call = node.value
-        if (
-            self.functions
-            and isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr.endswith("_")
-            and not call.func.attr.endswith("__")
-        ):
-            return self._after(
-                copy.copy(node), call.func.value, ast.copy_location(ast.Expr(self.visit(call).args[1]), node)
-            )
-        return super().generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
-        old = copy.copy(node)
-        node.value = self.visit(node.value)
-        return self._after(old, node.target, node)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
-        old = copy.copy(node)
-        node.value = self.visit(node.value)
-        into = [target for target in node.targets if isinstance(target, ast.Subscript)]
-        if into:
-            return self._after(old, into[0], node)
-        unpacked = [target.elts for target in node.targets if isinstance(target, ast.Tuple)]
-        names = [each for elements in unpacked for each in elements if isinstance(each, ast.Name)]
-        return [node, *map(self._look_again, names)] if self.functions and names else node
-
-    def _look_again(self, name: ast.Name) -> ast.stmt:
-        """Look at what was unpacked into a name: `*_, length, width = x.shape`."""
-        load = ast.Name(name.id, ast.Load())
-        probe = ast.Call(ast.Name(PROBE, ast.Load()), [self._place(name), load], [])
-        return ast.fix_missing_locations(ast.copy_location(ast.Assign([ast.Name(name.id, ast.Store())], probe), name))
-
-
-def _duplicate(node: T) -> T:
-    """The same node with the same children; copy.copy would take five times as long."""
-    new = type(node)()
-    vars(new).update(vars(node))
-    return new
-
-
-def _segment(lines: list[str], node: ast.expr | ast.stmt) -> str:
-    """The text of a node, whose columns count bytes; `ast.get_source_segment` splits the whole source each time."""
-    end = node.end_lineno or node.lineno
-    encoded = [line.encode() for line in lines[node.lineno - 1 : end]]
-    encoded[-1] = encoded[-1][: node.end_col_offset]
-    encoded[0] = encoded[0][node.col_offset :]
-    return b"".join(encoded).decode()
+def is_plain(x: Tensor) -> bool:
+    """Tell whether a tensor has numbers of its own: not inside of `vmap`, not sparse, quantized, nested or on meta."""
+    return not is_functorch_wrapped_tensor(x) and (
+        x.layout is torch.strided and not x.is_meta and not x.is_quantized and not x.is_nested
+    )

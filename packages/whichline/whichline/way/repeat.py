@@ -3,15 +3,14 @@
 import ast
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whichline.engine.compare import WrongAnswer
+from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.breach import MOST, Asked, get_section, is_computed
@@ -20,8 +19,8 @@ from whichline.way.run import Call, Change, Runner
 from whichline.way.trace import Trace
 from whichline.way.values import is_equal
 
-KEPT = (dict, list, set)
 KINDS = 3  # of tests that are run again
+NAMED = 2  # places where something is kept, which are named
 
 UNWRITTEN = "Which elements of this are set before it is read, and which are not?"
 RANDOM = "Which parameters does the caller set, and which keep the numbers that they begin with?"
@@ -141,77 +140,19 @@ def _put_values(trace: Trace, place: Place) -> Change:
 
 def _tell_kept(asked: Asked, test: Test) -> Finding | None:
     """The expression that is what an earlier call has left, in a test that passes where it comes first."""
-    for reset, restore in ((_do_nothing, _do_nothing), *_list_resets(asked.runner)):
-        try:
-            if found := _tell_kept_by(asked, test, reset):
-                return found
-        finally:
-            restore()
-    return None
-
-
-def _tell_kept_by(asked: Asked, test: Test, reset: Callable[[], object]) -> Finding | None:
-    reset()
+    runner = asked.runner
     one = asked.run(test)
     if not one.passed:
         return None
-    reset()
-    runner = asked.runner
-    with _keep_caches(runner):
+    with runner.observed.keeping():
         for before in runner.suite.tests:
             if before.problem == test.problem and before != test:
                 asked.run(before)
         other = asked.run(test)
-        place = None if other.passed else _find_source(asked, one, other, lambda: _keep_caches(runner))
+        place = None if other.passed else _find_source(asked, one, other, nullcontext)
+        kept = runner.observed.find_kept()
     if place is None:
         return None
     said = "This value is left over from an earlier call. Run first, the test passes."
-    return asked.tell([place], "remembers", [said], REMEMBERS, section=get_section(one))
-
-
-def _do_nothing() -> None:
-    pass
-
-
-@contextmanager
-def _keep_caches(runner: Runner) -> Iterator[None]:
-    caches, runner.probes.caches = runner.probes.caches, []
-    try:
-        yield
-    finally:
-        runner.probes.caches = caches
-
-
-def _list_resets(runner: Runner) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
-    """Ways to empty what the student's modules, classes and functions keep beyond a call, and to fill it again."""
-    functions = list(runner.probes.changed)
-    modules = {id(each.__globals__): each.__globals__ for each in functions}
-    owners: list[Any] = [*modules.values(), *functions]
-    for module in modules.values():
-        owners += [x for x in module.values() if isinstance(x, type) and x.__module__ == module.get("__name__")]
-    for owner in owners:
-        for name, x in list((owner if isinstance(owner, dict) else vars(owner)).items()):
-            if not name.startswith("__") and isinstance(x, KEPT):
-                yield _empty(x)
-            elif not name.startswith("__") and isinstance(x, Tensor | nn.Module):
-                yield partial(_set, owner, name, None), partial(_set, owner, name, x)
-    for each in functions:
-        yield from (_empty(x) for x in each.__defaults__ or () if isinstance(x, KEPT))
-
-
-def _empty(x: Any) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Clear a list, a set or a dictionary, and fill it again."""
-    kept = x.copy()
-
-    def restore() -> None:
-        x.clear()
-        x.extend(kept) if isinstance(x, list) else x.update(kept)
-
-    return x.clear, restore
-
-
-def _set(owner: Any, name: str, x: Any) -> None:
-    if isinstance(owner, dict):
-        owner[name] = x
-    else:
-        setattr(owner, name, x)
+    where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
+    return asked.tell([place], "remembers", [said, where], REMEMBERS, section=get_section(one))

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from whichline.engine.suite import Suite, Test
+from whichline.way.observed import Observed, keep_settings
 from whichline.way.options import Option, choose_value
-from whichline.way.probe import Place, Probes, Recorder
+from whichline.way.probe import Place, Recorder
 from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
 from whichline.way.trace import Known, Trace
 from whichline.way.values import as_value, identify
@@ -26,18 +27,18 @@ Change = Callable[["Call", int, Any], Any]  # what to put in the place of a valu
 
 @dataclass
 class Runner:
-    """Runs tests with probes in the student's functions.
+    """Runs tests on a copy of the student's code that has probes.
 
     Args:
         suite: the tests, and what they call.
         follow: for each adapter, the right program in steps.
-        probes: in the functions.
+        observed: the copy of the student's code that runs.
         part: of the runs and looks that a problem has, what this one gets.
     """
 
     suite: Suite
     follow: Mapping[str, Follow]
-    probes: Probes
+    observed: Observed
     part: float = 1.0
     runs: int = 0
     looks: int = 0
@@ -47,7 +48,8 @@ class Runner:
 
     @property
     def is_spent(self) -> bool:
-        return self.runs >= self.part * MOST_RUNS or self.looks >= self.part * MOST_LOOKS
+        is_much = self.runs >= self.part * MOST_RUNS or self.looks >= self.part * MOST_LOOKS
+        return is_much or self.observed.is_stale
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
@@ -71,15 +73,15 @@ class Runner:
             watch: called after every expression.
         """
         self.runs += 1
-        self.probes.forget()
         call = Call()
         puts = {place: partial(_put, option, call) for place, option in patch.items()}
         puts |= {place: partial(change, call) for place, change in (changes or {}).items()}
-        recorder = self.probes.recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
+        recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
         students = self.suite.calls.adapters
-        self.suite.calls.adapters = _Followed(students, partial(self._call, test, call, recorder), self.follow)
         try:
-            with torch.random.fork_rng(devices=[]):
+            with self.observed.run(recorder):
+                run = partial(self._call, test, call, recorder)
+                self.suite.calls.adapters = _Followed(self.observed.adapters, run, self.follow)
                 torch.default_generator.manual_seed(self.seed)
                 error = self.suite.ending(test)
         finally:
@@ -101,6 +103,12 @@ class Runner:
             call.came,
             error.with_traceback(None) if error else None,
         )
+
+    def run_plainly(self, test: Test) -> BaseException | None:
+        """What ends a test with the student's own code, with the random numbers of `run`."""
+        with keep_settings():
+            torch.default_generator.manual_seed(self.seed)
+            return self.suite.ending(test)
 
     def _know(self, test: Test, name: str, call: "Call") -> Known:
         """Collect what is known in a call of an adapter; it is the same for every call with the same arguments."""

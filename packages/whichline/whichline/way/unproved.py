@@ -7,7 +7,6 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.conditions import Call, Condition, find_condition, list_facts
-from whichline.way.probe import Recorder
 from whichline.way.run import Runner, Trial, order_by_generality
 from whichline.way.search import Search
 from whichline.way.telling import show_place
@@ -70,12 +69,11 @@ def _judge_cases(runner: Runner, tests: Sequence[Test]) -> tuple[list[Call], lis
         if "answer" not in case.expected:
             continue
         call, one = list_facts(case.call, list(case.inputs), case.inputs), case.copy()
-        runner.probes.recorder = Recorder(noting=False)
         try:
             one.check(getattr(runner.suite.calls, one.call)(**one.inputs))
             right.append(call)
         except WrongAnswer:
             wrong.append(call)
-        except Exception:  # a crash is told as what it is
+        except (Exception, SystemExit):  # a crash is told as what it is
             raise_ = True
     return wrong, right, raise_

@@ -28,7 +28,9 @@ def prepare(folder: str) -> Advise:
     for problem in suite.problems:
         load_room(problem)
 
-    def advise(adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]) -> list[str]:
+    def advise(
+        adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]
+    ) -> tuple[list[str], list[str]]:
         for path, source in files.items():
             text = source.decode(errors="replace")
             linecache.cache[f"{ROOT}/{path}"] = len(text), None, text.splitlines(keepends=True), f"{ROOT}/{path}"
@@ -38,11 +40,8 @@ def prepare(folder: str) -> Advise:
         last = ran[len(ran) - len(cases) :]
         new = [suite.make_test(each.test, each.problem, case) for each, case in zip(last, cases, strict=True)]
         own = replace(suite, root=Path(ROOT), tests=[*suite.tests, *new])
-        failed = {each.problem: each.test for each in ran if not each.passed}
-        for test in own.tests:
-            if test.name in failed.values():
-                own.run(test)  # which imports what is followed then
-        return [each.as_json() for each in find(own, ran)]
+        errors: list[str] = []
+        return [each.as_json() for each in find(own, ran, errors=errors)], errors
 
     return advise
 

@@ -26,7 +26,8 @@ from whichline_grader.sandbox.inside.randomness import seed
 MAX_TEXT = 4_000
 MAX_LINES = 30
 CHUNK = 1 << 20
-Advise = Callable[..., list[str]]  # called with adapters, their files, results and cases; gives findings
+# Called with adapters, their files, results and cases; gives findings, and errors of the search.
+Advise = Callable[..., tuple[list[str], list[str]]]
 
 
 class NotWrittenError(Exception):

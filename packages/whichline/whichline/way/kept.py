@@ -1,0 +1,101 @@
+"""What code keeps from one call to the next: in its modules, its classes, its functions, and what these hold."""
+
+import functools
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+CACHE = functools._lru_cache_wrapper
+MOST = 1000  # parts of one object that are looked into
+WHOLE = 1 << 16  # numbers of a tensor that are compared
+Kept = Mapping[str, tuple[Any, Any]]  # by where it is, an object, and what is in it
+
+
+def list_kept(namespaces: Mapping[Any, Mapping[str, Any]]) -> Kept:
+    """List all that namespaces hold, and whatever that is made of."""
+    found: dict[str, tuple[Any, Any]] = {}
+    seen: set[int] = set()
+    own = {id(namespace) for namespace in namespaces.values()}
+    todo = [
+        (f"{name}", value)
+        for namespace in namespaces.values()
+        for name, value in list(namespace.items())
+        if not name.startswith("__")
+    ]
+    names = {namespace.get("__name__") for namespace in namespaces.values()}
+    while todo:
+        where, x = todo.pop()
+        while where in found:
+            where += "'"
+        found[where] = x, _describe(x)
+        if id(x) not in seen and not isinstance(x, ModuleType):
+            seen.add(id(x))
+            parts = list(_list_parts(x, own, names))
+            todo += [(f"{where}{at}", part) for at, part in parts[:MOST]]
+    return found
+
+
+def what_changed(before: Kept, after: Kept) -> list[str]:
+    """The names, in a module, of what is not as it was."""
+    changed = [
+        where
+        for where in {**before, **after}
+        if where not in before or where not in after or not _is_same(before[where], after[where])
+    ]
+    return list(dict.fromkeys(where.partition(".")[0].partition("[")[0].strip("'") for where in changed))
+
+
+def _is_same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
+    return before[1] == after[1] and (before[0] is after[0] or isinstance(before[0], int | float | str | bytes | tuple))
+
+
+def _describe(x: Any) -> Any:
+    """What of an object may change and is in none of its parts."""
+    if isinstance(x, Tensor):
+        return (x.shape, x.data_ptr() if x.layout.__str__() == "torch.strided" else 0, _version(x))
+    if isinstance(x, np.ndarray):
+        return x.shape, x.tobytes() if x.size <= WHOLE else 0
+    if isinstance(x, dict | list | set | frozenset | deque):
+        return type(x), len(x)
+    if isinstance(x, CACHE):
+        return x.cache_info().currsize
+    return x if isinstance(x, int | float | str | bytes) else type(x)
+
+
+def _version(x: Tensor) -> int:
+    return 0 if x.is_inference() else x._version
+
+
+def _list_parts(x: Any, own: set[int], names: set[Any]) -> Iterator[tuple[str, Any]]:
+    if isinstance(x, CACHE):
+        yield "", x.__wrapped__
+    elif isinstance(x, FunctionType):
+        if id(x.__globals__) in own:
+            yield from ((".default", each) for each in x.__defaults__ or ())
+            yield from ((f".{name}", each) for name, each in (x.__kwdefaults__ or {}).items())
+            yield from ((".cell", each.cell_contents) for each in x.__closure__ or () if _is_full(each))
+        yield from ((f".{name}", each) for name, each in vars(x).items())
+    elif isinstance(x, staticmethod | classmethod):
+        yield "", x.__func__
+    elif isinstance(x, dict):
+        yield from ((f"[{key!r}]" if isinstance(key, str | int) else f"[{id(key)}]", each) for key, each in x.items())
+    elif isinstance(x, list | tuple | deque):
+        yield from ((f"[{i}]", each) for i, each in enumerate(x))
+    elif isinstance(x, set | frozenset):
+        yield from ((f"[{id(each)}]", None) for each in x)
+    elif isinstance(x, type):
+        if x.__module__ in names:
+            yield from ((f".{name}", each) for name, each in vars(x).items() if not name.startswith("__"))
+    elif isinstance(x, nn.Module | SimpleNamespace) or type(x).__module__ in names:
+        yield from ((f".{name}", each) for name, each in getattr(x, "__dict__", {}).items())
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

@@ -1,0 +1,252 @@
+"""State of modules and functions, and changes in place."""
+
+import functools
+import inspect
+
+import torch
+from torch import nn
+
+STATS = {"calls": 0}
+TABLE = torch.zeros(3)
+KEPT: list[str] = []
+COUNTER = 0
+
+
+# State of the module, and of functions.
+
+
+def a_global_dictionary_is_counted_up():
+    STATS["calls"] += 1
+    return STATS["calls"]
+
+
+def a_global_tensor_is_changed_at_an_index():
+    TABLE[1] += 2.0
+    TABLE[0] = 1.0
+    return TABLE.clone()
+
+
+def a_global_is_rebound():
+    global COUNTER
+    COUNTER += 1
+    return COUNTER
+
+
+def a_global_is_made_and_deleted():
+    global MADE
+    MADE = 1
+    MADE += 1
+    del MADE
+    try:
+        return MADE
+    except NameError as error:
+        return str(error)
+
+
+def a_closed_over_list_is_added_to():
+    counts = [0, 0]
+
+    def count(i):
+        counts[i] += 1
+        return counts[i]
+
+    return count(0), count(0), counts
+
+
+def a_closed_over_tensor_is_added_to():
+    total = torch.zeros(2)
+
+    def add(x):
+        total[...] += x
+
+    add(1.0)
+    add(2.0)
+    return total
+
+
+def a_closed_over_number_is_counted_up():
+    n = 0
+
+    def count():
+        nonlocal n
+        n += 1
+        return n
+
+    return count(), count(), n
+
+
+def a_default_is_changed(kept=[]):
+    kept.append(len(kept))
+    return list(kept)
+
+
+def a_function_has_attributes():
+    a_function_has_attributes.calls = getattr(a_function_has_attributes, "calls", 0) + 1
+    return a_function_has_attributes.calls
+
+
+@functools.lru_cache
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def a_recursion_is_cached():
+    return fibonacci(30), fibonacci.cache_info().misses
+
+
+# What a statement changes in place is evaluated once.
+
+
+class Pool:
+    def __init__(self):
+        self.layers = [nn.Linear(2, 2, bias=False) for _ in range(3)]
+        self.reads = 0
+        self.kept = torch.zeros(2)
+
+    def take(self):
+        self.reads += 1
+        return self.layers[self.reads - 1]
+
+    @property
+    def buffer(self):
+        self.reads += 1
+        return self.kept
+
+    @property
+    def total(self):
+        self.reads += 1
+        return self.kept
+
+    @total.setter
+    def total(self, value):
+        self.reads += 10
+        self.kept = value
+
+
+def a_call_is_the_base_of_a_method_in_place():
+    pool = Pool()
+    pool.take().weight.data.zero_()
+    return pool.reads, pool.layers[0].weight.detach().sum()
+
+
+def a_call_is_the_base_of_an_assignment_at_an_index():
+    pool = Pool()
+    pool.take().weight.data[0] = 0.0
+    return pool.reads
+
+
+def a_stack_is_popped_by_a_change_in_place():
+    stack = [nn.Linear(2, 2), nn.Linear(2, 2)]
+    stack.pop().weight.data.zero_()
+    return len(stack)
+
+
+def an_iterator_goes_on_by_a_change_in_place():
+    layers = iter([nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)])
+    next(layers).weight.data.fill_(1.0)
+    next(layers).bias.data[0] += 1.0
+    return len(list(layers))
+
+
+def a_property_is_changed_at_an_index():
+    pool = Pool()
+    pool.buffer[0] = 1.0
+    return pool.reads, pool.kept
+
+
+def a_property_is_added_to_at_an_index():
+    pool = Pool()
+    pool.buffer[0] += 1.0
+    return pool.reads, pool.kept
+
+
+def a_property_is_added_to():
+    pool = Pool()
+    pool.total += 1.0
+    return pool.reads, pool.kept
+
+
+class Logged:
+    def __get__(self, owner, kind=None):
+        KEPT.append("get")
+        return torch.zeros(2)
+
+    def __set__(self, owner, value):
+        KEPT.append("set")
+
+
+class HasLogged:
+    value = Logged()
+
+
+def a_descriptor_is_added_to():
+    KEPT.clear()
+    HasLogged().value += 1
+    HasLogged().value[0] = 1
+    return list(KEPT)
+
+
+class Order:
+    def __init__(self, log):
+        self.log = log
+
+    def __getitem__(self, key):
+        self.log.append(("get", key))
+        return 1
+
+    def __setitem__(self, key, value):
+        self.log.append(("set", key, value))
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.log.append(("read", name))
+        return self
+
+
+def parts_are_evaluated_in_their_order():
+    log = []
+
+    def say(x):
+        log.append(x)
+        return x
+
+    order = Order(log)
+    order[say("a")] = say("b")
+    order[say("c")] += say(2)
+    order.inner[say("d")][say("e")] = say("f") if False else say("g")
+    return log
+
+
+def an_attribute_is_added_to():
+    pool = Pool()
+    pool.reads += 1
+    pool.kept += torch.ones(2)
+    return pool.reads, pool.kept
+
+
+def an_assignment_has_several_targets():
+    x = torch.zeros(3)
+    kept = y = x[0:2] = torch.ones(2)
+    kept[0] = y[1] = 5.0
+    return x, kept, y is kept
+
+
+def an_error_leaves_a_change_in_place():
+    x = torch.zeros(2)
+    try:
+        x[5] += 1
+    except IndexError as error:
+        return str(error), sorted(locals())
+
+
+def locals_are_what_was_written():
+    x = torch.zeros(2)
+    a, b = 1, 2
+    x[0] += a
+    x.add_(b)
+    return sorted(locals()), sorted(inspect.currentframe().f_locals)
+
+
+def globals_are_what_was_written():
+    return sorted(name for name in globals() if name not in ("MADE",)), "__probe__" in dir()

@@ -1,0 +1,207 @@
+"""A copy with probes does what the code does: the same result or error, the same side effects and output."""
+
+import importlib
+import inspect
+import linecache
+import random
+import sys
+from collections.abc import Callable, Iterator
+from importlib.abc import SourceLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from staff.tests.way.constructs import control, gradients, objects, state, tensors
+from whichline.way.observed import CannotFollowError, Observed, keep_settings
+from whichline.way.probe import Recorder
+
+
+def takes_nothing(function: Any) -> bool:
+    return all(each.default is not each.empty for each in inspect.signature(function).parameters.values())
+
+
+CONSTRUCTS = [
+    pytest.param(module, name, id=name)
+    for module in (control, gradients, objects, state, tensors)
+    for name, value in vars(module).items()
+    if inspect.isfunction(value) and value.__module__ == module.__name__ and takes_nothing(value)
+]
+OBSERVED = Observed(tensors, lambda file: "constructs" in file)
+
+
+@pytest.mark.parametrize(("module", "name"), CONSTRUCTS)
+def test_a_construct_does_the_same_with_probes(module: Any, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    plain = attempt(getattr(module, name)), *capfd.readouterr()
+    with OBSERVED.run(Recorder()):
+        copy = importlib.import_module(module.__name__)
+        assert copy is not module
+        with_probes = attempt(getattr(copy, name)), *capfd.readouterr()
+    assert (module.__file__, name) in OBSERVED.definitions
+    assert is_same(with_probes, plain), f"with probes: {with_probes}\nplainly: {plain}"
+
+
+def attempt(run: Callable[[], Any]) -> tuple[str, Any]:
+    try:
+        return "value", run()
+    except BaseException as error:
+        return "error", f"{type(error).__name__}: {error}"
+
+
+def is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return (
+            type(one) is type(other)
+            and (one.shape, one.dtype, one.requires_grad) == (other.shape, other.dtype, other.requires_grad)
+            and torch.equal(one.detach().nan_to_num(123), other.detach().nan_to_num(123))
+        )
+    if isinstance(one, tuple | list):
+        return type(one).__name__ == type(other).__name__ and len(one) == len(other) and all(map(is_same, one, other))
+    return type(one).__name__ == type(other).__name__ and (one == other or repr(one) == repr(other))
+
+
+# The import itself.
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Observed]]:
+    """A copy of some modules, which are imported before; `adapters` is what is called."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = {*sys.modules}
+
+    def write(**sources: str) -> Observed:
+        for name, source in sources.items():
+            path = tmp_path.joinpath(*name.split("__")).with_suffix(".py")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(source)
+        return Observed(importlib.import_module("adapters"), lambda file: file.startswith(str(tmp_path)))
+
+    yield write
+    for name in {*sys.modules} - before:
+        del sys.modules[name]
+
+
+def run(observed: Observed) -> Any:
+    with observed.run(Recorder()):
+        return observed.adapters.run()
+
+
+LATE = "def run():\n    import package.inner\n    from package import inner as same\n"
+LATE += "    assert package.inner is same\n    return same.__name__, id(same), same.double(3)"
+
+
+def test_what_is_imported_in_a_function_is_of_the_copy(write: Callable[..., Observed]) -> None:
+    observed = write(adapters=LATE, package__inner="def double(x):\n    return 2 * x")
+    plain = observed.plain.run()
+    modules = {name: sys.modules[name] for name in ("adapters", "package", "package.inner")}
+    with_probes = run(observed)
+    assert (with_probes[0], with_probes[2]) == (plain[0], plain[2]) == ("package.inner", 6)
+    assert with_probes[1] != plain[1]
+    assert observed.plain.run() == plain
+    assert {name: sys.modules[name] for name in modules} == modules
+    assert vars(sys.modules["package"])["inner"] is modules["package.inner"]
+
+
+SETTINGS = "import random, numpy, torch\nrandom.seed(1)\nnumpy.random.seed(1)\ntorch.manual_seed(1)\n"
+SETTINGS += "torch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\ndef run():\n    return 1"
+
+
+def test_settings_and_random_numbers_stay_as_they_are(write: Callable[..., Observed]) -> None:
+    with keep_settings():
+        observed = write(adapters=SETTINGS)
+    torch.manual_seed(2)
+    before = random.getstate(), torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()
+    run(observed)
+    after = random.getstate(), torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()
+    assert all(map(is_same, before, after))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("torch.library.custom_op('adapters::twice', lambda x: x * 2, mutates_args=(), schema='(Tensor x) -> Tensor')",
+         "CannotFollowError: it registers an operator with torch, which can be done once"),
+        ("assert not hasattr(sys, 'seen'); sys.seen = True", "AssertionError: "),
+        ("sys.exit(3) if hasattr(sys, 'seen') else setattr(sys, 'seen', 1)", "SystemExit: 3"),
+    ],
+    ids=["an operator", "an assertion", "exit"],
+)  # fmt: skip
+def test_what_cannot_be_imported_twice_is_said(
+    write: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, line: str, why: str
+) -> None:
+    monkeypatch.setattr(sys, "seen", 0, raising=False)
+    monkeypatch.delattr(sys, "seen")
+    observed = write(adapters=f"import sys, torch\n{line}\ndef run():\n    return 1")
+    for _ in range(2):
+        with pytest.raises(CannotFollowError) as raised:
+            run(observed)
+        assert str(raised.value) == f"the code cannot be imported a second time: {why}"
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [
+        ("SEEN = []\ndef run():\n    SEEN.append(1)\n    return len(SEEN)", "SEEN"),
+        ("class Layer:\n    made = 0\ndef run():\n    Layer.made += 1\n    return Layer.made", "Layer"),
+        ("def run(n=[0]):\n    n[0] += 1\n    return n[0]", "run"),
+        ("import torch\nX = torch.zeros(1)\ndef run():\n    X.add_(1)\n    return X.item()", "X"),
+        ("N = 0\ndef run():\n    global N\n    N += 1\n    return N", "N"),
+        ("import torch\nL = torch.nn.Linear(1, 1)\ndef run():\n    L.n = getattr(L, 'n', 0) + 1\n    return L.n", "L"),
+    ],
+    ids=["list", "class", "default", "tensor", "global", "module"],
+)
+def test_a_run_begins_with_nothing_that_another_has_left(write: Callable[..., Observed], code: str, kept: str) -> None:
+    observed = write(adapters=code)
+    assert [run(observed) for _ in range(3)] == [1, 1, 1]
+    assert observed.find_kept() == [kept]
+    with observed.keeping():
+        assert [run(observed) for _ in range(3)] == [1, 2, 3]
+    assert run(observed) == 1
+
+
+def test_what_keeps_nothing_is_imported_once(write: Callable[..., Observed]) -> None:
+    observed = write(adapters="import torch\nX = torch.ones(3)\ndef run():\n    return (X * 2).sum()")
+    assert [run(observed).item() for _ in range(3)] == [6, 6, 6]
+    assert (observed.imports, observed.is_stale) == (1, False)
+
+
+def test_what_takes_long_is_not_imported_again(write: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whichline.way.observed.MOST_SECONDS", 0.0)
+    observed = write(adapters="SEEN = []\ndef run():\n    SEEN.append(1)\n    return len(SEEN)")
+    assert [run(observed), run(observed), observed.imports, observed.is_stale] == [1, 2, 1, True]
+
+
+def test_of_a_cell_the_definitions_run_in_a_copy_of_its_names() -> None:
+    source = "TRAINED.append(1)\ndef run():\n    KEPT.append(TRAINED[0])\n    return len(KEPT), len(TRAINED)\n"
+    linecache.cache["<cell>"] = len(source), None, source.splitlines(keepends=True), "<cell>"
+    names: dict[str, Any] = {"__name__": "__main__", "TRAINED": [], "KEPT": []}
+    exec(compile(source, "<cell>", "exec"), names)  # noqa: S102 (the cell above)
+    observed = Observed(SimpleNamespace(run=names["run"]), lambda file: file == "<cell>", cell="<cell>")
+    assert [run(observed), run(observed)] == [(1, 1), (1, 1)]
+    assert (names["KEPT"], names["TRAINED"]) == ([], [1])
+
+
+class InMemory(SourceLoader):
+    """A module that is in no file."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return spec_from_file_location(name, "/nowhere/adapters.py", loader=self) if name == "adapters" else None
+
+    def get_filename(self, fullname: str) -> str:
+        return "/nowhere/adapters.py"
+
+    def get_data(self, path: str) -> bytes:
+        return b"def run():\n    x = [0]\n    x[0] += 2\n    return x"
+
+
+def test_a_module_in_memory_is_loaded_by_its_own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "adapters", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [InMemory(), *sys.meta_path])
+    observed = Observed(importlib.import_module("adapters"), lambda file: file.startswith("/nowhere"))
+    assert run(observed) == [2]
+    assert [str(place) for place in observed.places if place.in_place] == ["x[0] += 2"]
+    del sys.modules["adapters"]
