@@ -16,9 +16,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from staff.tests import ROOT
+from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from staff.tests.way.constructs import control, gradients, objects, state, tensors
-from whichline.way.observed import CannotFollowError, Observed, keep_settings
+from whichline.engine.assignment import load_problems
+from whichline.engine.suite import Suite, Test, load_suite
+from whichline.way.observed import CannotFollowError, Observed, keep_state
 from whichline.way.probe import Recorder
+from whichline_grader.authoring.programs import PLAIN, RIGHT_STYLES
 
 
 def takes_nothing(function: Any) -> bool:
@@ -62,6 +67,51 @@ def is_same(one: Any, other: Any) -> bool:
     if isinstance(one, tuple | list):
         return type(one).__name__ == type(other).__name__ and len(one) == len(other) and all(map(is_same, one, other))
     return type(one).__name__ == type(other).__name__ and (one == other or repr(one) == repr(other))
+
+
+# Programs.
+
+
+@pytest.fixture(scope="module")
+def public() -> Suite:
+    return load_suite(ROOT, [ROOT / "tests"], load_problems(ROOT))
+
+
+def compare_tests(suite: Suite, observed: Observed) -> list[str]:
+    """The tests, of each kind one, of which the copy makes something else."""
+    differ = []
+    for test in {test.function: test for test in suite.tests if not test.memory}.values():
+        suite.calls.adapters = observed.plain
+        plain = run_test(suite, test)
+        with observed.run(Recorder()):
+            suite.calls.adapters = observed.adapters
+            with_probes = run_test(suite, test)
+        differ += [] if is_same(with_probes, plain) else [f"{test.name}: {plain} became {with_probes}"]
+    return differ
+
+
+def run_test(suite: Suite, test: Test) -> Any:
+    with keep_state():
+        torch.manual_seed(0)
+        error = suite.ending(test)
+    return error and (type(error).__name__, str(error), getattr(error, "answer", None))
+
+
+@pytest.mark.parametrize("style", sorted(RIGHT_STYLES))
+def test_a_right_program_does_the_same_with_probes(public: Suite, style: str) -> None:
+    observed = Observed(SimpleNamespace(**RIGHT_STYLES[style]), lambda file: "right_programs" in file)
+    assert observed.places
+    assert compare_tests(public, observed) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=str)
+def test_a_wrong_program_does_the_same_with_probes(public: Suite, specimen: Specimen) -> None:
+    adapters = specimen.adapters()
+    observed = Observed(SimpleNamespace(**{**RIGHT_STYLES[PLAIN], **adapters}), lambda file: file == specimen.file)
+    assert observed.places
+    differ = compare_tests(choose_tests(public, adapters), observed)
+    assert not differ or observed.imports > 1  # where something is kept, the order of the tests decides
 
 
 # The import itself.
@@ -111,7 +161,7 @@ SETTINGS += "torch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(Fals
 
 
 def test_settings_and_random_numbers_stay_as_they_are(write: Callable[..., Observed]) -> None:
-    with keep_settings():
+    with keep_state():
         observed = write(adapters=SETTINGS)
     torch.manual_seed(2)
     before = random.getstate(), torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()

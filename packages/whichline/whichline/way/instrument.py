@@ -54,7 +54,10 @@ def instrument(name: str, source: str, only_definitions: bool = False) -> Probed
     tree = ast.parse(source)
     if only_definitions:
         tree.body = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
-    file.tree = ast.fix_missing_locations(_Instrument(name, source, file).visit(tree))
+    try:
+        file.tree = ast.fix_missing_locations(_Instrument(name, source, file).visit(tree))
+    except RecursionError:  # nested so deeply, the file runs as it is
+        file.tree = ast.parse(source)
     return file
 
 

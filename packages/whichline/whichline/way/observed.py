@@ -201,7 +201,8 @@ class Observed:
         copy = {each: type(x)(x) if type(x) in (list, dict, set) else x for each, x in kept.items()}
         copy["__builtins__"] = self._make_builtins(probed)
         self._copies[id(plain)] = plain, copy
-        exec(probed.code or compile(probed.tree, file, "exec", dont_inherit=True), copy)  # noqa: S102 (the student's)
+        probed.code = probed.code or compile(probed.tree, file, "exec", dont_inherit=True)
+        exec(probed.code, copy)  # noqa: S102 (the student's)
         return copy
 
     def _instrument(self, file: str, source: str, only_definitions: bool = False) -> ProbedFile:
@@ -255,7 +256,7 @@ class Observed:
         students = self._swap(self._modules)
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]  (any object with `find_spec` will do)
         try:
-            with _keep_state():
+            with keep_state():
                 yield
         finally:
             sys.meta_path.remove(self)  # type: ignore[arg-type]
@@ -284,7 +285,7 @@ class Observed:
 
 
 @contextmanager
-def _keep_state() -> Iterator[None]:
+def keep_state() -> Iterator[None]:
     """Leave the settings of torch and random numbers as they were."""
     drawn, numpy = random.getstate(), sys.modules.get("numpy.random")  # which takes time to import
     of_numpy = numpy.get_state() if numpy else None

@@ -13,6 +13,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 MOST_BYTES = 1 << 27  # of values that are kept of one call
 MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
+NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
 ARRAYS = (
     "bool",
     "uint8",
@@ -117,19 +118,21 @@ class Recorder:
         kind = type(value)
         if place.is_unpacked and kind is not int:
             return value  # it was seen where it was made
-        if isinstance(value, int | float):
+        if isinstance(value, NUMBERS):
             return self._look(place, value)
-        if kind is Tensor or kind is nn.Parameter or kind is np.ndarray or ((kind is tuple or kind is list) and value):
+        if kind is not Tensor and kind is not nn.Parameter and kind is not np.ndarray and not (kind in LISTS and value):
+            return value
+        if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls
                 return self._look_at_tensors(place, value)
-        return value
+        return self._look_at_tensors(place, value)
 
     def _look_at_tensors(self, place: Place, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self._look(place, value) if id(value) in self._kept or is_plain(value) else value
         if isinstance(value, np.ndarray):
             return self._look_at_array(place, value)
-        if isinstance(value, Tensor):
-            return self._look(place, value) if is_plain(value) else value
-        if all(type(each) in (Tensor, nn.Parameter) and is_plain(each) for each in value):
+        if all(type(each) in TENSORS and is_plain(each) for each in value):
             looked = type(value)(self._look(place, each) for each in value)
             return looked if place in self.put else value  # a list stays the one that the code goes on with
         return value

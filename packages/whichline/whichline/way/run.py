@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.suite import Suite, Test
-from whichline.way.observed import Observed, keep_settings
+from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option, choose_value
 from whichline.way.probe import Place, Recorder
 from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
@@ -106,7 +106,7 @@ class Runner:
 
     def run_plainly(self, test: Test) -> BaseException | None:
         """What ends a test with the student's own code, with the random numbers of `run`."""
-        with keep_settings():
+        with keep_state():
             torch.default_generator.manual_seed(self.seed)
             return self.suite.ending(test)
 
