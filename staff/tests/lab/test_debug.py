@@ -1,5 +1,6 @@
 """`cs336 debug`: the marks before the student's lines, where NaN first appears, and what it says of any other call."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -308,6 +309,15 @@ def test_what_is_still_to_be_written(lab: Lab) -> None:
     report = words(lab, *CAUSAL, adapters=unwritten)
     assert report.endswith("not implemented yet: write run_scaled_dot_product_attention in adapters.py, line 2")
     assert "can be followed" not in report
+
+
+def test_code_that_cannot_be_imported_twice(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "once", 0, raising=False)
+    monkeypatch.delattr(sys, "once")
+    once = "import sys\nassert not hasattr(sys, 'once'), 'twice'\nsys.once = True\n"
+    result = lab("debug", *CAUSAL, adapters=once + ATTENTION)
+    said = "Error: your lines cannot be marked: the code cannot be imported a second time: AssertionError: twice\n"
+    assert (result.exit_code, result.stderr) == (1, said)
 
 
 def test_what_is_hidden_from_sight(lab: Lab) -> None:

@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import click
 import torch
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -18,6 +19,7 @@ from whichline.lab.diagnosis import diagnose
 from whichline.lab.student import Student, find_steps
 from whichline.way.follow import observe
 from whichline.way.lines import FOLLOWS, RIGHT, UNKNOWN, WRONG, Line, MarkedLines, find_not_finite
+from whichline.way.observed import CannotFollowError
 from whichline.way.run import Runner
 from whichline.way.telling import name_file
 from whichline.way.trace import Trace
@@ -38,9 +40,14 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
     """
     diagnosis = diagnose(student, [call], last_digits=right == STORED)
     suite, (test,) = diagnosis.suite, diagnosis.suite.tests
+    observed = observe(suite)
     with silence():
         error = suite.ending(test)
-    runner = Runner(suite, {call.call: find_steps()[call.call][1]}, observe(suite))
+        try:
+            observed.refresh()
+        except CannotFollowError as why:
+            raise click.ClickException(f"your lines cannot be marked: {why}") from None
+    runner = Runner(suite, {call.call: find_steps()[call.call][1]}, observed)
     trace = runner.run(test, {})  # what the code prints, it prints once
     raised = {(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error and error.__traceback__)}
     marked = MarkedLines(trace, runner.observed, diagnosis.explanations, student.root, raised)

@@ -26,7 +26,6 @@ from unittest import mock
 
 import torch
 
-from whichline.engine.silence import silence
 from whichline.rules.settings import keep_settings
 from whichline.way.instrument import PROBE, ProbedFile, instrument
 from whichline.way.kept import list_kept, what_changed
@@ -157,7 +156,7 @@ class Observed:
         late = self._modules  # what the tests, or an earlier run, have imported late: it may keep something, too
         self._modules, self._copies = {}, {}
         try:
-            with silence(), self._in_place(), _refuse_operators():
+            with self._in_place(), _refuse_operators():
                 for name in {**self._students, **late}:
                     importlib.import_module(name)
                 vars(self)["adapters"] = self._find_adapters()
