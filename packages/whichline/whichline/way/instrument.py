@@ -211,7 +211,7 @@ class _Instrument(ast.NodeTransformer):
         return _locate(node, new, ast.Assign([new.target], self._probe(node, again, in_place=True)))
 
     def _add_to_attribute(self, old: ast.AugAssign, new: ast.AugAssign, target: ast.Attribute) -> list[ast.stmt]:
-        """What Python does for `x.y += z`: it reads once, adds, and writes."""
+        """Write `x.y += z` as Python runs it: it reads once, adds, and writes."""
         hold = ast.Assign([ast.Name(HELD, WRITE)], target.value)
         read = ast.Assign([ast.Name(VALUE, WRITE)], ast.Attribute(ast.Name(HELD, READ), target.attr, READ))
         new.target = ast.Name(VALUE, WRITE)
@@ -241,7 +241,7 @@ class _Instrument(ast.NodeTransformer):
 
 
 def _find_base(node: ast.Attribute | ast.Subscript) -> ast.expr:
-    """What `x.y` or `x.y[i]` is a part of: the first thing that is no subscript."""
+    """The first node below that is not a subscript: `x` of `x[i].y`."""
     base = node.value
     while isinstance(base, ast.Subscript):
         base = base.value

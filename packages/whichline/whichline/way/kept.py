@@ -1,4 +1,4 @@
-"""What code keeps from one call to the next: in its modules, its classes, its functions, and what these hold."""
+"""State that code keeps from one call to the next, in its modules, classes and functions, and in what these hold."""
 
 import functools
 from collections import deque
@@ -54,7 +54,7 @@ def _is_same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
 
 
 def _describe(x: Any) -> Any:
-    """What of an object may change and is in none of its parts."""
+    """Describe whatever may change in an object without a change in its parts."""
     if isinstance(x, Tensor):
         return (x.shape, x.data_ptr() if x.layout.__str__() == "torch.strided" else 0, _version(x))
     if isinstance(x, np.ndarray):

@@ -1,4 +1,4 @@
-"""What a probe sees: the values of the expressions in a student's code, in their order, and others in their place."""
+"""Values of the expressions in a student's code, in the order of a run, and others put in their place."""
 
 import ast
 from collections.abc import Callable

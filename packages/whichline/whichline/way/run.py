@@ -105,7 +105,7 @@ class Runner:
         )
 
     def run_plainly(self, test: Test) -> BaseException | None:
-        """What ends a test with the student's own code, with the random numbers of `run`."""
+        """Run a test on the student's own code, with the random numbers of `run`, and return what ended it."""
         with keep_state():
             torch.default_generator.manual_seed(self.seed)
             return self.suite.ending(test)
