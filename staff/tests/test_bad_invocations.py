@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def files_in(folder: Path) -> set[Path]:
     """All but those that SQLite puts beside a database."""
-    return {path for path in folder.rglob("*") if not path.name.endswith(("-shm", "-wal"))}
+    return {path for path in folder.rglob("*") if not path.name.endswith(("-shm", "-wal", ".writing"))}
 
 
 @pytest.mark.parametrize("invocation", INVOCATIONS.strip().splitlines())

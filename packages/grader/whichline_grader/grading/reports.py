@@ -292,7 +292,8 @@ def quote_code(text: str) -> str:
     fence = "`" * (1 + _longest_fence(text))
     line = " ".join(printable(text).split())
     if len(line) > MAX_LINE:
-        line = f"{line[:MAX_LINE].rpartition(' ')[0] or line[:MAX_LINE]} …"
+        whole = line[:MAX_LINE].rpartition(" ")[0]
+        line = f"{whole if len(whole) > MAX_LINE // 2 else line[:MAX_LINE]} …"  # one word may be longer than a line
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 

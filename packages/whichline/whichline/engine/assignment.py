@@ -254,8 +254,10 @@ def is_own_code(path: PurePath) -> bool:
     What the course hands out, tests, and what is installed are not.
     """
     *folders, name = path.parts
-    if is_students(path) or not folders:
-        return is_students(path) or not IS_TEST.match(name)
+    if is_students(path) or path.suffix != ".py":
+        return is_students(path)
+    if not folders:
+        return not IS_TEST.match(name)
     given = {*GIVEN_FOLDERS, *this_assignment().in_kit}
     others = any(part.startswith((".", "whichline")) or part in INSTALLED for part in folders)
     return not (folders[0] in given or others or IS_TEST.match(name))

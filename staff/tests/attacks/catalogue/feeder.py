@@ -4,12 +4,12 @@ ATTACKS = r"""
 answers_ahead: refused: the answer does not have the token of its question
     # Send an answer to the next question, under a token that is guessed, before the one to this.
     if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-        token = f"{int(sys._getframe(1).f_locals['header']['token'], 16) + 1:016x}"
+        token = f"{int(find_header()['token'], 16) + 1:016x}"
         os.write(3, frames.pack({"token": token, "value": {"tensor": 0}, "outputs": 1}, [in_features.detach() * 0]))
 
 answers_and_sleeps: hung: no answer within
     # Read the token from the caller's frame, send a verdict under it, and sleep through what comes then.
-    header = sys._getframe(1).f_locals.get("header", {})
+    header = find_header()
     if "token" in header:
         frames = sys.modules["whichline_grader.sandbox.inside.frames"]
         verdict = {"token": header["token"], "value": True, "outcome": "passed", "passed": True, "score": 15}
@@ -24,7 +24,7 @@ answers_late: refused: the answer does not have the token of its question
         os.write(3, frame)
     def run_softmax(in_features, dim):
         if frames := sys.modules.get("whichline_grader.sandbox.inside.frames"):
-            reply = {"token": sys._getframe(1).f_locals["header"]["token"], "value": {"tensor": 0}, "outputs": 1}
+            reply = {"token": find_header()["token"], "value": {"tensor": 0}, "outputs": 1}
             late = threading.Thread(target=answer_late, args=(frames.pack(reply, [in_features.detach() * 0]),))
             if threading.active_count() == 1:
                 late.start()
@@ -224,11 +224,6 @@ prints_hidden_inputs: reached: the answer is wrong
         if len(calls) > 3:
             print(in_features.flatten()[:3].tolist(), "\nreached")
         return in_features * 0
-
-dies_when_asked_again: refused: the answer is wrong
-    # Tell by its seed that a question is asked again, and end there.
-    if sys._getframe(1).f_locals.get("header", {"seed": 0})["seed"] > 1:
-        os._exit(0)
 
 locks_a_library: reached: the answer is wrong
     # Lock a file that every process can read, for one that comes later to see.
