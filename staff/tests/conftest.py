@@ -9,11 +9,14 @@ import pytest
 
 from staff.tests import ROOT
 from staff.tools.student import Student
+from whichline.engine.assignment import serve
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from whichline_grader.grading.suite import GradedSuite
+
+serve(ROOT)  # as the engine's plugin does, which is off where tests run in parallel
 
 # In a shell's background job Ctrl-C is ignored, and would be in every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -49,7 +49,8 @@ def run_forked(
 @cache
 def _start() -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", "from staff.tools.forked import wait; wait()"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # a test may have changed it
+    return subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def wait() -> None:

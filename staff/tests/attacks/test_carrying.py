@@ -23,7 +23,7 @@ from whichline_grader.sandbox.confinement import Sandbox, start
 from whichline_grader.sandbox.limits import Limits
 from whichline_grader.sandbox.submission import Submission
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 LIMITS = Limits(call_seconds=1, seconds=5, patience=60, memory_bytes=512 << 20)
 MOST_SECONDS = 20.0  # both processes, each of which has 5 s, what they cost this side, and a busy machine

@@ -9,7 +9,7 @@ import pytest
 
 from staff.tools.student import Student
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BARE = {"LANG": "C", "LC_ALL": "C", "HOME": None, "TMPDIR": None}
 

@@ -241,6 +241,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", [("pytest", *ONE), ("whichline", "check", "scaled")], ids=["pytest", "check"])
 @pytest.mark.parametrize(
     "setting",

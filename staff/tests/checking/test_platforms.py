@@ -30,7 +30,7 @@ def elsewhere(student: Student, monkeypatch: pytest.MonkeyPatch, tmp_path_factor
     return student
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -48,7 +48,7 @@ def test_everything_works_without_them(elsewhere: Student, command: tuple[str, .
     assert process.stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_files_are_read_as_utf_8_whatever_the_machine_prefers(
     student: Student, monkeypatch: pytest.MonkeyPatch
 ) -> None:

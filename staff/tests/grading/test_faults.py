@@ -55,7 +55,7 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
     return len(killed)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
     paths = [tmp_path / name for name in ("sleeper.py", "unreadable.py", "honest.py")]
     for path in paths:
@@ -115,7 +115,7 @@ def try_disk(suite: GradedSuite, sandbox: Sandbox, paths: list[Path], disk: Path
         subprocess.run(["umount", disk], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_full_disk_loses_nothing(tmp_path, graded_suite):
     paths = [tmp_path / f"submission-{i}.py" for i in range(2)]

@@ -14,7 +14,7 @@ from whichline_grader.grading.course import Course
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.limits import Limits
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 TESTS = {
     "test_softmax[1d]",

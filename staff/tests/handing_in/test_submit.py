@@ -107,7 +107,7 @@ for name in [name for name in globals() if name.startswith("run_")]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_right_programs_are_refused_nothing(student: Student) -> None:
     programs = sorted((ROOT / "staff/right_programs").glob("*.py"))
     for program in programs:

@@ -40,7 +40,7 @@ def test_the_weights_of_a_call_head_by_head(lab: Lab) -> None:
     assert (
         "3 14 14 14 14 14 14 14 3 14" in rows_of(lab("show", "--case", "attention/3d-causal", adapters=EVEN).output)[5]
     )
-    assert lab("show").output.endswith("uv run cs336 show --case attention/other-by-hand\n")
+    assert "\nuv run cs336 show --case attention/other-by-hand\n" in lab("show").output
 
 
 def test_a_call_of_ones_own_as_a_figure(lab: Lab, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_full_disk_leaves_what_was_there(checkout: Path, folder: Path, monkeyp
     assert not [path for path in folder.iterdir() if path.name not in ("secret.txt", "hidden")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     """With git, the archive for Gradescope, and the workflow for GitHub, which has the secret and no cases."""
     checkout, folder = tmp_path / "checkout", tmp_path / "home" / "course"

@@ -319,14 +319,14 @@ def _resident() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("target", [reply, zip_archive, tar_archive])
 def test_what_is_nearly_right_is_read_or_refused(target: Target) -> None:
     outcomes = fuzz(target, cases=3_400)
     assert min(outcomes["read"], outcomes["refused"]) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("read", [source, message, names])
 def test_what_is_twice_as_long_takes_no_more_than_twice_as_long(read: Callable[[str, Path], object]) -> None:
     assert grow(read) < 5

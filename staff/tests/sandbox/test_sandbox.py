@@ -488,7 +488,7 @@ def run_without_namespaces(*command: str) -> str:
     return run.stdout + run.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_where_submissions_see_each_others_marks_a_class_is_refused_unless_staff_ask_for_it(tmp_path: Path) -> None:
     for name in ("ada", "alan"):
         (tmp_path / f"{name}.txt").touch()

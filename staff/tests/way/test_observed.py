@@ -97,6 +97,7 @@ def run_test(suite: Suite, test: Test) -> Any:
     return error and (type(error).__name__, str(error), getattr(error, "answer", None))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("style", sorted(RIGHT_STYLES))
 def test_a_right_program_does_the_same_with_probes(public: Suite, style: str) -> None:
     observed = Observed(SimpleNamespace(**RIGHT_STYLES[style]), lambda file: "right_programs" in file)
