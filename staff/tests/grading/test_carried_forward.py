@@ -103,7 +103,7 @@ def find_lost(suite: GradedSuite, sandbox: Sandbox, submission: Submission) -> d
     return {problem: round(x, 2) for problem, x in points.items() if x}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("edits", "problems"),
     [
@@ -141,7 +141,7 @@ def test_a_mistake_is_paid_for_in_its_own_problem(
     assert find_lost(suite, sandbox, edit(*edits)).keys() == problems
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("edits", "loses", "told"),
     [
@@ -183,7 +183,7 @@ def test_multihead_attention_that_calls_no_attention_is_judged_as_it_stands(
 SLEEPS = (FUNCTIONAL, BASE_2[1], f"(__import__('time').sleep(0.6), {BASE_2[2]})[1]")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_who_has_used_up_the_time_is_not_asked_again_with_more_of_it(suite: GradedSuite, sandbox: Sandbox) -> None:
     tests = [test for test in suite.suite.tests if test.stored and not test.hidden and not test.memory]
     names = [test.name for test in tests if test.function == "test_softmax"][:4]
@@ -223,7 +223,7 @@ def run_scaled_dot_product_attention(Q, K, V, mask=None):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("source", [IN_ADAPTERS, IN_A_CLASS], ids=["in adapters.py", "in a class"])
 def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, sandbox: Sandbox, source: str) -> None:
     submission = edit()
@@ -231,7 +231,7 @@ def test_a_mistake_is_paid_for_once_wherever_it_is_written(suite: GradedSuite, s
     assert find_lost(suite, sandbox, submission).keys() == {"softmax"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_disputed_test_is_explained(suite: GradedSuite, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
     submission = edit(SCALE)
     _, _, sealed = grade_one(suite, sandbox, submission)
@@ -243,7 +243,7 @@ def test_a_disputed_test_is_explained(suite: GradedSuite, sandbox: Sandbox, caps
         assert said in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_who_only_calls_a_wrong_attention_wins_nothing_by_it(suite: GradedSuite, sandbox: Sandbox) -> None:
     """In blocks or as a module, attention is the student's own work once more."""
     calls = """
@@ -264,7 +264,7 @@ def run_decoding(*arguments, in_features=None, **more):
     assert passed <= {"test_attention_module[3d-large-logits]"}  # where the largest score takes all, halved or not
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_forbidden_is_charged_where_earlier_problems_are_answered_right(
     suite: GradedSuite, sandbox: Sandbox
 ) -> None:
