@@ -24,7 +24,7 @@ from whichline.lab.student import Student
 
 ADAPTER = "run_scaled_dot_product_attention"
 NAMES = ("Q", "K", "V", "mask")
-# Which is right depends on what the numbers mean, and 0 and 1 do not say that.
+# The numbers 0 and 1 do not say what they mean, so both readings are given.
 AS_BOOLEAN = "`mask.bool()` if yours is 1 where a query may attend, `mask == 0` if it is 0 there"
 CONTRACT: dict[str, Any] = {
     "Q": Float[Tensor, "*#batch queries d_k"],

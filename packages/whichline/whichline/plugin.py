@@ -284,7 +284,7 @@ class EngineRuns:
     def _list_told(self) -> list[Finding]:
         """List what explains failures, what costs most first, and what was found in problems that were not selected.
 
-        Of problems that fail as an earlier one, it is that one alone that is told, unless it was not selected.
+        A problem that fails as an earlier one is left out, unless the earlier one was not selected.
         """
         order = {problem: number for number, problem in enumerate(order_problems(self.results))}
         is_all = all(each.problem in order for each in self.explanations)

@@ -62,8 +62,8 @@ def ask_for_advice(
             pass
         case _:
             said, errors = [], ["the search for mistakes gave no answer"] * (answer.failure is not None)
-    found = [finding for each in said[:MOST] if (finding := _read(each, submission.files, tests))]
-    left_out = len(said[:MOST]) - len(found)
+    read = [_read(each, submission.files, tests) for each in said[:MOST]]
+    found, left_out = [each for each in read if each], read.count(None)
     trouble = [*map(_cut, map(str, errors[:MOST])), *[UNREADABLE.format(left_out)] * (left_out > 0)]
     return tuple(found), "; ".join(trouble)
 

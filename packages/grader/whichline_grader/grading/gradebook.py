@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS problem (
 );
 CREATE VIEW IF NOT EXISTS latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
 """
-# What is damaged stays as it is: whoever reads it says whose it is.
+# A damaged row stays as it is: whoever reads it says whose it is.
 WITHOUT_TEXTS = """(SELECT id, submission, path, content, suite, seed, layer, started, seconds, handed_in,
     iif(json_valid(notes), json_remove(notes, '$.stdout', '$.stderr'), notes) AS notes,
     iif(json_valid(results), (SELECT json_group_array(json_remove(

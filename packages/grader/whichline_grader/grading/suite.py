@@ -59,9 +59,13 @@ class GradedSuite:
         return self.suite.problems
 
     @cached_property
+    def _asking_code(self) -> str:
+        return hash_code(ASKS)
+
+    @cached_property
     def asked_sha256(self) -> str:
         """Of everything that an answer depends on besides the submission."""
-        digest = sha256(f"{hash_code(ASKS)} {sys.version} {torch.__version__} {self.course.limits}".encode())
+        digest = sha256(f"{self._asking_code} {sys.version} {torch.__version__} {self.course.limits}".encode())
         for name, questions in self.questions.items():
             digest.update(name.encode())
             for question in questions:
@@ -83,8 +87,8 @@ class GradedSuite:
         root = self.suite.root
         rules = load_forbidden(this_root() / FILE_NAME)
         stated = (rules.allowed, rules.homes, sorted(rules.in_kernels), sorted(rules.late))
-        settings = f"{self.course.limits} {stated}"
-        digest = sha256(f"{hash_code((*ASKS, *JUDGES))} {sys.version} {torch.__version__} {settings}".encode())
+        settings = f"{hash_code(JUDGES)} {self.course.limits} {stated}"
+        digest = sha256(f"{self._asking_code} {sys.version} {torch.__version__} {settings}".encode())
         cases = (root / "fixtures", self.release.cases)
         paths = [path for folder in cases for path in sorted(folder.rglob("*.safetensors"))]
         paths += [path for folder in ("tests", PROBLEMS) for path in sorted((root / folder).rglob("*.py"))]

@@ -51,7 +51,7 @@ class Score:
 
     @property
     def first_explanations(self) -> list[Finding]:
-        """What explains that: the first, and what is proved together with it, or explains it in another problem."""
+        """The first explanation, with those proved together with it, and those of other problems."""
         first, rest = self.explanations[:1], self.explanations[1:]
         return [*first, *(each for each in rest if each.tests == first[0].tests or each.problem != first[0].problem)]
 

@@ -251,7 +251,7 @@ def is_students(path: PurePath) -> bool:
 def is_own_code(path: PurePath) -> bool:
     """Tell whether Python in a path relative to the root is the student's, wherever it lies.
 
-    What the course hands out, tests, and what is installed are not.
+    Files that the course hands out, tests and installed packages are not.
     """
     *folders, name = path.parts
     if is_students(path) or path.suffix != ".py":

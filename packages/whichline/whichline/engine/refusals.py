@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePath
 
-# What the system says in the sandbox, which lets nobody write, has none of the student's files and no network.
+# The system's messages in the sandbox, where nobody may write and there are no files of the student's and no network.
 REFUSED = re.compile(r"Operation not permitted(?:: '(.+?)')?|\[Errno 2\] [\w ]+: '(.+?)'|\[Errno -\d+\]")
 
 
