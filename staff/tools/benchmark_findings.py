@@ -41,7 +41,7 @@ def time_findings(specimen: Specimen, public: Suite) -> list[tuple[float, str]]:
     found, taken = [], []
     for problem in {each.problem for each in results if each.is_wrong}:
         start = time.process_time()
-        found += explain(suite, results, only={problem}, before=found)
+        found = explain(suite, results, only={problem}, before=found)
         taken.append((time.process_time() - start, f"{specimen}, {problem}"))
     return taken
 

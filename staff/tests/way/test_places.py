@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from staff.tools.student import ROOT
-from whichline.engine.assignment import find_needs, load_problems
+from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.room import load_room
 from whichline.engine.suite import Suite, load_suite
@@ -50,10 +50,8 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         path.write_text(saved or source)
         suite = replace(public, root=tmp_path)
         suite.calls.adapters = types.SimpleNamespace(**namespace)
-        tests = {each: [test for test in suite.tests if test.problem == each] for each in PROBLEMS}
-        failing = [test for test in tests[problem] if not suite.run(test).passed]
-        needs = find_needs(PROBLEMS, problem)
-        return follow(suite, STEPS, failing, earlier=[test for need in needs for test in tests[need]])
+        failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
+        return follow(suite, STEPS, failing)
 
     return tell
 

@@ -13,8 +13,8 @@ problem is kept; `broken`, why the student's files cannot be imported; `result`,
 what the first `test` of a problem that failed has printed; `decided`, a problem whose tests have ended; `not_own_work`,
 what the files use and the student must write, with the points `deducted` for it by problem; `undone`, what they change
 for all code; `looking`, a problem in which the search for what is wrong begins, when all tests have ended, and "" at
-the end; `explanation`, for each thing that was found; `ended`, the exit status of the run.
-A line that comes early kills the run. The end of the input ends everything.
+the end; `explanation`, for each thing that was found, and again when it explains more; `ended`, the exit status of the
+run. A line that comes early kills the run. The end of the input ends everything.
 
 The student's files are imported after the line has come. What computes with torch before a fork has one thread: the
 child would wait for others, which it did not inherit.
@@ -124,8 +124,9 @@ def run_tests(suite: Suite, wanted: Mapping[str, Any], reply: Reply, watch: Watc
         with watchdog(SECOND, reply.say_time):
             found = explain(suite, [*results.values()], wanted["most"], {problem}, told, observed, errors)
         for finding in found:
-            reply.say(explanation=finding.as_json())
-        told += found
+            if finding not in told:
+                reply.say(explanation=finding.as_json())
+        told = found
     reply.say(errors=tell_errors(errors))
     reply.say(looking="")
 

@@ -78,7 +78,9 @@ class Run:
                 self.running, self.line = 0.0, ""
                 self.results[result.test] = result
             case {"explanation": text}:
-                self.explanations.append(Finding.from_json(text))
+                new = Finding.from_json(text)
+                known = {(each.id, each.file, each.line): each for each in self.explanations}
+                self.explanations = [*(known | {(new.id, new.file, new.line): new}).values()]
             case {"decided": problem}:
                 self.decided.add(problem)
             case {"printed": lines, "test": test}:

@@ -31,7 +31,8 @@ class Finding:
         section: of the handout, "1 Standardize" or "1".
         tests: those that fail and that it explains, or at least concerns.
         step: of the right program, if that is what is expected there.
-        repeats: the ids of the findings about earlier problems that are all that is known of this one.
+        also: failing tests of other problems that lead to the same place, in words.
+        repeats: the ids of the findings about earlier problems, in whose places these tests end, too.
     """
 
     problem: str
@@ -48,11 +49,12 @@ class Finding:
     section: str = ""
     tests: tuple[str, ...] = ()
     step: str = ""
+    also: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
 
     @property
     def is_of_earlier(self) -> bool:
-        """Tell whether all that is known to be wrong with the problem is told of an earlier one."""
+        """Tell whether this is told as a finding about an earlier problem."""
         return bool(self.repeats)
 
     @property
@@ -63,6 +65,7 @@ class Finding:
             lines.append(f"Likewise in line{'s' * (len(self.likewise) > 1)} {_list(self.likewise)}.")
         if self.proof:
             lines.append(self.proof)
+        lines += [f"It also explains {each}." for each in self.also]
         if self.question:
             lines.append(f"{THINK}{self.question}")
         if self.section:

@@ -11,7 +11,6 @@ import torch
 
 from whichline.engine.annotations import without_checks
 from whichline.engine.assignment import find_needs
-from whichline.engine.compare import listed
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.room import load_room
@@ -20,7 +19,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.way.crashes import tell_crashes
 from whichline.way.follow import follow, observe
 from whichline.way.observed import Observed
-from whichline.way.telling import are_told, find_told
+from whichline.way.telling import find_told
 from whichline.way.unproved import BEGIN
 
 MOST = 3  # findings that a student is shown of one problem
@@ -37,37 +36,33 @@ def find(
 ) -> list[Finding]:
     """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
 
-    Which tests were selected makes no difference to what is found: if one failed, the other tests of its problem and
-    those of the problems that it builds on run, too. Of what is found the selected tests decide what is told.
+    Which tests were selected makes no difference to what is found: if one failed, the other tests of its problem run,
+    too. Of what is found the selected tests decide what is told.
 
     Args:
         suite: the tests, and the student's code in this process.
         results: what became of the tests that were selected.
         most: how many for each problem.
         only: the ids of the problems to look into, if not all.
-        before: what was found in others.
+        before: what was found in other problems; it is given back, with what else it explains.
         observed: the copy of the student's code, if one is used for several searches.
         errors: gets those of the search itself, for staff, in words; without it they are raised.
     """
     selected = {each.test: each.problem for each in results if each.is_wrong and not each.hidden}
     asked = {problem for problem in selected.values() if problem and (only is None or problem in only)}
-    needed = {need for each in asked if each in suite.problems for need in find_needs(suite.problems, each)}
-    unasked = needed - {each.problem for each in results}
-    results = [*results, *_run_others(suite, results, {*asked, *needed})]
+    results = [*results, *_run_others(suite, results, asked)]
     observed = observed or observe(suite)
     failed_a_check = any(each.raised == jaxtyping.TypeCheckError.__name__ for each in results)
     with _use_one_thread(), nullcontext() if failed_a_check else without_checks():
         passed = {each.test for each in results if each.passed}
         failed = {each.test for each in results if each.is_wrong and not each.hidden}
-        found: list[Finding] = []
-        for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in asked | unasked):
-            failing = [test for test in suite.tests if test.problem == problem and test.name in failed]
-            earlier = [*before, *found]
-            own = _find_in(suite, problem, failing, passed, earlier, observed, errors) if failing else []
-            concern = [each for each in own if problem in unasked or selected.keys() & set(each.tests)]
-            found += _say_what_earlier_explains(suite, problem, own, earlier, failing) or _take(concern or own, most)
-        is_of_earlier = any(each.is_of_earlier for each in found)
-        found = [each for each in found if each.problem in asked or (is_of_earlier and not each.is_of_earlier)]
+        found = [*before]
+        for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in asked):
+            tests = [test for test in suite.tests if test.problem == problem]
+            failing = [test for test in tests if test.name in failed]
+            own = _find_in(suite, problem, failing, [test for test in tests if test.name in passed], observed, errors)
+            concern = [each for each in own if selected.keys() & set(each.tests)]
+            found = _join(suite, found, _take(concern or own, most), failing)
         return [told for each in found if (told := _as_much_as_is_told(suite, each))]
 
 
@@ -100,22 +95,16 @@ def _find_in(
     suite: Suite,
     problem: str,
     failing: Sequence[Test],
-    passed: Collection[str],
-    before: Sequence[Finding],
+    passing: Sequence[Test],
     observed: Observed,
     errors: list[str] | None,
 ) -> list[Finding]:
     """Find what is wrong in a problem, first what raises."""
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
     steps = {adapter: each for id in (*needs, problem) for adapter, each in load_room(id).steps.items()}
-    earlier = [test for test in suite.tests if test.problem in needs]
-    right = {need for need in needs if all(test.name in passed for test in earlier if test.problem == need)}
-    passing = [test for test in suite.tests if test.problem == problem and test.name in passed]
     found: list[Finding] = []
     with _note_error(problem, errors):
-        of_right = [test for test in earlier if test.problem in right]
-        numbers = [each for each in before if each.step and each.problem in needs]
-        found = follow(suite, steps, failing, passing, of_right, numbers, observed)
+        found = follow(suite, steps, failing, passing, observed)
     explained = {name for each in found for name in each.tests}
     rest = [test for test in failing if test.name not in explained]
     with _note_error(problem, errors):
@@ -139,25 +128,26 @@ def _note_error(problem: str, errors: list[str] | None) -> Iterator[None]:
         )
 
 
-def _say_what_earlier_explains(
-    suite: Suite, problem: str, own: Sequence[Finding], before: Sequence[Finding], failing: Sequence[Test]
-) -> list[Finding]:
-    """Say of a problem that what was found in it is told of earlier ones, if nothing else was found."""
-    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
-    earlier = [each for each in before if each.problem in needs or each.function == MODULE]
-    if not are_told(own, earlier):
-        return []
-    told = list(dict.fromkeys(first for each in own if (first := find_told(each, earlier))))
-    explained = {name for each in own for name in each.tests}
-    is_all = len(explained) == len(failing)
-    title, function = suite.problems[problem].title, MODULE * any(each.function == MODULE for each in told)
-    titles = [suite.problems[id].title for id in dict.fromkeys(each.problem for each in told)]
-    yours = listed(f"your {each[0].lower()}{each[1:]}" for each in titles)
-    fails = f"{title} fails {'' if is_all else 'partly '}because of {yours}: correct that first."
-    which = title if is_all else f"{len(explained)} of the {len(failing)} failing tests of {title}"
-    said = f"{which} could not run: the same file cannot be imported." if function else fails
-    tests, repeats = tuple(test.name for test in failing if test.name in explained), tuple(each.id for each in told)
-    return [Finding(problem, f"{problem}-as-earlier", (said,), function=function, tests=tests, repeats=repeats)]
+def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failing: Sequence[Test]) -> list[Finding]:
+    """All findings, where what tests of several problems lead to is told once, of the first one."""
+    told = {each: first for each in own if (first := find_told(each, found))}
+    new = [each for each in own if each not in told]
+    if not told:
+        return [*found, *new]
+    names = {name for each in told for name in each.tests}
+    tests = tuple(test.name for test in failing if test.name in names)
+    problem = failing[0].problem
+    title = suite.problems[problem].title
+    also = f"{'all ' * (len(tests) == len(failing) > 1)}{len(tests)} failing test{'s' * (len(tests) != 1)} of {title}"
+    firsts = list(dict.fromkeys(told.values()))
+    found = [replace(each, also=(*each.also, also)) if each in firsts else each for each in found]
+    if firsts[0].function == MODULE:
+        said = f"{title} could not run: the same file cannot be imported."
+    else:
+        said = f"{firsts[0].file}:{firsts[0].line} explains {also}, too."
+    repeats = tuple(each.id for each in firsts)
+    id, function = f"{problem}-as-earlier", MODULE * (firsts[0].function == MODULE)
+    return [*found, *new, Finding(problem, id, (said,), function=function, tests=tests, repeats=repeats)]
 
 
 def tell_errors(errors: Sequence[str]) -> list[str]:

@@ -3,36 +3,33 @@
 import ast
 import inspect
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import WrongAnswer, same
 from whichline.engine.finding import Finding
-from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
+from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.contract import tell_contract
+from whichline.way.locate import PLACES, is_wrong_number, list_adapters, locate
 from whichline.way.observed import Observed
-from whichline.way.options import HALF
 from whichline.way.probe import Place
 from whichline.way.repeat import tell_unrepeatable
-from whichline.way.run import Patch, Runner, Trial, find_functions, order_by_generality
-from whichline.way.search import PLACES, Found, Search, join_patches
+from whichline.way.run import Patch, Runner, order_by_generality
+from whichline.way.search import Found, join_patches
 from whichline.way.steps import Follow
-from whichline.way.telling import are_told, count_failing, show_place
+from whichline.way.telling import count_failing, show_place
 from whichline.way.trace import Trace
 from whichline.way.unproved import tell_unproved
 from whichline.way.unread import find_unread, list_needed
 from whichline.way.values import is_equal
 
-LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
 MOST = 2  # places that are told
 EXTRA = "Where in the formula is this step?"
 NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
-LATER = 0.3  # of the search of a problem, if an earlier one is to be corrected first
 ASKED = 3  # failing tests whose arguments are looked at
 
 
@@ -41,8 +38,6 @@ def follow(
     steps: Mapping[str, Follow],
     failing: Sequence[Test],
     passing: Sequence[Test] = (),
-    earlier: Collection[Test] = (),
-    before: Sequence[Finding] = (),
     observed: Observed | None = None,
 ) -> list[Finding]:
     """Find the places in which right values make the failing tests pass, two at most, and breaches of the contract.
@@ -52,27 +47,25 @@ def follow(
         steps: for each adapter, the right program in steps.
         failing: tests of one problem.
         passing: the others of it.
-        earlier: tests of other problems that pass: what they run is not looked into.
-        before: what was found at some places in earlier problems, where to look first.
         observed: the copy of their functions, if there is one.
     """
-    runner = Runner(suite, steps, observed or observe(suite), LATER if before else 1.0)
-    runner.observed.leave_out(())
+    runner = Runner(suite, steps, observed or observe(suite))
     if not runner.observed.places:
         return []
-    numbers = order_by_generality([test for test in failing if _is_wrong_number(suite, test)])
+    numbers = order_by_generality([test for test in failing if is_wrong_number(suite, test)])
     if found := tell_unrepeatable(runner, failing):
         return [found]
     if numbers and not _is_repeatable(runner, numbers[0]):
         return []
-    found, patch = _find_numbers(runner, numbers, failing, earlier, before) if numbers else ([], {})
-    if (rest := _leave_out(failing, found)) and not are_told(found, before):
+    found, patch = _find_numbers(runner, numbers, failing) if numbers else ([], {})
+    if rest := _leave_out(failing, found):
         found += tell_contract(runner, rest, patch, len(failing))
-    wrong = _leave_out([test for test in failing if test in numbers], found)
-    others = [*passing, *(test for test in failing if test not in wrong)]
-    told = {(each.file, each.line) for each in found}
-    unproved = tell_unproved(runner, wrong, others, told) if wrong and not before else None
-    return [*found, unproved] if unproved else found
+    if wrong := _leave_out([test for test in failing if test in numbers], found):
+        others = [*passing, *(test for test in failing if test not in wrong)]
+        runner.lent = judge_calls(runner, wrong[:ASKED]).right
+        unproved = tell_unproved(runner, wrong, others, {(each.file, each.line) for each in found})
+        found += [unproved] if unproved else []
+    return found
 
 
 def observe(suite: Suite) -> Observed:
@@ -86,38 +79,23 @@ def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
     return [test for test in tests if test.name not in told]
 
 
-def _find_numbers(
-    runner: Runner,
-    numbers: Sequence[Test],
-    failing: Sequence[Test],
-    earlier: Collection[Test],
-    before: Sequence[Finding],
-) -> tuple[list[Finding], Patch]:
+def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
     """Find the places of wrong numbers, and what was put there."""
-    seen = find_functions(runner, list(earlier))
-    runner.observed.leave_out(seen)
-    runner.runs = 0
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
         return [], {}
     if unread := _find_unread(runner, wrong):
         return unread, {}
+    runner.pairs = pair_functions(runner, list_adapters(runner.suite, wrong[0].problem))
     most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
-    search = Search(Trial(runner, wrong))
-    found = (search.find_again(before, runner.suite.root) if before else []) or search.find(most)
-    if not found and seen:
-        runner.observed.leave_out(())
-        found, most = Search(Trial(runner, wrong)).find(1), 1
+    found = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
-        runner.observed.leave_out(seen)  # for what is looked for next
         return [], {}
     patch = join_patches(found)
-    trial = search.corrected if search.corrected.patch == patch else Trial(runner, failing, patch)
-    runs = (trial.run(test) for test in failing if not test.memory)
+    runs = (runner.run(test, patch) for test in failing if not test.memory)
     passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
     explained = [test for test, is_explained in passing if is_explained]
     if not explained:
-        runner.observed.leave_out(seen)
         return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
@@ -125,19 +103,12 @@ def _find_numbers(
 
 
 def _is_explained(then: Trace, found: Sequence[Found]) -> bool:
-    """Tell whether all the places in which right values were put are made of what is right."""
-    return all(then.is_made_of_right(each.place, is_loose=True) for each in found if each.place in then.values)
+    """Tell whether all the places in which right values were put are made of what is right.
 
-
-def _is_wrong_number(suite: Suite, test: Test) -> bool:
-    """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
-    error = suite.ending(test) if not test.memory else None
-    if not isinstance(error, WrongAnswer) or error.check not in LOOKED_AT or not isinstance(error.answer, Tensor):
-        return False
-    if not (cases := test.cases()) or error.answer.dtype in HALF:
-        return False
-    answer, right = error.answer.detach().double(), cases[0].expected[error.what]
-    return answer.shape != right.shape or not bool(same(answer, right).all())
+    What an inner call is made of was held against the reference of that call.
+    """
+    own = [each.place for each in found if not each.option.adapter and each.place in then.values]
+    return all(then.is_made_of_right(place, is_loose=True) for place in own)
 
 
 def _is_rounded(runner: Runner, test: Test) -> bool:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from whichline.way.probe import Place
 
 PROBE, HELD, VALUE = "__probe__", "__held__", "__value__"  # names that no class mangles
+ENTER, ANSWER = "__enter_call__", "__answer_call__"
 PROBED = (
     ast.Attribute,
     ast.BinOp,
@@ -35,14 +36,18 @@ class ProbedFile:
     """A file with probes.
 
     Args:
+        name: of the file.
         places: its expressions; a probe knows the number of its own.
         definitions: its functions, by their qualified names.
+        functions: the qualified names of all functions, with their parameters; a call knows the number of its own.
         tree: the file.
         code: the tree, compiled.
     """
 
+    name: str
     places: list[Place] = field(default_factory=list)
     definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    functions: list[tuple[str, list[str]]] = field(default_factory=list)
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     code: CodeType | None = None
 
@@ -50,7 +55,7 @@ class ProbedFile:
 @functools.lru_cache(MOST_FILES)
 def instrument(name: str, source: str, only_definitions: bool = False) -> ProbedFile:
     """Put probes into a file; with `only_definitions` leave out all else that it does."""
-    file = ProbedFile()
+    file = ProbedFile(name)
     tree = ast.parse(source)
     if only_definitions:
         tree.body = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
@@ -96,11 +101,21 @@ class _Instrument(ast.NodeTransformer):
         self.file.definitions[".".join(self.scope)] = copy.copy(node)
         self.functions += 1
         outer, self.parameters = self.parameters, tuple(each.arg for each in (*node.args.posonlyargs, *node.args.args))
-        node.body = self._block(node.body)
+        begins = int(ast.get_docstring(node, clean=False) is not None)
+        node.body = [*node.body[:begins], self._enter(node), *self._block(node.body[begins:])]
         self.parameters = outer
         self.functions -= 1
         del self.scope[-1 if not self.functions else -2 :]
         return node
+
+    def _enter(self, node: ast.FunctionDef) -> ast.stmt:
+        """Tell of a call of a function before it begins; the answer may be known."""
+        names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        self.file.functions.append((".".join(self.scope), names))
+        given = ast.Tuple([ast.Name(each, READ) for each in names], READ)
+        number = ast.Constant(len(self.file.functions) - 1)
+        enter = ast.Call(ast.Name(ENTER, READ), [number, given], [])
+        return _locate(node.body[0], ast.If(enter, [ast.Return(ast.Call(ast.Name(ANSWER, READ), [], []))], []))[0]
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return node

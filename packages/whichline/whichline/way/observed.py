@@ -13,7 +13,7 @@ import linecache
 import random
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from importlib.abc import SourceLoader
@@ -27,7 +27,7 @@ from unittest import mock
 import torch
 
 from whichline.rules.settings import keep_settings
-from whichline.way.instrument import PROBE, ProbedFile, instrument
+from whichline.way.instrument import ANSWER, ENTER, PROBE, ProbedFile, instrument
 from whichline.way.kept import list_kept, what_changed
 from whichline.way.probe import Place, Recorder
 
@@ -60,7 +60,6 @@ class Observed:
         self.cell = cell
         self.recorder: Recorder | None = None
         self.files: dict[str, ProbedFile] = {}
-        self._left_out: Collection[Place] = ()
         self.imports = 0
         self.is_stale = False
         self._seconds = 0.0
@@ -95,15 +94,6 @@ class Observed:
         modules = (vars(each) for each in self._modules.values() if _find_file(each) == file)
         executed = (copy for _, copy in self._copies.values() if any(map(partial(_is_of, file), copy.values())))
         return next(chain(modules, executed), {})
-
-    def leave_out(self, functions: Collection[tuple[str, str]]) -> None:
-        """See nothing in these functions, by file and qualified name, so that a call is one expression."""
-        self._left_out = {
-            place
-            for place in self.places
-            for outer in [place.function.partition(".<locals>")[0]]
-            if (place.file, place.function) in functions or (place.file, outer) in functions
-        }
 
     # Runs.
 
@@ -211,15 +201,19 @@ class Observed:
 
     def _make_builtins(self, probed: ProbedFile) -> Namespace:
         """The names that are everywhere, with the probe among them: it is in no namespace of the student's."""
-        places = probed.places
+        places, functions = probed.places, probed.functions
 
         def probe(number: int, value: Any) -> Any:
-            place = places[number]
-            if self.recorder is None or place in self._left_out:
-                return value
-            return self.recorder.look(place, value)
+            return value if self.recorder is None else self.recorder.look(places[number], value)
 
-        return {**vars(builtins), PROBE: probe}
+        def enter(number: int, given: tuple[Any, ...]) -> bool:
+            return self.recorder is not None and self.recorder.enter_call(probed.name, *functions[number], given)
+
+        def answer() -> Any:
+            assert self.recorder
+            return self.recorder.answer
+
+        return {**vars(builtins), PROBE: probe, ENTER: enter, ANSWER: answer}
 
     # What Python asks of a finder of modules, and of their loader.
 

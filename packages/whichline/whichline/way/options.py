@@ -36,6 +36,7 @@ class Option:
         is_series: whether the step is the first of a series, and the n-th time gets the n-th one. That of the second
             block stands for a loop that has another way with the first one.
         is_low: whether a very low number is put for −inf.
+        adapter: whose reference has the steps, if that is another than the one that is called.
         kinds: of what it is and of what belongs there, two counterparts; then whatever the expression is for the
             former, in another test the turned keys, is exchanged for what that is for the latter.
     """
@@ -45,6 +46,7 @@ class Option:
     is_sliced: bool = False
     is_series: bool = False
     is_low: bool = False
+    adapter: str = ""
     kinds: tuple[str, str] | None = None
 
     @property

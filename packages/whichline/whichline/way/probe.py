@@ -1,7 +1,7 @@
 """Values of the expressions in a student's code, in the order of a run, and others put in their place."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -80,6 +80,8 @@ class Recorder:
         noting: whether values are kept.
         limit: looks after which a run ends: a value that is put in may make an endless loop.
         watch: called with every place.
+        enter: called with the file and the name of a function that is called, and its arguments; it gives whether the
+            answer is known, as `answer`.
 
     Attributes:
         broken: an error of ours, which is not the student's to handle.
@@ -89,6 +91,8 @@ class Recorder:
     noting: bool = True
     limit: int = 1_000_000
     watch: Callable[[Place], None] | None = None
+    enter: Callable[[str, str, dict[str, Any]], bool] | None = None
+    answer: Any = None
     looks: int = 0
     values: dict[Place, list[Any]] = field(default_factory=dict)
     objects: dict[Place, list[Any]] = field(default_factory=dict)  # the values themselves
@@ -105,6 +109,15 @@ class Recorder:
         """Forget what was noted: another call of an adapter begins."""
         self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
         self._bytes, self.is_over = 0, False
+
+    def enter_call(self, file: str, function: str, parameters: Sequence[str], given: tuple[Any, ...]) -> bool:
+        """Tell of the call of a function; tell whether the answer is known."""
+        return self.enter is not None and self.enter(file, function, dict(zip(parameters, given, strict=True)))
+
+    def count_anew(self, places: Collection[Place]) -> None:
+        """Count how often these are computed from here on, since another call of their function begins."""
+        for place in places:
+            self._times[place] = -1
 
     def look(self, place: Place, value: Any) -> Any:
         """Note a value, and give it or another one back. Most of the time of a search is spent here."""

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whichline.engine.case import dtype_of
 from whichline.engine.suite import Suite, Test
 from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option, choose_value
+from whichline.way.pairs import Pairs
 from whichline.way.probe import Place, Recorder
 from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
 from whichline.way.trace import Known, Trace
@@ -22,6 +25,8 @@ MOST_LOOKS = 300_000  # of probes, for one problem
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Patch = Mapping[Place, Option]
+Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
+REFUSED = (RuntimeError, ValueError, IndexError, TypeError)  # what a reference raises for arguments that do not fit
 Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
 
 
@@ -33,23 +38,25 @@ class Runner:
         suite: the tests, and what they call.
         follow: for each adapter, the right program in steps.
         observed: the copy of the student's code that runs.
-        part: of the runs and looks that a problem has, what this one gets.
+        pairs: the student's functions that do the work of adapters.
+        lent: adapters whose reference answers for such a function.
     """
 
     suite: Suite
     follow: Mapping[str, Follow]
     observed: Observed
-    part: float = 1.0
+    pairs: Pairs = field(default_factory=dict)
+    lent: Collection[str] = ()
     runs: int = 0
     looks: int = 0
     seed: int = 0
     _longest: int = LONGEST
     _known: dict[Hashable, Known] = field(default_factory=dict)
+    _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
 
     @property
     def is_spent(self) -> bool:
-        is_much = self.runs >= self.part * MOST_RUNS or self.looks >= self.part * MOST_LOOKS
-        return is_much or self.observed.is_stale
+        return self.runs >= MOST_RUNS or self.looks >= MOST_LOOKS or self.observed.is_stale
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
@@ -62,6 +69,7 @@ class Runner:
         noting: bool = True,
         changes: Mapping[Place, Change] | None = None,
         watch: Callable[["Call", Place], None] | None = None,
+        around: Around | None = None,
     ) -> Trace:
         """Run a test and note what every expression is in the last call of an adapter.
 
@@ -71,16 +79,19 @@ class Runner:
             noting: whether values are kept.
             changes: what else is put in some places.
             watch: called after every expression.
+            around: gives, for each call of an adapter, a block to make it in.
         """
         self.runs += 1
-        call = Call()
+        call = Call(inner=dict(self._inner.setdefault(test.name, {})))
         puts = {place: partial(_put, option, call) for place, option in patch.items()}
         puts |= {place: partial(change, call) for place, change in (changes or {}).items()}
         recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
+        if self.lent or any(option.adapter for option in patch.values()):
+            recorder.enter = partial(self._enter, test, call, recorder, patch)
         students = self.suite.calls.adapters
         try:
             with self.observed.run(recorder):
-                run = partial(self._call, test, call, recorder)
+                run = partial(self._call, test, call, recorder, around)
                 self.suite.calls.adapters = _Followed(self.observed.adapters, run, self.follow)
                 torch.default_generator.manual_seed(self.seed)
                 error = self.suite.ending(test)
@@ -110,32 +121,79 @@ class Runner:
             torch.default_generator.manual_seed(self.seed)
             return self.suite.ending(test)
 
-    def _know(self, test: Test, name: str, call: "Call") -> Known:
-        """Collect what is known in a call of an adapter; it is the same for every call with the same arguments."""
-        given = {name: x for name, x in call.arguments.items() if isinstance(x, Tensor | int | float)}
+    def know(self, name: str, arguments: Mapping[str, Any], memory: bool = False, of: Hashable = None) -> Known:
+        """Collect what is known in a call of an adapter; it is the same for every call with the same arguments.
+
+        Args:
+            name: of the adapter.
+            arguments: as they are when the call begins.
+            memory: whether a test limits it: the steps would hold what a student's code should not.
+            of: which call it is, where each has steps of its own.
+        """
+        given = {name: x for name, x in arguments.items() if isinstance(x, Tensor | int | float)}
         identities = ((name, identify(x), isinstance(x, Tensor) and x.requires_grad) for name, x in given.items())
-        key = test.name, call.number, *identities
+        key = name, of, *identities
         if key not in self._known:
-            # Where memory is limited, the steps would hold what a student's code should not.
-            steps = Steps() if test.memory else take_steps(self.follow[name], call.arguments)
+            steps = Steps() if memory else take_steps(self.follow[name], arguments)
             values = {name: step.value for name, step in steps.taken.items()}
             self._known[key] = Known(steps, values | {name: as_value(x) for name, x in given.items()})
         return self._known[key]
 
     def _call(
-        self, test: Test, call: "Call", recorder: Recorder, name: str, run: Any, *given: Any, **named: Any
+        self,
+        test: Test,
+        call: "Call",
+        recorder: Recorder,
+        around: Around | None,
+        name: str,
+        run: Any,
+        *given: Any,
+        **named: Any,
     ) -> Any:
         """Call an adapter, with the steps of the right program on the same arguments at hand."""
         recorder.begin()
+        call.name = name
         call.given = inspect.signature(run).bind(*given, **named).arguments
         call.arguments = {key: x.clone() if isinstance(x, Tensor) else x for key, x in call.given.items()}
-        call.known = self._know(test, name, call)
+        call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
         call.known.steps.arguments.given = list_leaves(call.arguments)
         call.number += 1
         call.came = None
-        call.came = run(*given, **named)
+        with around(name, run, call) if around else nullcontext():
+            call.came = run(*given, **named)
         recorder.is_over = True
         return call.came
+
+    def _enter(
+        self,
+        test: Test,
+        call: "Call",
+        recorder: Recorder,
+        patch: Patch,
+        file: str,
+        function: str,
+        parameters: Mapping[str, Any],
+    ) -> bool:
+        """Find the steps for a call inside the call of an adapter, and the answer where the reference answers."""
+        for pair in self.pairs.get((file, function), ()):
+            if pair.adapter == call.name or recorder.broken:
+                continue
+            if (arguments := pair.read(parameters, call.given)) is None:
+                continue
+            copies = {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
+            try:
+                with torch.enable_grad():
+                    known = self.know(pair.adapter, copies)
+            except REFUSED:
+                continue
+            known.steps.arguments.given = list_leaves(arguments)
+            call.inner[pair.adapter] = known
+            self._inner[test.name].setdefault(pair.adapter, known)
+            recorder.count_anew([place for place, option in patch.items() if option.adapter == pair.adapter])
+            if pair.adapter in self.lent:
+                recorder.answer = known.steps.give_answer(dtype_of(arguments))
+                return True
+        return False
 
 
 @dataclass(frozen=True)
@@ -181,9 +239,14 @@ class Trial:
 
 @dataclass
 class Call:
-    """The call of an adapter that is being made: the arguments as they were, and themselves, and what came back."""
+    """The call of an adapter that is being made: the arguments as they were, and themselves, and what came back.
 
+    `inner` has what is known in the calls inside it that belong to other adapters, for each the latest.
+    """
+
+    name: str = ""
     number: int = 0
+    inner: dict[str, Known] = field(default_factory=dict)
     known: Known = field(default_factory=lambda: Known(Steps(), {}))
     arguments: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -213,13 +276,8 @@ def copy(call: Call, time: int, value: Any) -> Any:
 
 
 def _put(option: Option, call: Call, time: int, value: Any) -> Any:
-    return choose_value(option, call.steps, time, value)
-
-
-def find_functions(runner: Runner, tests: Sequence[Test]) -> set[tuple[str, str]]:
-    """The student's functions, by file and name, that some tests run: one test of each kind."""
-    kinds = {test.function: test for test in tests}
-    return {(place.file, place.function) for test in kinds.values() for place in runner.run(test, {}).order}
+    known = call.inner.get(option.adapter) if option.adapter else call.known
+    return choose_value(option, known.steps.taken, time, value) if known else None
 
 
 def order_by_generality(tests: Sequence[Test]) -> list[Test]:

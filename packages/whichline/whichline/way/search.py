@@ -9,20 +9,17 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from pathlib import Path
 
 from torch import Tensor
 
-from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.breach import put_operand
 from whichline.way.changes import Changes
 from whichline.way.difference import Difference
-from whichline.way.options import Option, list_options
+from whichline.way.options import Option
 from whichline.way.pointing import compare_with_change, find_instead, find_missing, find_missing_in_most, point
 from whichline.way.probe import Place
 from whichline.way.run import Patch, Trial
-from whichline.way.telling import find_columns, is_at, name_file
 from whichline.way.trace import Trace
 from whichline.way.values import as_value, is_equal, is_near
 
@@ -31,7 +28,6 @@ PLACES = 3  # that together explain the tests
 NEAREST = 6  # changes that are tried for the first of two places, and places where any test is tried
 FIRST = 2  # changes that are tried there
 END = "the answer"  # the steps that come last begin like that
-MOST = 0.75  # of the failing tests: where earlier places explain so many, no other one is looked for
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
@@ -70,18 +66,12 @@ class Search:
         trial: the tests, those first that tell most, and what has been found before.
         is_loose: whether a root may be made of what is not a step, but made of right things.
         tried: roots that need not be tried again.
-
-    Attributes:
-        corrected: the trial with the places of earlier problems corrected, if there are any.
     """
 
     trial: Trial
     is_loose: bool = False
     tried: Sequence[Place] = ()
     near: list[tuple[int, Patch]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.corrected = self.trial
 
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain the tests; none if nothing is proved."""
@@ -106,53 +96,6 @@ class Search:
         if is_first:
             return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
         return [] if self.is_loose else self._find_together(most)
-
-    def find_again(self, before: Sequence[Finding], folder: Path) -> list[Found]:
-        """Find what explains the tests: the places of earlier problems, with one more, or one in their functions.
-
-        Where those explain most tests, they are to be corrected first: nothing more is looked for.
-        """
-        roots = self.find_roots()
-        places = dict.fromkeys(place for trace in self.traces for place in trace.places)
-        found: list[Found] = []
-        for place in places:
-            columns, name = find_columns(place.file, place.node), name_file(place.file, folder)
-            if steps := [each.step for each in before if is_at(each, name, place.line, columns)]:
-                found += self._mend(place, steps, join_patches(found))
-        patch = join_patches(found)
-        self.corrected = self.trial.add(patch)
-        if patch and self._count_explained(self.corrected) >= MOST * len(self.trial.failing):
-            return found
-        further = Search(self.corrected).find(1) if patch else []
-        if further and len(further[-1].explains) == len(self.trial.failing):
-            return [*found, *further]
-        functions = {(str(folder / each.file), each.function) for each in before}
-        roots = [root for root in roots if (root.file, root.function) in functions]
-        self.changes = Changes({root: self.trace_of(root) for root in roots})
-        whole, _ = self._try_all(roots)
-        return [whole] if whole and whole.difference.is_simple else []
-
-    def _mend(self, place: Place, steps: Sequence[str], patch: Patch) -> list[Found]:
-        """The step that makes most that follows right, in a place that is wrong in an earlier problem.
-
-        It is one of those that were told there, or the same of a block, if that makes anything right.
-        """
-        trial = self.trial.add(patch)
-        before = trial.run(self.trace_of(place).test)
-        options = list_options(before, place) if place in before.values else []
-        alike = *(f"{step} of " for step in steps), *(f"{step}, of " for step in steps)
-        told = [each for each in options if each.names[0] in steps or each.names[0].startswith(alike)]
-        change = _choose_best(trial, before, place, told) or _choose_best(trial, before, place, options)
-        names = tuple(test.name for test in self.trial.failing)
-        return [Found(change, before, compare_with_change(before, change), names)] if change else []
-
-    def _count_explained(self, trial: Trial) -> int:
-        """Count the tests that pass with right values in some places, each of them made of what is right."""
-        runs = map(trial.run, trial.failing)
-        return sum(
-            then.passed and all(then.is_made_of_right(place) for place in trial.patch if place in then.values)
-            for then in runs
-        )
 
     def find_roots(self) -> list[Place]:
         """Run some of the tests and list the roots in them, in the order in which they are computed.
@@ -351,19 +294,6 @@ class Search:
 def join_patches(found: Sequence[Found]) -> Patch:
     """All places that were found, and what was put there."""
     return {place: option for each in found for place, option in each.patch.items()}
-
-
-def _choose_best(trial: Trial, before: Trace, place: Place, options: Sequence[Option]) -> Patch:
-    """The option that makes most that follows right; none if none does."""
-    most, change = 0, dict[Place, Option]()
-    for option in options:
-        then = trial.run(before.test, {place: option})
-        mended = len(before.steps) if then.passed else count_mended(before, then, {place: option})
-        if mended > most:
-            most, change = mended, {place: option}
-        if then.passed:
-            break
-    return change
 
 
 def _weigh(found: Found) -> tuple[bool, int]:

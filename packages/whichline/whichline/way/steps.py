@@ -12,7 +12,6 @@ whose names differ in the number of a block alone are a series: what a loop comp
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,6 +32,14 @@ class Arguments:
 
     leaves: Sequence[Tensor] = ()
     given: Sequence[Tensor] = ()
+
+    def graft(self, value: Any) -> Any:
+        """A value that was computed from the leaves, with a graph that leads to what is given."""
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return value
+        reached = {id(leaf) for leaf in list_reached(value)}
+        pairs = [pair for pair in zip(self.leaves, self.given, strict=True) if id(pair[0]) in reached]
+        return _Graft.apply((value,), [leaf for leaf, _ in pairs], *(x for _, x in pairs))
 
 
 class _Graft(torch.autograd.Function):
@@ -76,15 +83,7 @@ class Step:
 
     def graft(self) -> Any:
         """The value to be put in, with a graph that leads to the arguments of the call that is being made."""
-        if isinstance(self.tensor, Tensor) and self.tensor.requires_grad:
-            leaves = [self.arguments.leaves[i] for i in self._reached]
-            return _Graft.apply((self.tensor,), leaves, *(self.arguments.given[i] for i in self._reached))
-        return self.tensor
-
-    @cached_property
-    def _reached(self) -> list[int]:
-        reached = {id(leaf) for leaf in list_reached(self.tensor)}
-        return [i for i, leaf in enumerate(self.arguments.leaves) if id(leaf) in reached]
+        return self.arguments.graft(self.tensor)
 
 
 @dataclass
@@ -94,6 +93,7 @@ class Steps:
     section: str = ""
     taken: dict[str, Step] = field(default_factory=dict)
     arguments: Arguments = field(default_factory=Arguments)
+    answer: Any = None
 
     def __call__(self, name: str, value: Any, ask: str = "", section: str = "") -> Any:
         """Take a step, and give its value back."""
@@ -103,6 +103,12 @@ class Steps:
         order = len(self.taken)
         self.taken.setdefault(name, Step(name, as_value(kept), value, ask, explained, order, series, self.arguments))
         return value
+
+    def give_answer(self, dtype: torch.dtype) -> Any:
+        """The answer of the right program, as a student's function would give it."""
+        if isinstance(self.answer, tuple):
+            return tuple(in_dtype(self.arguments.graft(each), dtype) for each in self.answer)
+        return in_dtype(self.arguments.graft(self.answer), dtype)
 
 
 Follow = Callable[..., Any]  # called with `Steps` and the arguments of an adapter
@@ -121,7 +127,7 @@ def take_steps(follow: Follow, arguments: Mapping[str, Any]) -> Steps:
     }
     steps = Steps(arguments=Arguments(list_leaves(own)))
     with torch.random.fork_rng(devices=[]):
-        follow(steps, **{name: in_dtype(x, torch.float64) for name, x in own.items()})
+        steps.answer = follow(steps, **{name: in_dtype(x, torch.float64) for name, x in own.items()})
     return steps
 
 

@@ -76,11 +76,6 @@ def _is_same(told: Finding, each: Finding) -> bool:
     return kinds[0] == kinds[1]
 
 
-def are_told(found: Sequence[Finding], before: Sequence[Finding]) -> bool:
-    """Tell whether something was found, and all of it is told of earlier problems."""
-    return bool(found) and all(find_told(each, before) for each in found)
-
-
 def count_failing(some: int, failing: int, does: str, do: str, more: str = "") -> str:
     """Say what some of the failing tests do: "both failing tests pass", "1 of the 3 failing tests stops"."""
     if some < failing:

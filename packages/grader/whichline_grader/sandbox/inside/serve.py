@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whichline.rules.pairing import Lesson, Source
 from whichline.rules.watch import Watch, import_what_it_names
 from whichline_grader.sandbox.inside import frames, importing
-from whichline_grader.sandbox.inside.lent import Ask, Lesson, Place, find_named, lend
+from whichline_grader.sandbox.inside.lent import Ask, find_named, lend
 from whichline_grader.sandbox.inside.randomness import seed
 
 MAX_TEXT = 4_000
@@ -125,16 +126,16 @@ def _learn(adapters: Any, header: dict[str, Any], body: bytearray, ask: Ask) -> 
         for adapter in vars(adapters).values():
             import_what_it_names(adapter)
         code = find_named(header["call"], header["lesson"])
-        return bool(code) and lend(code, header["call"], {name: Place(name) for name in header["lesson"]}, ask)
+        return bool(code) and lend(code, header["call"], {name: Source(name) for name in header["lesson"]}, ask)
     given = frames.unpack(header["tensors"], body)
     arguments = [frames.decode(argument, given) for argument in header["arguments"]]
     adapter = _adapter(adapters, header["call"])
     named = dict(zip(header["lesson"], chain(arguments, repeat(None)), strict=False))
     own = getattr(unwrap(adapter), "__code__", None)
-    with Lesson(own, named) as lesson, suppress(Exception):
+    with Lesson(own, named, importing.is_submitted) as lesson, suppress(Exception):
         frames.apply(adapter, arguments, header["names"])
-    code, places = lesson.code or own, lesson.places or {name: Place(name) for name in named}
-    return code is not None and lend(code, header["call"], places, ask)
+    code, sources = lesson.code or own, lesson.sources or {name: Source(name) for name in named}
+    return code is not None and lend(code, header["call"], sources, ask)
 
 
 def _borrow(

@@ -1,0 +1,178 @@
+"""Right or wrong, call by call.
+
+A call of a function that does the work of an adapter is right if it gives what the reference of that adapter gives on
+the arguments that it actually got, whatever was wrong before it. A right call is one expression: what is wrong is
+elsewhere. A wrong one is entered, and held against its own reference.
+"""
+
+import inspect
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whichline.engine.case import Case
+from whichline.engine.compare import same
+from whichline.engine.suite import Test
+from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
+from whichline.way.pairs import Pair, Pairs
+from whichline.way.probe import is_plain
+from whichline.way.run import REFUSED, Call, Runner, order_by_generality
+from whichline.way.values import CLOSE, is_equal
+
+LESSONS = 2  # of one adapter
+MOST_CASES = 6  # wrong calls of one function that are looked into
+OF_HALF = 8  # in terms of the distance between two numbers of that dtype: what its rounding makes of an answer
+
+
+def pair_functions(runner: Runner, adapters: Collection[str]) -> Pairs:
+    """Find the functions that do the work of some adapters: a call of each adapter shows its own."""
+    pairs: dict[tuple[str, str], list[Pair]] = {}
+    for adapter in adapters:
+        for test in _choose_lessons(runner.suite.tests, adapter):
+            for code, pair in _learn(runner, test, adapter):
+                known = pairs.setdefault((code.co_filename, code.co_qualname), [])
+                if all(each.adapter != adapter for each in known):
+                    known.append(pair)
+    return pairs
+
+
+def _choose_lessons(tests: Sequence[Test], adapter: str) -> list[Test]:
+    """The tests that call an adapter with most tensors, those first that tell most."""
+    lessons = [test for test in tests if not test.memory and any(case.call == adapter for case in test.cases()[:1])]
+
+    def count_tensors(test: Test) -> int:
+        return sum(isinstance(x, Tensor) for x in test.cases()[0].inputs.values())
+
+    return sorted(order_by_generality(lessons), key=count_tensors, reverse=True)[:LESSONS]
+
+
+def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pair]]:
+    found: list[tuple[CodeType, Pair]] = []
+
+    @contextmanager
+    def around(name: str, run: Any, call: Call) -> Any:
+        own = getattr(inspect.unwrap(run), "__code__", None)
+        lesson = Lesson(own, call.arguments, runner.observed.is_students)
+        try:
+            with lesson:
+                yield
+        finally:
+            code, sources = lesson.code or own, lesson.sources or {each: Source(each) for each in call.arguments}
+            plain = {each: x for each, x in call.arguments.items() if each not in sources}
+            if name == adapter and code:
+                found.append((code, Pair(adapter, sources, plain)))
+
+    runner.run(test, {}, noting=False, around=around)
+    return found
+
+
+@dataclass
+class Calls:
+    """The calls of paired functions that some tests make.
+
+    Args:
+        right: the adapters whose functions gave what they should in each call.
+        wrong: for each adapter whose function did not, the arguments on which it did not, with what is right.
+    """
+
+    right: set[str] = field(default_factory=set)
+    wrong: dict[str, list[Case]] = field(default_factory=dict)
+
+
+def judge_calls(runner: Runner, tests: Sequence[Test]) -> Calls:
+    """Hold each call that some tests make of a paired function against the reference of its adapter."""
+    judged: dict[str, list[bool | None]] = {}
+    wrong: dict[str, list[Case]] = {}
+    for test in tests:
+        watches: list[_Watch] = []
+
+        def around(name: str, run: Any, call: Call, watches: list[_Watch] = watches) -> _Watch:
+            watches.append(_Watch(runner, call))
+            return watches[-1]
+
+        runner.run(test, {}, noting=False, around=around)
+        for watch in watches:
+            for adapter, is_right, case in watch.judged:
+                judged.setdefault(adapter, []).append(is_right)
+                if is_right is False and case:
+                    wrong.setdefault(adapter, []).append(case)
+    right = {adapter for adapter, verdicts in judged.items() if all(verdicts)}
+    return Calls(
+        right, {adapter: wrong[adapter] for adapter in judged if None not in judged[adapter] and adapter in wrong}
+    )
+
+
+class _Watch:
+    """Judges the calls of paired functions while an adapter is called."""
+
+    def __init__(self, runner: Runner, call: Call) -> None:
+        self._runner, self._call = runner, call
+        self._stack: list[tuple[FrameType, list[tuple[Pair, dict[str, Any] | None, dict[str, Any]]]]] = []
+        self.judged: list[tuple[str, bool | None, Case | None]] = []
+        self._names = {name for _, name in runner.pairs}
+
+    def __enter__(self) -> "_Watch":
+        self._before = sys.getprofile()
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _look(self, frame: FrameType, event: str, answer: Any) -> None:
+        code = frame.f_code
+        if event == "return":
+            if self._stack and self._stack[-1][0] is frame:
+                for pair, arguments, copies in self._stack.pop()[1]:
+                    self._judge(pair, arguments, copies, answer)
+        elif event == "call" and (code.co_name == INIT or code.co_qualname in self._names):
+            if not self._runner.observed.is_students(code.co_filename):
+                return
+            given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
+            if code.co_name == INIT:
+                remember(code, given)
+            pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
+            called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
+            if called:
+                self._stack.append((frame, [(pair, found, copy_tensors(found or {})) for pair, found in called]))
+
+    def _judge(self, pair: Pair, arguments: dict[str, Any] | None, copies: dict[str, Any], answer: Any) -> None:
+        verdict, case = None, None
+        if arguments is not None and all(is_equal(x, copies[name]) for name, x in arguments.items()):
+            try:
+                right = self._runner.know(pair.adapter, copies).steps.answer
+            except REFUSED:
+                right = None
+            verdict = judge(answer, right, copies)
+            if verdict is False and isinstance(right, Tensor):
+                name = f"{pair.adapter} in {self._call.name}"
+                case = Case(name, pair.adapter, _detach(copies), None, {"answer": right.detach()})
+        self.judged.append((pair.adapter, verdict, case))
+
+
+def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:
+    """Tell whether an answer is that of a reference, as far as the dtype of its arguments allows; None: unknown."""
+    if isinstance(right, tuple) and isinstance(answer, tuple):
+        parts = [judge(one, other, arguments) for one, other in zip(answer, right, strict=False)]
+        return None if None in parts or len(answer) != len(right) else all(parts)
+    if not isinstance(answer, Tensor) or not isinstance(right, Tensor) or not is_plain(answer):
+        return None
+    if answer.shape != right.shape:
+        return False
+    dtypes = [x.dtype for x in arguments.values() if isinstance(x, Tensor) and x.is_floating_point()]
+    within = max([CLOSE, *(OF_HALF * torch.finfo(dtype).eps for dtype in dtypes if torch.finfo(dtype).bits < 32)])
+    return bool(same(answer, right, within).all())
+
+
+def copy_tensors(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
+
+
+def _detach(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x.detach() if isinstance(x, Tensor) else x for name, x in arguments.items()}

@@ -1,0 +1,94 @@
+"""Locating wrong numbers: call by call, and in the body of each wrong call by a search that knows of no calls.
+
+A function that does the work of another adapter, and was called wrongly, is a search of its own, on the arguments that
+it got. In the body that called it the reference answers for it then, as it does for those that are right: whatever is
+still wrong is in this body.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from whichline.engine.assignment import find_needs
+from whichline.engine.compare import WrongAnswer, same
+from whichline.engine.result import Check
+from whichline.engine.room import load_room
+from whichline.engine.suite import Suite, Test
+from whichline.way.calls import judge_calls
+from whichline.way.options import HALF
+from whichline.way.run import Runner, Trial, order_by_generality
+from whichline.way.search import PLACES, Found, Search
+from whichline.way.trace import Trace
+
+LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
+MOST_CALLS = 6  # wrong calls of one function that are looked into
+COMPARED = 3  # tests that are run to see whether the references change anything
+
+
+def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
+    """The adapters of the problems that a problem builds on, with these problems."""
+    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
+    return {adapter: need for need in needs for adapter in load_room(need).steps}
+
+
+def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> list[Found]:
+    """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
+
+    Args:
+        runner: with all pairs of functions and adapters.
+        failing: tests of one problem, whose numbers are wrong.
+        most: places in one body.
+    """
+    adapters = list_adapters(runner.suite, failing[0].problem)
+    pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
+    runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
+    found: list[Found] = []
+    if runner.pairs:
+        calls = judge_calls(runner, failing)
+        for adapter, cases in reversed(calls.wrong.items()):
+            tests = [
+                runner.suite.make_test(f"{case.name}, call {number}", adapters[adapter], case)
+                for number, case in enumerate(cases)
+            ]
+            wrong = [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(runner.suite, test)]
+            if wrong and all(adapter != each.option.adapter for each in found):
+                found += [_place_in(each, adapter) for each in locate(runner, wrong)]
+        mended = {option.adapter for each in found for option in each.patch.values()}
+        runner.lent = {*calls.right, *mended}
+        if calls.right and not _is_kept(runner, failing, mended):
+            runner.lent = mended
+    trial = Trial(runner, failing)
+    left = [test for test in failing if not trial.run(test).passed] if found else failing
+    return [*found, *(Search(Trial(runner, left)).find(most) if left else [])]
+
+
+def _place_in(found: Found, adapter: str) -> Found:
+    """The same in a call inside the call of another adapter."""
+    return replace(
+        found,
+        patch={place: replace(option, adapter=option.adapter or adapter) for place, option in found.patch.items()},
+    )
+
+
+def _is_kept(runner: Runner, failing: Sequence[Test], mended: set[str]) -> bool:
+    """Tell whether all is as it was where the references answer for functions that are right."""
+    plain = replace(runner, lent=mended)
+    return all(_is_alike(plain.run(test, {}), runner.run(test, {})) for test in failing[:COMPARED])
+
+
+def _is_alike(one: Trace, other: Trace) -> bool:
+    if not isinstance(one.came, Tensor) or not isinstance(other.came, Tensor):
+        return type(one.error) is type(other.error)
+    return one.came.shape == other.came.shape and bool(same(other.came, one.came).all())
+
+
+def is_wrong_number(suite: Suite, test: Test) -> bool:
+    """Tell whether a test fails by numbers that are wrong to three digits, and not in half precision."""
+    error = suite.ending(test) if not test.memory else None
+    if not isinstance(error, WrongAnswer) or error.check not in LOOKED_AT or not isinstance(error.answer, Tensor):
+        return False
+    if not (cases := test.cases()) or error.answer.dtype in HALF:
+        return False
+    answer, right = error.answer.detach().double(), cases[0].expected[error.what]
+    return answer.shape != right.shape or not bool(same(answer, right).all())
