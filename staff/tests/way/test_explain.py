@@ -148,13 +148,13 @@ def test_what_is_not_written_is_not_looked_into(told: Explain) -> None:
     assert told(["linear"], ("    return in_features @ weights.T", "    raise NotImplementedError")) == []
 
 
-def test_a_later_problem_is_told_to_be_wrong_as_an_earlier_one_is(told: Explain) -> None:
+def test_tests_of_two_problems_that_lead_to_one_place_are_told_once(told: Explain) -> None:
     attention, multihead = told([ATTENTION, MULTIHEAD], NO_SCALE)
     assert attention.said == ("Expected the scaled scores; found the scores.",)
+    assert attention.also == ("all 19 failing tests of Causal multi-head self-attention",)
+    assert "It also explains all 19 failing tests of Causal multi-head self-attention." in attention.lines
     assert multihead.is_of_earlier
-    assert multihead.said == (
-        "Causal multi-head self-attention fails because of your scaled dot-product attention: correct that first.",
-    )
+    assert multihead.said == ("adapters.py:20 explains all 19 failing tests of Causal multi-head self-attention, too.",)
 
 
 def test_another_error_at_a_place_that_is_told_is_told_as_well(told: Explain) -> None:
@@ -234,17 +234,16 @@ def attend_by_blocks(Q, K, V, mask, block_size):
 def test_what_only_a_backward_pass_repeats_of_an_earlier_mistake_is_no_mistake_of_its_own(told: Explain) -> None:
     blockwise = "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n", BY_HAND
     _, later = told([ATTENTION, "blockwise_attention"], NO_SCALE, blockwise)
-    assert later.said == (
-        "Blockwise attention fails partly because of your scaled dot-product attention: correct that first.",
-    )
+    assert later.said == ("adapters.py:20 explains 21 failing tests of Blockwise attention, too.",)
 
 
 def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain) -> None:
     own = ('rearrange(heads, "... h n d -> ... n (h d)")', 'rearrange(heads, "... h n d -> ... n (d h)")')
-    attention, *multihead = told([ATTENTION, MULTIHEAD], NO_SCALE, own)
-    assert attention.problem == ATTENTION
-    assert multihead
-    assert not any(each.is_of_earlier for each in multihead)
+    attention, again, heads = told([ATTENTION, MULTIHEAD], NO_SCALE, own)
+    assert (attention.problem, attention.also) == (ATTENTION, ())
+    assert (again.problem, again.line, again.proof) == (MULTIHEAD, attention.line, "")
+    assert heads.said == ("Expected the heads side by side; found the same numbers in other places.",)
+    assert heads.proof == "With these two corrected, all 21 failing tests pass."
 
 
 def test_what_raises_comes_first_and_the_rest_is_followed_all_the_same(told: Explain) -> None:
@@ -349,9 +348,7 @@ def test_an_earlier_mistake_that_some_failing_tests_never_reach_explains_the_oth
     fills = ("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask, -9.0)")
     width = ("d_k = Q.shape[-1]", "d_k = Q.shape[-1] + 1")
     *_, later = told([ATTENTION, "blockwise_attention"], width, fills, unmasked, never_fills)
-    assert later.said == (
-        "Blockwise attention fails partly because of your scaled dot-product attention: correct that first.",
-    )
+    assert later.said == ("adapters.py:19 explains 25 failing tests of Blockwise attention, too.",)
 
 
 RAISES = "    if mask is not None:\n        scores", "    if True:\n        scores"

@@ -129,8 +129,13 @@ def _note_error(problem: str, errors: list[str] | None) -> Iterator[None]:
 
 
 def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failing: Sequence[Test]) -> list[Finding]:
-    """All findings, where what tests of several problems lead to is told once, of the first one."""
+    """All findings, where what tests of several problems lead to is told once, of the first one.
+
+    Of two places that are proved together, both are told.
+    """
     told = {each: first for each in own if (first := find_told(each, found))}
+    together = {each.tests for each in own if each not in told}
+    told = {each: first for each, first in told.items() if each.proof or each.tests not in together}
     new = [each for each in own if each not in told]
     if not told:
         return [*found, *new]

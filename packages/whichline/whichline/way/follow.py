@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -88,13 +89,13 @@ def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Tes
         return unread, {}
     runner.pairs = pair_functions(runner, list_adapters(runner.suite, wrong[0].problem))
     most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
-    found = locate(runner, wrong, most)
+    found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
         return [], {}
     patch = join_patches(found)
-    runs = (runner.run(test, patch) for test in failing if not test.memory)
-    passing = [(then.test, _is_explained(then, found)) for then in runs if then.passed]
-    explained = [test for test, is_explained in passing if is_explained]
+    passing = [test for test in failing if runner.passes(test, patch)]
+    trusting = replace(runner, lent=right)
+    explained = [test for test in passing if _is_explained(trusting.run(test, patch), found)]
     if not explained:
         return [], {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]

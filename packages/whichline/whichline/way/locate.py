@@ -32,8 +32,10 @@ def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
     return {adapter: need for need in needs for adapter in load_room(need).steps}
 
 
-def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> list[Found]:
+def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
+
+    And the adapters whose functions are right, each time that they are called.
 
     Args:
         runner: with all pairs of functions and adapters.
@@ -43,7 +45,7 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> list[
     adapters = list_adapters(runner.suite, failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
-    found: list[Found] = []
+    found, right = list[Found](), set[str]()
     if runner.pairs:
         calls = judge_calls(runner, failing)
         for adapter, cases in reversed(calls.wrong.items()):
@@ -53,14 +55,15 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> list[
             ]
             wrong = [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(runner.suite, test)]
             if wrong and all(adapter != each.option.adapter for each in found):
-                found += [_place_in(each, adapter) for each in locate(runner, wrong)]
+                found += [_place_in(each, adapter) for each in locate(runner, wrong)[0]]
         mended = {option.adapter for each in found for option in each.patch.values()}
         runner.lent = {*calls.right, *mended}
-        if calls.right and not _is_kept(runner, failing, mended):
-            runner.lent = mended
+        if _is_kept(runner, failing, mended):
+            right = calls.right
+        runner.lent = {*right, *mended}
     trial = Trial(runner, failing)
     left = [test for test in failing if not trial.run(test).passed] if found else failing
-    return [*found, *(Search(Trial(runner, left)).find(most) if left else [])]
+    return [*found, *(Search(Trial(runner, left)).find(most) if left else [])], right
 
 
 def _place_in(found: Found, adapter: str) -> Found:
