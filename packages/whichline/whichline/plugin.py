@@ -282,14 +282,9 @@ class EngineRuns:
         return first
 
     def _list_told(self) -> list[Finding]:
-        """List what explains failures, what costs most first, and what was found in problems that were not selected.
-
-        A problem that fails as an earlier one is left out, unless the earlier one was not selected.
-        """
-        order = {problem: number for number, problem in enumerate(order_problems(self.results))}
-        is_all = all(each.problem in order for each in self.explanations)
-        told = [each for each in self.explanations if not (each.is_of_earlier and is_all)]
-        return sorted(told, key=lambda each: order.get(each.problem, len(order)))
+        """List what explains failures, what costs most first; what is told of an earlier problem once."""
+        told = [each for each in self.explanations if not each.is_of_earlier]
+        return sorted(told, key=lambda each: order_problems(self.results).index(each.problem))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""

@@ -128,6 +128,7 @@ def _read(written: Any, files: Collection[str], tests: dict[str, str]) -> Findin
         proof=_cut(told.proof),
         question=_cut(told.question),
         section=_cut(told.section),
+        also=_cut_all(told.also),
         tests=tuple(dict.fromkeys(told.tests)),
     )
 

@@ -51,9 +51,8 @@ class Score:
 
     @property
     def first_explanations(self) -> list[Finding]:
-        """The first explanation, with those proved together with it, and those of other problems."""
-        first, rest = self.explanations[:1], self.explanations[1:]
-        return [*first, *(each for each in rest if each.tests == first[0].tests or each.problem != first[0].problem)]
+        """The first explanation, with those proved together with it."""
+        return [each for each in self.explanations if each.tests == self.explanations[0].tests]
 
     @property
     def state(self) -> str:
@@ -68,17 +67,16 @@ class Score:
 
 
 def score(problems: Iterable[Problem], results: Iterable[Result], explanations: Iterable[Finding] = ()) -> list[Score]:
-    """Give each problem its results and explanations, and what explains it of problems that are not among these."""
-    problems, results, explanations = list(problems), list(results), list(explanations)
-    ids = {problem.id for problem in problems}
-    elsewhere = [explanation for explanation in explanations if explanation.problem not in ids]
-
-    def score_one(problem: Problem) -> Score:
-        own = [explanation for explanation in explanations if explanation.problem == problem.id]
-        more = elsewhere if any(explanation.is_of_earlier for explanation in own) else []
-        return Score(problem, tuple(result for result in results if result.problem == problem.id), (*own, *more))
-
-    return [score_one(problem) for problem in problems]
+    """Give each problem its results and explanations."""
+    results, explanations = list(results), list(explanations)
+    return [
+        Score(
+            problem,
+            tuple(result for result in results if result.problem == problem.id),
+            tuple(explanation for explanation in explanations if explanation.problem == problem.id),
+        )
+        for problem in problems
+    ]
 
 
 def deduct(scores: Iterable[Score], points: Mapping[str, float]) -> list[Score]:

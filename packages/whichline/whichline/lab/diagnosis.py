@@ -70,16 +70,14 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
 
     steps = find_steps()
     problem = steps[cases[0].call][0]
-    # What earlier problems get right is not looked into; a function in a cell is no file of the assignment.
-    before = list_earlier(student.root, problem) if student.own is None else []
-    earlier = [make_test(case, f"{case.call}[{case.name}]") for case in before]
+    # Calls of earlier problems show which functions do their work; a function in a cell is no file of the assignment.
+    earlier = list_earlier(student.root, problem) if student.own is None else []
+    lessons = [make_test(case, f"{case.call}[{case.name}]") for case in earlier]
     tests = [make_test(case, case.name) for case in cases]
     problems = load_problems(student.root) if student.own is None else {}
     suite = Suite(student.root, problems, tests, student.adapters, cell=student.cell)
     errors: list[str] = []
     with silence():
         results = [suite.run(test) for test in tests]
-        of_earlier = [suite.run(test) for test in earlier] if any(result.is_wrong for result in results) else []
-    found = explain(replace(suite, tests=[*earlier, *tests]), [*of_earlier, *results], errors=errors)
-    own = [each for each in found if each.problem == problem]
-    return Diagnosis(suite, results, found if any(each.is_of_earlier for each in own) else own, errors)
+    found = explain(replace(suite, tests=[*lessons, *tests]), results, errors=errors)
+    return Diagnosis(suite, results, found, errors)

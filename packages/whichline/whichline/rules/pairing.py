@@ -98,6 +98,8 @@ class Lesson:
 
 def remember(maker: CodeType, given: Mapping[str, Any]) -> None:
     """Remember with what plain arguments an object is made, for as long as it lives."""
+    if maker.co_name != INIT:
+        return
     plain = {name: value for name, value in given.items() if type(value) in (bool, int, float, str)}
     with suppress(TypeError, KeyError):  # no reference to it can be had, or it has another name
         MADE[id(given[SELF]), maker] = ref(given[SELF]), plain

@@ -20,7 +20,7 @@ from whichline.engine.case import Case
 from whichline.engine.compare import same
 from whichline.engine.suite import Test
 from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
-from whichline.way.pairs import Pair, Pairs
+from whichline.way.pairs import Pair, Pairs, find_sizes
 from whichline.way.probe import is_plain
 from whichline.way.run import REFUSED, Call, Runner, order_by_generality
 from whichline.way.values import CLOSE, is_equal
@@ -66,10 +66,26 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
             code, sources = lesson.code or own, lesson.sources or {each: Source(each) for each in call.arguments}
             plain = {each: x for each, x in call.arguments.items() if each not in sources}
             if name == adapter and code:
-                found.append((code, Pair(adapter, sources, plain)))
+                found.append((code, Pair(adapter, sources, plain, find_sizes(plain, call.arguments))))
 
     runner.run(test, {}, noting=False, around=around)
     return found
+
+
+@dataclass(frozen=True)
+class Other:
+    """A number that a function got, and the one that the adapter was called with under the same name.
+
+    Args:
+        here: what the function got.
+        there: what the adapter was called with.
+        passed: file, line and column of the expression that passed it: the call of the function, or of what made its
+            `self`.
+    """
+
+    here: float
+    there: float
+    passed: tuple[str, int, int]
 
 
 @dataclass
@@ -79,16 +95,20 @@ class Calls:
     Args:
         right: the adapters whose functions gave what they should in each call.
         wrong: for each adapter whose function did not, the arguments on which it did not, with what is right.
+        other: for each right adapter, by the name of an argument, a number that its function got in the place of
+            another one.
     """
 
     right: set[str] = field(default_factory=set)
     wrong: dict[str, list[Case]] = field(default_factory=dict)
+    other: dict[tuple[str, str], Other] = field(default_factory=dict)
 
 
 def judge_calls(runner: Runner, tests: Sequence[Test]) -> Calls:
     """Hold each call that some tests make of a paired function against the reference of its adapter."""
     judged: dict[str, list[bool | None]] = {}
     wrong: dict[str, list[Case]] = {}
+    other: dict[tuple[str, str], Other] = {}
     for test in tests:
         watches: list[_Watch] = []
 
@@ -98,14 +118,14 @@ def judge_calls(runner: Runner, tests: Sequence[Test]) -> Calls:
 
         runner.run(test, {}, noting=False, around=around)
         for watch in watches:
+            other |= watch.other
             for adapter, is_right, case in watch.judged:
                 judged.setdefault(adapter, []).append(is_right)
                 if is_right is False and case:
                     wrong.setdefault(adapter, []).append(case)
     right = {adapter for adapter, verdicts in judged.items() if all(verdicts)}
-    return Calls(
-        right, {adapter: wrong[adapter] for adapter in judged if None not in judged[adapter] and adapter in wrong}
-    )
+    known = {adapter: wrong[adapter] for adapter in judged if None not in judged[adapter] and adapter in wrong}
+    return Calls(right, known, {key: pair for key, pair in other.items() if key[0] in right})
 
 
 class _Watch:
@@ -115,6 +135,8 @@ class _Watch:
         self._runner, self._call = runner, call
         self._stack: list[tuple[FrameType, list[tuple[Pair, dict[str, Any] | None, dict[str, Any]]]]] = []
         self.judged: list[tuple[str, bool | None, Case | None]] = []
+        self.other: dict[tuple[str, str], Other] = {}
+        self._made: dict[CodeType, tuple[str, int, int]] = {}
         self._names = {name for _, name in runner.pairs}
 
     def __enter__(self) -> "_Watch":
@@ -131,12 +153,14 @@ class _Watch:
             if self._stack and self._stack[-1][0] is frame:
                 for pair, arguments, copies in self._stack.pop()[1]:
                     self._judge(pair, arguments, copies, answer)
+                    self._compare(pair, copies, frame)
         elif event == "call" and (code.co_name == INIT or code.co_qualname in self._names):
             if not self._runner.observed.is_students(code.co_filename):
                 return
             given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
             if code.co_name == INIT:
                 remember(code, given)
+                self._made[code] = self._find_caller(frame)
             pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
             called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
             if called:
@@ -154,6 +178,26 @@ class _Watch:
                 name = f"{pair.adapter} in {self._call.name}"
                 case = Case(name, pair.adapter, _detach(copies), None, {"answer": right.detach()})
         self.judged.append((pair.adapter, verdict, case))
+
+    def _compare(self, pair: Pair, arguments: Mapping[str, Any], frame: FrameType) -> None:
+        """Note numbers that are not those of the adapter that was called."""
+        for name in arguments.keys() & self._call.given.keys() & pair.sources.keys():
+            here, there, maker = arguments[name], self._call.given[name], pair.sources[name].maker
+            if type(here) is type(there) and type(here) in (int, float) and here != there:
+                passed = self._made.get(maker) if maker else self._find_caller(frame)
+                self.other[pair.adapter, name] = Other(here, there, passed or ("", 0, 0))
+
+    def _find_caller(self, frame: FrameType) -> tuple[str, int, int]:
+        """Find the expression that called a function, or that made what its constructor begins: file, line, column."""
+        caller = frame.f_back
+        while caller and (
+            not self._runner.observed.is_students(caller.f_code.co_filename) or caller.f_code.co_name == INIT
+        ):
+            caller = caller.f_back
+        if caller is None:
+            return "", 0, 0
+        line, _, column, _ = list(caller.f_code.co_positions())[caller.f_lasti // 2]
+        return caller.f_code.co_filename, line or 0, column or 0
 
 
 def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:

@@ -78,9 +78,9 @@ def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
         alike = list_alike(trace.steps, here.names[0])
         yield from (replace(here, names=(name,)) for name in alike if name != here.names[0])
         return
-    if len(set(match.names)) > 1:  # each in turn, in a loop
-        if set(match.names) < set(alike) and len(match.names) == len(alike):
-            yield Option(tuple(alike), match.axes[0])
+    if set(match.names) < set(alike) and 1 < len(match.names) == len(alike):  # each in turn, in a loop
+        yield Option(tuple(alike), match.axes[0])
+    if len(set(match.names)) > 1:
         return
     if match.together:  # one after the other
         yield from (Option((name,), match.axes[0], is_sliced=True) for name in alike if name != match.names[0])

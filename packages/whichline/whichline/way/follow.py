@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.contract import tell_contract
-from whichline.way.locate import PLACES, is_wrong_number, list_adapters, locate
+from whichline.way.locate import PLACES, is_wrong_number, list_adapters, locate, make_tests
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.repeat import tell_unrepeatable
@@ -63,8 +63,11 @@ def follow(
         found += tell_contract(runner, rest, patch, len(failing))
     if wrong := _leave_out([test for test in failing if test in numbers], found):
         others = [*passing, *(test for test in failing if test not in wrong)]
-        runner.lent = judge_calls(runner, wrong[:ASKED]).right
-        unproved = tell_unproved(runner, wrong, others, {(each.file, each.line) for each in found})
+        calls, adapters = judge_calls(runner, wrong[:ASKED]), list_adapters(suite, wrong[0].problem)
+        runner.lent = calls.right
+        inner = (make_tests(suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
+        begins = next(filter(None, inner), wrong)
+        unproved = tell_unproved(runner, wrong, others, begins, {(each.file, each.line) for each in found})
         found += [unproved] if unproved else []
     return found
 

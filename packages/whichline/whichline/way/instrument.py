@@ -36,18 +36,14 @@ class ProbedFile:
     """A file with probes.
 
     Args:
-        name: of the file.
         places: its expressions; a probe knows the number of its own.
         definitions: its functions, by their qualified names.
-        functions: the qualified names of all functions, with their parameters; a call knows the number of its own.
         tree: the file.
         code: the tree, compiled.
     """
 
-    name: str
     places: list[Place] = field(default_factory=list)
     definitions: dict[str, ast.FunctionDef] = field(default_factory=dict)
-    functions: list[tuple[str, list[str]]] = field(default_factory=list)
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
     code: CodeType | None = None
 
@@ -55,7 +51,7 @@ class ProbedFile:
 @functools.lru_cache(MOST_FILES)
 def instrument(name: str, source: str, only_definitions: bool = False) -> ProbedFile:
     """Put probes into a file; with `only_definitions` leave out all else that it does."""
-    file = ProbedFile(name)
+    file = ProbedFile()
     tree = ast.parse(source)
     if only_definitions:
         tree.body = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
@@ -109,12 +105,11 @@ class _Instrument(ast.NodeTransformer):
         return node
 
     def _enter(self, node: ast.FunctionDef) -> ast.stmt:
-        """Tell of a call of a function before it begins; the answer may be known."""
-        names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        self.file.functions.append((".".join(self.scope), names))
-        given = ast.Tuple([ast.Name(each, READ) for each in names], READ)
-        number = ast.Constant(len(self.file.functions) - 1)
-        enter = ast.Call(ast.Name(ENTER, READ), [number, given], [])
+        """Tell of a call of a function, and of its arguments, before it begins; the answer may be known."""
+        given: list[ast.expr] = [
+            ast.Name(each.arg, READ) for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        ]
+        enter = ast.Call(ast.Name(ENTER, READ), [ast.Tuple(given, READ)], [])
         return _locate(node.body[0], ast.If(enter, [ast.Return(ast.Call(ast.Name(ANSWER, READ), [], []))], []))[0]
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:

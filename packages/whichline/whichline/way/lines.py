@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.telling import find_columns, name_file
-from whichline.way.trace import UNSET, Trace
+from whichline.way.trace import Trace
 
 RIGHT, WRONG, FOLLOWS, UNKNOWN = "✓✗· "
 Spot = tuple[str, int]  # a file and a line
@@ -186,7 +186,7 @@ def find_not_finite(trace: Trace) -> tuple[Place, str] | None:
         value, kept = trace.objects[place][time], trace.values[place][time]
         if not isinstance(value, Tensor):
             continue
-        if isinstance(place.node, ast.Call) and UNSET.search(str(place).split("(")[0]):
+        if place.is_unset:
             unset.add(id(value))
         if id(value) in unset and (place.in_place or isinstance(place.node, ast.Call)):
             continue

@@ -201,13 +201,16 @@ class Observed:
 
     def _make_builtins(self, probed: ProbedFile) -> Namespace:
         """The names that are everywhere, with the probe among them: it is in no namespace of the student's."""
-        places, functions = probed.places, probed.functions
+        places = probed.places
 
         def probe(number: int, value: Any) -> Any:
             return value if self.recorder is None else self.recorder.look(places[number], value)
 
-        def enter(number: int, given: tuple[Any, ...]) -> bool:
-            return self.recorder is not None and self.recorder.enter_call(probed.name, *functions[number], given)
+        def enter(given: tuple[Any, ...]) -> bool:
+            recorder = self.recorder
+            return (
+                recorder is not None and recorder.enter is not None and recorder.enter(sys._getframe(1).f_code, given)
+            )
 
         def answer() -> Any:
             assert self.recorder

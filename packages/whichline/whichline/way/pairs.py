@@ -18,11 +18,13 @@ class Pair:
         adapter: its name.
         sources: where the function has the arguments of the adapter.
         plain: arguments of the adapter that it does not have, as they were when it was paired.
+        sizes: of these, those that are the size of a tensor: its name, and the axis.
     """
 
     adapter: str
     sources: Mapping[str, Source]
     plain: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         """The arguments of the adapter in a call of the function; None if they cannot be known.
@@ -34,9 +36,21 @@ class Pair:
         found = {name: given.get(name, x) for name, x in self.plain.items()}
         try:
             found |= {name: source.read(parameters) for name, source in self.sources.items()}
+            found |= {name: found[tensor].shape[axis] for name, (tensor, axis) in self.sizes.items()}
         except (LookupError, AttributeError):
             return None
         return found if all(is_plain(x) for x in found.values() if isinstance(x, Tensor)) else None
+
+
+def find_sizes(plain: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Find plain arguments that are the size of a tensor among the others, counted from the last axis."""
+    tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
+    sizes = [(x.shape[axis], name, axis) for name, x in tensors.items() for axis in range(-1, -x.ndim - 1, -1)]
+    return {
+        each: next((name, axis) for size, name, axis in sizes if size == x)
+        for each, x in plain.items()
+        if type(x) is int and any(size == x for size, _, _ in sizes)
+    }
 
 
 Pairs = Mapping[tuple[str, str], Sequence[Pair]]  # by the file and the qualified name of the function

@@ -15,7 +15,7 @@ from whichline.way.values import as_value, find_layout, is_near
 
 NEAREST = 8  # steps that may be missing before an expression
 MOST = 0.75  # of the tests
-ROOTS, UPSTREAM, LATER = 2, 8, 4  # roots, what these are made of, and steps that are tried there
+ROOTS, UPSTREAM, LATER = 2, 16, 4  # roots, what these are made of, and steps that are tried there
 
 
 def point(trial: Trial, trace: Trace, change: Patch, difference: Difference) -> tuple[Patch, Difference]:
@@ -179,16 +179,16 @@ def _list_known(trial: Trial, trace: Trace, root: Place) -> list[Patch]:
         {operand: option}
         for operand in list_upstream(trace, root, UPSTREAM)
         for option in list_later(trace, operand, LATER)
-        if _count_missing(trace, {operand: option})[0] > 0 and is_known(trial, {operand: option})
+        if _count_missing(trace, {operand: option})[1] > 0 and is_known(trial, {operand: option})
     ]
 
 
-def _count_missing(trace: Trace, change: Patch) -> tuple[int, bool]:
-    """Count the steps between what an expression is and what is put there; of equals, one that is made comes first."""
+def _count_missing(trace: Trace, change: Patch) -> tuple[bool, int]:
+    """Count the steps between what an expression is and what is put there; one that is made comes before a name."""
     place, option = next(iter(change.items()))
     match, time = trace.match(place), _find_other(trace, place, option)
     reached = trace.steps[match.names[time]].order if match else 0
-    return trace.steps[name_at(option, trace.steps, time)].order - reached, place.is_read
+    return place.is_read, trace.steps[name_at(option, trace.steps, time)].order - reached
 
 
 def _list_instead(trial: Trial, trace: Trace, root: Place) -> Iterator[Patch]:

@@ -1,9 +1,11 @@
 """Values of the expressions in a student's code, in the order of a run, and others put in their place."""
 
 import ast
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 MOST_BYTES = 1 << 27  # of values that are kept of one call
 MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
+UNSET = re.compile(r"\brand|empty|Parameter$|normal_?$|uniform_?$")  # what makes numbers that nobody counts on
 NUMBERS, LISTS, TENSORS = (int, float), (tuple, list), (Tensor, nn.Parameter)
 ARRAYS = (
     "bool",
@@ -59,6 +62,12 @@ class Place:
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)
 
     @cached_property
+    def is_unset(self) -> bool:
+        """Tell whether numbers are made here that nobody counts on."""
+        calls = [each.func for each in ast.walk(self.node) if isinstance(each, ast.Call)]
+        return any(UNSET.search(ast.unparse(each)) for each in calls)
+
+    @cached_property
     def is_unpacked(self) -> bool:
         """Tell whether this is a name that gets one of several values."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Store)
@@ -80,8 +89,8 @@ class Recorder:
         noting: whether values are kept.
         limit: looks after which a run ends: a value that is put in may make an endless loop.
         watch: called with every place.
-        enter: called with the file and the name of a function that is called, and its arguments; it gives whether the
-            answer is known, as `answer`.
+        enter: called with the code of a function that begins, and its arguments; it gives whether the answer is known,
+            as `answer`.
 
     Attributes:
         broken: an error of ours, which is not the student's to handle.
@@ -91,7 +100,7 @@ class Recorder:
     noting: bool = True
     limit: int = 1_000_000
     watch: Callable[[Place], None] | None = None
-    enter: Callable[[str, str, dict[str, Any]], bool] | None = None
+    enter: Callable[[CodeType, tuple[Any, ...]], bool] | None = None
     answer: Any = None
     looks: int = 0
     values: dict[Place, list[Any]] = field(default_factory=dict)
@@ -109,10 +118,6 @@ class Recorder:
         """Forget what was noted: another call of an adapter begins."""
         self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
         self._bytes, self.is_over = 0, False
-
-    def enter_call(self, file: str, function: str, parameters: Sequence[str], given: tuple[Any, ...]) -> bool:
-        """Tell of the call of a function; tell whether the answer is known."""
-        return self.enter is not None and self.enter(file, function, dict(zip(parameters, given, strict=True)))
 
     def count_anew(self, places: Collection[Place]) -> None:
         """Count how often these are computed from here on, since another call of their function begins."""

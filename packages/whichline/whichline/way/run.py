@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import torch
@@ -12,9 +13,10 @@ from torch import Tensor
 
 from whichline.engine.case import dtype_of
 from whichline.engine.suite import Suite, Test
+from whichline.rules.pairing import INIT, list_parameters, remember
 from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option, choose_value
-from whichline.way.pairs import Pairs
+from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
 from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
 from whichline.way.trace import Known, Trace
@@ -40,6 +42,7 @@ class Runner:
         observed: the copy of the student's code that runs.
         pairs: the student's functions that do the work of adapters.
         lent: adapters whose reference answers for such a function.
+        corrected: of these adapters, arguments that are taken from the adapter that is called.
     """
 
     suite: Suite
@@ -47,6 +50,7 @@ class Runner:
     observed: Observed
     pairs: Pairs = field(default_factory=dict)
     lent: Collection[str] = ()
+    corrected: Mapping[str, Collection[str]] = field(default_factory=dict)
     runs: int = 0
     looks: int = 0
     seed: int = 0
@@ -165,35 +169,43 @@ class Runner:
         return call.came
 
     def _enter(
-        self,
-        test: Test,
-        call: "Call",
-        recorder: Recorder,
-        patch: Patch,
-        file: str,
-        function: str,
-        parameters: Mapping[str, Any],
+        self, test: Test, call: "Call", recorder: Recorder, patch: Patch, code: CodeType, given: tuple[Any, ...]
     ) -> bool:
         """Find the steps for a call inside the call of an adapter, and the answer where the reference answers."""
-        for pair in self.pairs.get((file, function), ()):
-            if pair.adapter == call.name or recorder.broken:
-                continue
-            if (arguments := pair.read(parameters, call.given)) is None:
-                continue
-            copies = {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
-            try:
-                with torch.enable_grad():
-                    known = self.know(pair.adapter, copies)
-            except REFUSED:
-                continue
-            known.steps.arguments.given = list_leaves(arguments)
-            call.inner[pair.adapter] = known
-            self._inner[test.name].setdefault(pair.adapter, known)
-            recorder.count_anew([place for place, option in patch.items() if option.adapter == pair.adapter])
-            if pair.adapter in self.lent:
-                recorder.answer = known.steps.give_answer(dtype_of(arguments))
-                return True
-        return False
+        pairs = self.pairs.get((code.co_filename, code.co_qualname), ())
+        if not pairs and code.co_name != INIT:
+            return False
+        try:
+            parameters = dict(zip(list_parameters(code), given, strict=True))
+            remember(code, parameters)
+            inner = [pair for pair in pairs if pair.adapter != call.name and not test.memory]
+            is_lent = [self._know_inner(test, call, recorder, patch, pair, parameters) for pair in inner]
+            return any(is_lent)
+        except Exception as error:  # the student's code would take it for its own
+            recorder.broken = recorder.broken or error
+            return False
+
+    def _know_inner(
+        self, test: Test, call: "Call", recorder: Recorder, patch: Patch, pair: Pair, parameters: Mapping[str, Any]
+    ) -> bool:
+        """Know the steps of an inner call; tell whether the reference answers."""
+        if (arguments := pair.read(parameters, call.given)) is None:
+            return False
+        arguments |= {name: call.given[name] for name in self.corrected.get(pair.adapter, ())}
+        copies = {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
+        try:
+            with torch.enable_grad():
+                known = self.know(pair.adapter, copies)
+        except REFUSED:
+            return False
+        known.steps.arguments.given = list_leaves(arguments)
+        call.inner[pair.adapter] = known
+        self._inner[test.name].setdefault(pair.adapter, known)
+        recorder.count_anew([place for place, option in patch.items() if option.adapter == pair.adapter])
+        if pair.adapter not in self.lent:
+            return False
+        recorder.answer = known.steps.give_answer(dtype_of(arguments))
+        return True
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Found:
         difference: how the expression differs from that.
         explains: the failing tests that pass with it, and with what was found before it.
         is_clean: whether all that follows is right, too.
+        shown: the expression to show, if that is another one.
     """
 
     patch: Patch
@@ -48,14 +49,15 @@ class Found:
     difference: Difference
     explains: tuple[str, ...]
     is_clean: bool = True
+    shown: Place | None = None
 
     @property
     def place(self) -> Place:
-        return next(iter(self.patch))
+        return self.shown or next(iter(self.patch))
 
     @property
     def option(self) -> Option:
-        return self.patch[self.place]
+        return next(iter(self.patch.values()))
 
 
 @dataclass

@@ -18,7 +18,6 @@ from whichline.way.probe import Place
 from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.values import Axes, Value, as_value, find_layout, identify
 
-UNSET = re.compile("Parameter|empty|rand|normal|uniform")  # numbers that nobody counts on
 BEGINS = re.compile("zeros|ones|empty|full")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
 
@@ -339,7 +338,7 @@ class Trace:
             return False
         if not made_of and self.is_number(place):
             return False
-        if self.is_beginning(place) or (isinstance(place.node, ast.Call) and UNSET.search(str(place).split("(")[0])):
+        if self.is_beginning(place) or place.is_unset:
             return False
         if self.is_number(place) and not math.isfinite(self.values[place][0]):
             return False

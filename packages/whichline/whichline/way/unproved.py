@@ -17,7 +17,11 @@ ASK = "What should this be, by the formula? Is yours the same thing, computed an
 
 
 def tell_unproved(
-    runner: Runner, wrong: Sequence[Test], others: Sequence[Test], told: Collection[tuple[str, int]] = ()
+    runner: Runner,
+    wrong: Sequence[Test],
+    others: Sequence[Test],
+    begins: Sequence[Test],
+    told: Collection[tuple[str, int]] = (),
 ) -> Finding | None:
     """Tell in which cases the answer is wrong, and the first number nobody knows; None if that says nothing.
 
@@ -25,13 +29,14 @@ def tell_unproved(
         runner: with its probes on.
         wrong: tests of one problem whose numbers are wrong.
         others: tests of the same problem.
+        begins: the tests in which that number is looked for: those, or calls inside them that are wrong.
         told: lines, by file and number, of which something else is said.
     """
     these, right, raise_ = _judge_cases(runner, [*wrong, *others])
     condition = find_condition(these, right) if these and len(right) >= ENOUGH else None
     if not these or (right and told and not condition):
         return None
-    search = Search(Trial(runner, order_by_generality(wrong)))
+    search = Search(Trial(runner, order_by_generality(begins)))
     root = next(iter(sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))), None)
     place = show_place(root.file, root.function, root.node, runner.suite.root) if root else {}
     if not place or (place["file"], place["line"]) in told:
