@@ -109,14 +109,6 @@ def test_two_places_that_are_proved_together_are_both_shown() -> None:
     assert lines[2:6] == ["    Expected x.", "", "    Expected y.", "    With these two corrected, it passes."]
 
 
-def test_what_explains_a_problem_in_one_that_was_not_chosen_is_shown() -> None:
-    place = Finding(SOFTMAX, "sum", ("Expected the sum.",), tests=("test_softmax[1d]",))
-    chosen = "scaled_dot_product_attention"
-    as_earlier = Finding(chosen, "", ("It fails because of your softmax.",), tests=("test_a",), repeats=("sum",))
-    lines = show_board({"test_a": "the answer is wrong"}, [place, as_earlier], chosen)
-    assert lines[2:5] == ["    It fails because of your softmax.", "", "    Expected the sum."]
-
-
 @pytest.mark.parametrize(
     ("id", "written", "opens"),
     [

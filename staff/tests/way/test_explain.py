@@ -1,60 +1,19 @@
 """Explanations of the tests that fail: what comes first, what is said of a later problem, and how much is told."""
 
 import sys
-import types
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from staff.tests.way.program import __file__ as PROGRAM
-from staff.tools.student import ROOT
-from whichline.engine.assignment import load_problems
+from staff.tests.way.conftest import Explain
 from whichline.engine.finding import Finding
-from whichline.engine.suite import Suite, load_suite
+from whichline.engine.suite import Suite
 from whichline.way.explain import explain, tell_errors
 from whichline.way.telling import find_told
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
 NO_SCALE = (" / math.sqrt(d_k)", "")
-Explain = Callable[..., list[Finding]]
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Callable[..., Suite]:
-    """The public suite on a right program with these replacements."""
-
-    def program(*edits: tuple[str, str], how: str = "where") -> Suite:
-        source = Path(PROGRAM).read_text()
-        for old, new in edits:
-            assert old in source
-            source = source.replace(old, new, 1)
-        (tmp_path / "adapters.py").write_text(source)
-        namespace: dict[str, object] = {"__name__": "program"}
-        exec(compile(source, str(tmp_path / "adapters.py"), "exec"), namespace)  # noqa: S102 (the program)
-        stated = {id: replace(problem, told=how) for id, problem in load_problems(ROOT).items()}  # type: ignore[arg-type]
-        return replace(load_suite(ROOT, [ROOT / "tests"], stated, types.SimpleNamespace(**namespace)), root=tmp_path)
-
-    return program
-
-
-@pytest.fixture
-def told(program: Callable[..., Suite]) -> Explain:
-    """What is told of some problems, after these replacements in a right program."""
-
-    def told(
-        problems: list[str],
-        *edits: tuple[str, str],
-        most: int = 3,
-        how: str = "where",
-        errors: list[str] | None = None,
-    ) -> list[Finding]:
-        suite = program(*edits, how=how)
-        suite = replace(suite, tests=[test for test in suite.tests if test.problem in problems])
-        return explain(suite, [suite.run(test) for test in suite.tests], most, errors=errors)
-
-    return told
 
 
 MISTAKES = [

@@ -171,12 +171,12 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
 def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
     words = found.difference.words + _tell_not_given(found, runner.observed)
-    is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.value(place))
+    is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
     return Finding(
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
-        likewise=tuple(each.line for each in found.patch if each.line != place.line),
+        likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
         proof=proof,
         question=EXTRA if found.difference.is_needless else NAN if is_nan else step.ask,
         section=step.section,

@@ -1,0 +1,76 @@
+"""Right or wrong, call by call: which functions are entered, and what is told of the calls of right ones."""
+
+import pytest
+
+from staff.tests.way.conftest import Explain
+from whichline.engine.finding import Finding
+
+ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
+NO_SCALE = (" / math.sqrt(d_k)", "")
+LOW = ("-math.inf)\n    return", "-1e9)\n    return")
+NOT_STABLE = ("torch.exp(x - largest)", "torch.exp(x)")
+HALF = ("x = in_features.to(torch.promote_types(in_features.dtype, torch.float32))", "x = in_features")
+TURN = "lambda x: rotation(x, positions))"
+ROW_NUMBERS = (TURN, "lambda x: rotation(x, torch.arange(x.shape[-2])))")
+FIXED_THETA = (
+    "Rotation(d_model // num_heads, theta, max_seq_len)",
+    "Rotation(d_model // num_heads, 10000.0, max_seq_len)",
+)
+SPLIT = 'rearrange(x @ w.T, "... n (h d) -> ... h n d", h=num_heads) for w in weights[:3]'
+BINDS_LATE = (f"q, k, v = ({SPLIT})", f"heads = [lambda: {SPLIT}]\n    q, k, v = (each() for each in heads)")
+IN_PLACE = [
+    ("        return turned\n", "        x.copy_(turned)\n"),
+    ("        q, k = turn(q), turn(k)", "        turn(q), turn(k)"),
+    ("return Rotation(d_k, theta, max_seq_len)(in_query_or_key, token_positions)",
+     "x = in_query_or_key.clone()\n    Rotation(d_k, theta, max_seq_len)(x, token_positions)\n    return x"),
+]  # fmt: skip
+
+
+def list_marks(found: list[Finding]) -> list[str]:
+    """What is marked in each finding that has a place."""
+    marks = [(each.code[1], each.code[2]) for each in found if each.file]
+    return [code[mark.index("^") : len(mark)] for code, mark in marks]
+
+
+def test_a_wrong_function_is_entered_by_the_tests_of_another_problem(tell_alone: Explain) -> None:
+    (finding,) = tell_alone(ATTENTION, NOT_STABLE)
+    assert list_marks([finding]) == ["x"]
+    assert finding.said == ("Expected x − max; found x.",)
+    assert (finding.problem, finding.step) == (ATTENTION, "x − max")
+    assert finding.proof.startswith("With x − max here, ")
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [(), *(pytest.param((each,), marks=pytest.mark.nightly) for each in (LOW, NOT_STABLE, HALF))],
+    ids=["alone", "-1e9", "no maximum", "half"],
+)
+def test_positions_that_are_ignored_are_named_whatever_else_is_wrong(tell_alone: Explain, beside: tuple) -> None:
+    found = tell_alone(MULTIHEAD, ROW_NUMBERS, *beside)
+    assert "torch.arange(x.shape[-2])" in list_marks(found)
+    assert not {"rotation", "positions"} & {*list_marks(found)}
+
+
+def test_a_number_that_a_right_function_got_in_the_place_of_another_is_told(tell_alone: Explain) -> None:
+    (finding,) = tell_alone(MULTIHEAD, FIXED_THETA)
+    assert list_marks([finding]) == [FIXED_THETA[1]]
+    assert finding.said == ("`theta` is 10000 here; the adapter is called with 100.",)
+    assert finding.proof == "With this corrected, the failing test passes."
+
+
+def test_of_two_mistakes_in_two_functions_each_is_searched_in_its_own(tell_alone: Explain) -> None:
+    scale, positions = tell_alone(MULTIHEAD, NO_SCALE, ROW_NUMBERS)
+    assert scale.said == ("Expected the scaled scores; found the scores.",)
+    assert list_marks([positions]) == ["torch.arange(x.shape[-2])"]
+    assert positions.proof.startswith("With these two corrected, ")
+
+
+def test_a_variable_that_all_functions_of_a_loop_share_is_named(tell_alone: Explain) -> None:
+    (finding,) = tell_alone(MULTIHEAD, BINDS_LATE)
+    assert list_marks([finding]) == ["w"]
+    assert finding.said[0].endswith("; found the weights of the values, head by head.")
+
+
+def test_a_function_that_changes_its_argument_is_searched_like_other_code(tell_alone: Explain) -> None:
+    (finding,) = tell_alone(MULTIHEAD, *IN_PLACE, NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
