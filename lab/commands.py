@@ -27,8 +27,10 @@ def bench(lengths: tuple[int, ...], device: str) -> None:
         raise BadInput("PyTorch finds no GPU here (torch.cuda.is_available() is False): leave --device out")
     from lab.attention import Attention
     from lab.bench import measure
+    from whichline.engine.annotations import without_checks
 
-    print_parts(measure(Attention(), sorted(set(lengths)), device))
+    with without_checks():  # they take time
+        print_parts(measure(Attention(), sorted(set(lengths)), device))
 
 
 @click.command()

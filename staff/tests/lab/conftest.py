@@ -1,6 +1,7 @@
 """The lab's commands in this process, on whatever attention a test writes."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # so that what the command puts there is taken away again
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setitem(sys.modules, "adapters", None)
 
     def run(*arguments: str, adapters: str | None = None, columns: int = 80) -> Result:
         source = (ROOT / "adapters.py").read_text() if adapters is None else adapters

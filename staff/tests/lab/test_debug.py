@@ -358,3 +358,21 @@ def test_a_function_of_ones_own(
     assert "own.py, in run_scaled_dot_product_attention\n" in report
     assert shown in report
     assert end in report
+
+
+def test_what_an_import_changes_for_all_code_is_undone_as_in_the_tests(lab: Lab) -> None:
+    setting = "import torch\ntorch.set_default_dtype(torch.float64)\n"
+    assert words(lab, *CAUSAL, adapters=setting + ATTENTION).endswith("Nothing here looks wrong.")
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_annotations_are_checked_as_in_the_tests(lab: Lab) -> None:
+    imports, narrow = "from jaxtyping import Float\nfrom torch import Tensor\n", "Q: Float[Tensor, 'keys d'], K, V"
+    report = words(lab, *CAUSAL, adapters=imports + changed(ATTENTION, ("Q, K, V", narrow)))
+    said = "run_scaled_dot_product_attention got a tensor of shape (2, 7, 11) for Q, expected (keys d)"
+    assert said in report
+
+
+def test_nothing_is_compiled(lab: Lab) -> None:
+    compiled = "@torch.compile(backend=lambda *_: 1 / 0)\ndef run"
+    assert words(lab, *CAUSAL, adapters=changed(ATTENTION, ("def run", compiled))).endswith("Nothing here looks wrong.")

@@ -30,7 +30,8 @@ def check_annotations(files: Iterable[str], around: Around = nullcontext) -> Non
         files: their names.
         around: what is around the import of a file, called with its path.
     """
-    sys.meta_path.insert(0, _Finder({Path(name).stem for name in files}, around))  # type: ignore[arg-type]  (any object with `find_spec` will do)
+    others = [each for each in sys.meta_path if not isinstance(each, _Finder)]
+    sys.meta_path[:] = [_Finder({Path(name).stem for name in files}, around), *others]  # type: ignore[list-item]  (any object with `find_spec` will do)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.lab.student import Student, find_steps, list_earlier
 from whichline.way.explain import explain, tell_errors
+from whichline.way.observed import keep_state
 
 
 class Diagnosis(NamedTuple):
@@ -77,7 +78,7 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
     problems = load_problems(student.root) if student.own is None else {}
     suite = Suite(student.root, problems, tests, student.adapters, cell=student.cell)
     errors: list[str] = []
-    with silence():
+    with silence(), keep_state():
         results = [suite.run(test) for test in tests]
     found = explain(replace(suite, tests=[*lessons, *tests]), results, errors=errors)
     return Diagnosis(suite, results, found, errors)

@@ -1,6 +1,6 @@
 """The student's code, called through their `adapters.py`, and the stored cases."""
 
-import runpy
+import importlib
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
-from whichline.engine.assignment import ADAPTERS, find_needs, find_root, load_problems
+from whichline.checking.settings import undo_settings
+from whichline.engine.annotations import check_annotations
+from whichline.engine.assignment import find_needs, find_root, load_problems, student_files
 from whichline.engine.case import Case, case_names, load_case
 from whichline.engine.failure import describe
 from whichline.engine.room import list_rooms, load_room
@@ -32,8 +34,10 @@ class Student:
         self.root = find_root(Path.cwd())
         if own is None:
             sys.path.insert(0, str(self.root))  # `adapters.py` imports the student's package from beside it
+            sys.modules.pop("adapters", None)  # in a notebook it may have changed
+            check_annotations(student_files(), undo_settings)
             with self.in_words():
-                self.adapters.adapters = SimpleNamespace(**runpy.run_path(str(self.root / ADAPTERS)))
+                self.adapters.adapters = importlib.import_module("adapters")
 
     @property
     def cell(self) -> str:
