@@ -1,8 +1,10 @@
 """A copy with probes does what the code does: the same result or error, the same side effects and output."""
 
+import atexit
 import importlib
 import inspect
 import linecache
+import logging
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._pytree import SUPPORTED_NODES
 
 from staff.tests import ROOT
 from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
@@ -172,11 +175,85 @@ def test_settings_and_random_numbers_stay_as_they_are(write: Callable[..., Obser
     assert all(map(is_same, before, after))
 
 
+HANDLER = """import io, logging
+OUT, LOG = io.StringIO(), logging.getLogger("adapters")
+LOG.addHandler(logging.StreamHandler(OUT))
+def run():
+    OUT.truncate(OUT.seek(0))
+    LOG.warning("seen")
+    return OUT.getvalue()"""
+HOOK = """import torch
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+def hook(module, given, named, came):
+    return came + 1 if isinstance(module, Layer) else None
+torch.nn.modules.module.register_module_forward_hook(hook, with_kwargs=True)
+def run():
+    return Layer()(torch.ones(1))"""
+CONTAINER = """import fractions
+from torch.utils import _pytree
+class Pair:
+    def __init__(self, *parts):
+        self.parts = parts
+_pytree.register_pytree_node(Pair, lambda x: (list(x.parts), None), lambda parts, _: Pair(*parts))
+_pytree.register_pytree_node(
+    fractions.Fraction, lambda x: ([x.numerator], x.denominator), lambda parts, below: fractions.Fraction(*parts, below)
+)
+def run():
+    return _pytree.tree_map(lambda x: x * 2, Pair(1, fractions.Fraction(3, 8))).parts"""
+OPERATOR = """import torch
+@torch.library.custom_op("adapters::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+twice.register_autograd(lambda context, gradient: gradient * 2)
+def run():
+    x = torch.ones(2, requires_grad=True)
+    y = twice(x) + torch.ops.adapters.twice(x)
+    y.sum().backward()
+    return y, x.grad"""
+LIBRARY = """import torch
+LIBRARY = torch.library.Library("adapters_library", "DEF")
+LIBRARY.define("twice(Tensor x) -> Tensor")
+LIBRARY.impl("twice", lambda x: x * 2, "CPU")
+torch.library.define("adapters_library::thrice", "(Tensor x) -> Tensor")
+torch.library.impl("adapters_library::thrice", "cpu", lambda x: x * 3)
+def run():
+    x = torch.ones(2)
+    return torch.ops.adapters_library.twice(x) + torch.ops.adapters_library.thrice(x)"""
+AT_THE_END = "import atexit\n@atexit.register\ndef end():\n    pass\ndef run():\n    return end()"
+REGISTERED = [HANDLER, HOOK, CONTAINER, OPERATOR, LIBRARY, AT_THE_END]
+
+
+@pytest.mark.parametrize("code", REGISTERED, ids=["handler", "hook", "container", "operator", "library", "at the end"])
+@pytest.mark.filterwarnings("error")
+def test_what_code_registers_for_the_whole_process_is_registered_once(
+    write: Callable[..., Observed], code: str
+) -> None:
+    observed = write(adapters=code)
+    hooks, containers = torch.nn.modules.module._global_forward_hooks, SUPPORTED_NODES
+    handlers = logging.getLogger("adapters").handlers
+    before = *handlers, *hooks.values(), *containers.values(), atexit._ncallbacks()
+    with_probes = [run(observed) for _ in range(2)]
+    assert (*handlers, *hooks.values(), *containers.values(), atexit._ncallbacks()) == before
+    plain = observed.plain.run()
+    assert all(is_same(each, plain) for each in with_probes)
+    handlers.clear()
+    for key in [key for key, hook in hooks.items() if hook.__module__ == "adapters"]:
+        del hooks[key]
+    for kind in [kind for kind, each in containers.items() if each.flatten_fn.__module__ == "adapters"]:
+        del containers[kind]
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("torch.library.custom_op('adapters::twice', lambda x: x * 2, mutates_args=(), schema='(Tensor x) -> Tensor')",
-         "CannotFollowError: it registers an operator with torch, which can be done once"),
+        ("n = sys.seen = getattr(sys, 'seen', 0) + 1\n"
+         "torch.library.define(f'adapters_new::f{n}', '(Tensor x) -> Tensor')",
+         "RuntimeError: adapters_new::f2 is registered with torch, which it was not the first time"),
         ("assert not hasattr(sys, 'seen'); sys.seen = True", "AssertionError: "),
         ("sys.exit(3) if hasattr(sys, 'seen') else setattr(sys, 'seen', 1)", "SystemExit: 3"),
     ],

@@ -4,7 +4,6 @@ While this copy runs, imports find it in the place of the student's modules. Wha
 is in no file, is not followed: a call of it is one expression.
 """
 
-import atexit
 import builtins
 import functools
 import importlib
@@ -21,8 +20,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import decode_source
 from itertools import chain
 from types import FunctionType, ModuleType, SimpleNamespace
-from typing import Any, NoReturn
-from unittest import mock
+from typing import Any
 
 import torch
 
@@ -30,6 +28,7 @@ from whichline.rules.settings import keep_settings
 from whichline.way.instrument import ANSWER, ENTER, PROBE, ProbedFile, instrument
 from whichline.way.kept import list_kept, what_changed
 from whichline.way.probe import Place, Recorder
+from whichline.way.registered import Registered
 
 MOST_SECONDS = 2.0  # that imports take in one search; the first one is always made
 Namespace = dict[str, Any]
@@ -144,9 +143,9 @@ class Observed:
             raise self._error
         started = time.perf_counter()
         late = self._modules  # what the tests, or an earlier run, have imported late: it may keep something, too
-        self._modules, self._copies = {}, {}
+        self._modules, self._copies, self._registered = {}, {}, Registered(self.is_students)
         try:
-            with self._in_place(), _refuse_operators():
+            with self._in_place():
                 for name in {**self._students, **late}:
                     importlib.import_module(name)
                 vars(self)["adapters"] = self._find_adapters()
@@ -252,7 +251,7 @@ class Observed:
         students = self._swap(self._modules)
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]  (any object with `find_spec` will do)
         try:
-            with keep_state():
+            with keep_state(), self._registered.in_place():
                 yield
         finally:
             sys.meta_path.remove(self)  # type: ignore[arg-type]
@@ -293,21 +292,6 @@ def keep_state() -> Iterator[None]:
             random.setstate(drawn)
             if numpy:
                 numpy.set_state(of_numpy)
-
-
-@contextmanager
-def _refuse_operators() -> Iterator[None]:
-    """Let no operator be registered with torch: that would be the end of the one that the student's code has."""
-
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise CannotFollowError("it registers an operator with torch, which can be done once")
-
-    library = torch.library.Library
-    with (
-        mock.patch.object(library, "__init__", refuse),
-        mock.patch.object(atexit, "register", lambda run, *_, **__: run),
-    ):
-        yield
 
 
 def _is_of(file: str, value: Any) -> bool:
