@@ -7,7 +7,9 @@ import linecache
 import logging
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.abc import SourceLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -159,6 +161,17 @@ def test_what_is_imported_in_a_function_is_of_the_copy(write: Callable[..., Obse
     assert observed.plain.run() == plain
     assert {name: sys.modules[name] for name in modules} == modules
     assert vars(sys.modules["package"])["inner"] is modules["package.inner"]
+
+
+def test_a_module_that_another_thread_imports_is_waited_for(write: Callable[..., Observed]) -> None:
+    late = "def run():\n    import slow\n    return slow.N"
+    observed = write(adapters=late, slow="import time\ntime.sleep(0.2)\nN = 1")
+    with ThreadPoolExecutor() as threads:
+        plain = threads.submit(observed.plain.run)
+        while "slow" not in sys.modules:
+            time.sleep(0.001)
+        assert run(observed) == 1
+        assert plain.result() == 1
 
 
 SETTINGS = "import random, numpy, torch\nrandom.seed(1)\nnumpy.random.seed(1)\ntorch.manual_seed(1)\n"

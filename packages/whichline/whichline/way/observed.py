@@ -4,6 +4,7 @@ While this copy runs, imports find it in the place of the student's modules. Wha
 is in no file, is not followed: a call of it is one expression.
 """
 
+import _imp
 import builtins
 import functools
 import importlib
@@ -15,10 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
+from importlib import _bootstrap  # type: ignore[attr-defined]  (it has the locks of imports)
 from importlib.abc import SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import decode_source
 from itertools import chain
+from threading import get_ident
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -267,8 +270,9 @@ class Observed:
 
     def _swap(self, modules: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
         """Put these modules in the place of those that there are, which it gives back."""
-        before = {name: sys.modules.pop(name) for name in self._names if name in sys.modules}
-        sys.modules.update(modules)
+        with _no_imports_of(self._names):
+            before = {name: sys.modules.pop(name) for name in self._names if name in sys.modules}
+            sys.modules.update(modules)
         for name in self._names:
             package, _, child = name.rpartition(".")
             if package in sys.modules and package not in self._names:  # others' keep their attributes
@@ -292,6 +296,23 @@ def keep_state() -> Iterator[None]:
             random.setstate(drawn)
             if numpy:
                 numpy.set_state(of_numpy)
+
+
+@contextmanager
+def _no_imports_of(names: Collection[str]) -> Iterator[None]:
+    """Wait until no other thread imports these modules, and let none begin: in the end each looks for its own."""
+    while True:
+        _imp.acquire_lock()
+        try:
+            locks = [(name, _bootstrap._module_locks.get(name, lambda: None)()) for name in names]
+            busy = [name for name, lock in locks if lock and lock.owner not in (None, get_ident())]
+            if not busy:
+                yield
+                return
+        finally:
+            _imp.release_lock()
+        for name in busy:
+            _bootstrap._lock_unlock_module(name)
 
 
 def _is_of(file: str, value: Any) -> bool:
