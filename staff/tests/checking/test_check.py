@@ -61,6 +61,17 @@ def test_an_unwritten_assignment_says_where_to_begin(student: Student) -> None:
     assert len(process.stdout.splitlines()) <= 22
 
 
+@pytest.mark.parametrize("command", [("whichline", "check"), ("pytest", "-k", "test_softmax and not grad")])
+def test_an_error_of_the_search_is_shown_and_is_not_the_students(student: Student, command: tuple[str, ...]) -> None:
+    student.replace(FUNCTIONAL, "exponentials.sum(dim,", "exponentials.sum(-1,")
+    once = "import sys\nassert 'once' not in vars(sys), 'twice'\nsys.once = True\n"
+    student.replace("adapters.py", "\n\nimport torch\n", f"\n\n{once}import torch\n")
+    said = " ".join(student.run(*command).stdout.split())
+    early = "The search for what is wrong in softmax ended early: CannotFollowError: the code cannot be imported a second"
+    assert f"{early} time: AssertionError: twice (observed.py:" in said
+    assert "This is not your mistake: please show it to the staff of your course." in said
+
+
 def test_the_board_fits_in_60_columns() -> None:
     problems = load_problems(ROOT)
     headline = "not implemented yet: write run_softmax in adapters.py, line 14"

@@ -177,6 +177,14 @@ def test_an_error_of_ours_in_the_search_is_told_to_staff_and_changes_no_result(
     assert notes.doubts[-1] == "the search for mistakes ended with TypeError: unhashable type: 'list'"
 
 
+def test_a_search_that_ends_early_is_told_to_staff(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
+    once = "import sys\nassert 'once' not in vars(sys), 'twice'\nsys.once = True\n"
+    _, notes, _ = graded(graded_suite, sandbox, once + WRONG)
+    why = "CannotFollowError: the code cannot be imported a second time: AssertionError: twice (observed.py:"
+    assert notes.explanations == ()
+    assert notes.doubts[-1].startswith(f"The search for what is wrong in softmax ended early: {why}")
+
+
 FIVE = """
 import torch
 
