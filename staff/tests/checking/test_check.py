@@ -67,7 +67,9 @@ def test_an_error_of_the_search_is_shown_and_is_not_the_students(student: Studen
     once = "import sys\nassert 'once' not in vars(sys), 'twice'\nsys.once = True\n"
     student.replace("adapters.py", "\n\nimport torch\n", f"\n\n{once}import torch\n")
     said = " ".join(student.run(*command).stdout.split())
-    early = "The search for what is wrong in softmax ended early: CannotFollowError: the code cannot be imported a second"
+    early = (
+        "The search for what is wrong in softmax ended early: CannotFollowError: the code cannot be imported a second"
+    )
     assert f"{early} time: AssertionError: twice (observed.py:" in said
     assert "This is not your mistake: please show it to the staff of your course." in said
 

@@ -266,7 +266,8 @@ def is_own_code(path: PurePath) -> bool:
 def is_own_file(file: str, root: Path) -> bool:
     """Tell whether a file, as it is named in a code object, is the student's code."""
     below = file.removeprefix(f"{root}{os.sep}")
-    return below != file and is_own_code(PurePath(below))
+    is_in_hidden_folder = below.startswith(".") and os.sep in below  # as thousands of files of packages are
+    return below != file and not is_in_hidden_folder and is_own_code(PurePath(below))
 
 
 def list_own_folders(root: Path) -> list[Path]:

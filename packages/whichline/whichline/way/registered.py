@@ -19,9 +19,13 @@ from torch.nn.modules import module
 from torch.utils import _pytree
 
 Entries = Any  # a list or a dict
-HOOKS = [value for name, value in vars(module).items() if name.startswith("_global") and isinstance(value, dict)]
+DICTS = [
+    *(value for name, value in vars(module).items() if name.startswith("_global") and isinstance(value, dict)),
+    _pytree.SUPPORTED_NODES,
+    _pytree.SUPPORTED_SERIALIZED_TYPES,
+    _pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE,
+]
 REGISTERS = (__file__, custom_ops.__file__, functools.__file__, torch.library.__file__)
-CONTAINERS = [_pytree.SUPPORTED_NODES, _pytree.SUPPORTED_SERIALIZED_TYPES, _pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE]
 
 
 class Registered:
@@ -34,42 +38,47 @@ class Registered:
     def __init__(self, is_students: Callable[[str], bool]) -> None:
         self.is_students = is_students
         self.own: list[tuple[Entries, Entries]] = []  # by list or dict, what belongs into it
+        self._others: dict[int, set[Any]] = {}  # by the id of a dict, the keys that are not the student's
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Put it in its place; all is as it was afterwards."""
-        before = [(each, each.copy()) for each in _list_registries()]
-        for each, _ in before:
-            if isinstance(each, dict):
-                _fill(each, {key: value for key, value in each.items() if not self._is_students(value)})
+        before = {id(each): (each, each.copy()) for each in _list_registries()}
+        for each in DICTS:
+            self._remove_students(each)
         for each, own in self.own:
             _replace(each, own)
-        rest = {id(each): each.copy() for each, _ in before}
         try:
             with _register_no_operators(self.is_students):
                 yield
         finally:
-            self.own += [(each, new) for each in _list_registries() if (new := _find_new(each, rest.get(id(each), ())))]
-            for each, _ in self.own:
+            new = {id(each): (each, []) for each in _list_registries()}
+            changed = [(each, were) for each, were in {**new, **before}.values() if each != were]
+            self.own = [(each, _find_new(each, were)) for each, were in changed]
+            for each, were in changed:
                 each.clear()
-            for each, were in before:
-                _fill(each, were)
+                (each.update if isinstance(each, dict) else each.extend)(were)
 
-    def _is_students(self, value: Any) -> bool:
-        function = getattr(value, "flatten_fn", value)
-        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-        return bool(code) and self.is_students(code.co_filename)
+    def _remove_students(self, entries: dict[Any, Any]) -> None:
+        others = self._others.setdefault(id(entries), set())
+        for key in entries.keys() - others:
+            function = getattr(entries[key], "flatten_fn", entries[key])
+            code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+            if code and self.is_students(code.co_filename):
+                del entries[key]
+            else:
+                others.add(key)
 
 
 def _list_registries() -> list[Entries]:
-    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
-    return [each.handlers for each in loggers if isinstance(each, logging.Logger)] + HOOKS + CONTAINERS
+    loggers = [each for name, each in logging.root.manager.loggerDict.items() if not name.startswith("torch.")]
+    return [*DICTS, *(x.handlers for x in (logging.root, *loggers) if isinstance(x, logging.Logger) and x.handlers)]
 
 
-def _find_new(entries: Entries, rest: Entries) -> Entries:
+def _find_new(entries: Entries, were: Entries) -> Entries:
     if isinstance(entries, dict):
-        return {key: value for key, value in entries.items() if key not in rest}
-    return [each for each in entries if each not in rest]
+        return {key: value for key, value in entries.items() if were.get(key) is not value}
+    return [each for each in entries if each not in were]
 
 
 def _replace(entries: Entries, own: Entries) -> None:
@@ -80,11 +89,6 @@ def _replace(entries: Entries, own: Entries) -> None:
     for new in own:
         at = next((i for i, each in enumerate(entries) if type(each) is type(new) and each not in own), len(entries))
         entries[at : at + 1] = [new]
-
-
-def _fill(entries: Entries, new: Entries) -> None:
-    entries.clear()
-    (entries.update if isinstance(entries, dict) else entries.extend)(new)
 
 
 # Operators cannot be registered twice: the student's stay, and what the copy registers is one of them.
