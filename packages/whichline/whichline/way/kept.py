@@ -3,14 +3,16 @@
 import functools
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 CACHE = functools._lru_cache_wrapper
 MOST = 1000  # parts of one object that are looked into
+PARTLESS = {int, float, bool, str, bytes, type(None), ModuleType, BuiltinFunctionType, torch.dtype}
 WHOLE = 1 << 16  # numbers of a tensor that are compared
 Kept = Mapping[str, tuple[Any, Any]]  # by where it is, an object, and what is in it
 
@@ -32,7 +34,7 @@ def list_kept(namespaces: Mapping[Any, Mapping[str, Any]]) -> Kept:
         while where in found:
             where += "'"
         found[where] = x, _describe(x)
-        if id(x) not in seen and not isinstance(x, ModuleType):
+        if type(x) not in PARTLESS and id(x) not in seen:
             seen.add(id(x))
             parts = list(_list_parts(x, own, names))
             todo += [(f"{where}{at}", part) for at, part in parts[:MOST]]
@@ -55,6 +57,8 @@ def _is_same(before: tuple[Any, Any], after: tuple[Any, Any]) -> bool:
 
 def _describe(x: Any) -> Any:
     """Describe whatever may change in an object without a change in its parts."""
+    if type(x) in (FunctionType, type, ModuleType):
+        return None
     if isinstance(x, Tensor):
         return (x.shape, x.data_ptr() if x.layout.__str__() == "torch.strided" else 0, _version(x))
     if isinstance(x, np.ndarray):

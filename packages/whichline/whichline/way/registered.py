@@ -71,8 +71,18 @@ class Registered:
 
 
 def _list_registries() -> list[Entries]:
-    loggers = [each for name, each in logging.root.manager.loggerDict.items() if not name.startswith("torch.")]
-    return [*DICTS, *(x.handlers for x in (logging.root, *loggers) if isinstance(x, logging.Logger) and x.handlers)]
+    return [
+        *DICTS,
+        logging.root.handlers,
+        *(each.handlers for each in _list_loggers(len(logging.Logger.manager.loggerDict))),
+    ]
+
+
+@functools.lru_cache(1)
+def _list_loggers(count: int) -> list[logging.Logger]:
+    """The loggers, of which there are so many; torch has a hundred, to which nobody adds."""
+    loggers = logging.Logger.manager.loggerDict.items()
+    return [each for name, each in loggers if isinstance(each, logging.Logger) and not name.startswith("torch.")]
 
 
 def _find_new(entries: Entries, were: Entries) -> Entries:
