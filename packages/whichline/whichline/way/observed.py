@@ -127,7 +127,8 @@ class Observed:
 
     def find_kept(self) -> list[str]:
         """The names in the student's modules under which something is kept since the last import."""
-        return what_changed(self._state, self._list_kept())
+        namespaces = self._list_namespaces()
+        return [] if self._state.is_as_it_was(namespaces) else what_changed(self._state, list_kept(namespaces))
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -158,11 +159,11 @@ class Observed:
             raise self._error from error
         self.imports += 1
         self._seconds += time.perf_counter() - started
-        self._state = self._list_kept()
+        self._state = list_kept(self._list_namespaces())
 
-    def _list_kept(self) -> Mapping[str, Any]:
-        namespaces = {name: vars(module) for name, module in self._modules.items()}
-        return list_kept({**namespaces, **{file: copy for file, (_, copy) in self._copies.items()}})
+    def _list_namespaces(self) -> Mapping[Any, Namespace]:
+        copies = {file: copy for file, (_, copy) in self._copies.items()}
+        return {**{name: vars(module) for name, module in self._modules.items()}, **copies}
 
     def _find_adapters(self) -> Any:
         name = getattr(self.plain, "__name__", "")
