@@ -328,6 +328,26 @@ def test_of_a_cell_the_definitions_run_in_a_copy_of_its_names() -> None:
     assert (names["KEPT"], names["TRAINED"]) == ([], [1])
 
 
+ON_A_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_A_GPU)])
+def test_values_are_kept_as_they_were_when_they_were_seen(write: Callable[..., Observed], device: str) -> None:
+    observed, recorder = write(adapters="def run(x):\n    y = x * 2\n    y += 1\n    return y.sum()"), Recorder()
+    with observed.run(recorder):
+        came = observed.adapters.run(torch.ones(3, dtype=torch.bfloat16, device=device))
+    assert (came.device.type, came.dtype) == (device, torch.bfloat16)
+    kept = {str(place): values for place, values in recorder.values.items()}
+    assert {name: [x.tolist() for x in values] for name, values in kept.items()} == {
+        "x": [[1, 1, 1]],
+        "x * 2": [[2, 2, 2]],
+        "y += 1": [[3, 3, 3]],
+        "y": [[3, 3, 3]],
+        "y.sum()": [9],
+    }
+    assert {(x.device.type, x.dtype) for values in kept.values() for x in values} == {("cpu", torch.float64)}
+
+
 class InMemory(SourceLoader):
     """A module that is in no file."""
 
