@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
-from importlib import _bootstrap  # type: ignore[attr-defined]  (it has the locks of imports)
+from importlib._bootstrap import _lock_unlock_module, _module_locks  # type: ignore[attr-defined]  (of imports)
 from importlib.abc import SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import decode_source
@@ -305,7 +305,7 @@ def _no_imports_of(names: Collection[str]) -> Iterator[None]:
     while True:
         _imp.acquire_lock()
         try:
-            locks = [(name, _bootstrap._module_locks.get(name, lambda: None)()) for name in names]
+            locks = [(name, _module_locks.get(name, lambda: None)()) for name in names]
             busy = [name for name, lock in locks if lock and lock.owner not in (None, get_ident())]
             if not busy:
                 yield
@@ -313,7 +313,7 @@ def _no_imports_of(names: Collection[str]) -> Iterator[None]:
         finally:
             _imp.release_lock()
         for name in busy:
-            _bootstrap._lock_unlock_module(name)
+            _lock_unlock_module(name)
 
 
 def _is_of(file: str, value: Any) -> bool:
