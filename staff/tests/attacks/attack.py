@@ -6,7 +6,7 @@ tries, comes the body of `run_softmax`, or a whole file, if that name is in it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent, indent
@@ -53,10 +53,11 @@ class Attack:
         return f"after-{Path(self.name).stem[:80]}.py"
 
 
-def find_attacks(folder: Path) -> Iterator[Attack]:
-    """Every attack, written into `folder`."""
+def find_attacks(folder: Path, ids: Collection[str] = ()) -> Iterator[Attack]:
+    """Every attack, or those of these ids, written into `folder`."""
     for head in HEAD.findall(TEXT + "\n".join(archives.ATTACKS)):
-        yield Attack(write_attack(head[0], folder), *head)
+        if not ids or head[0] in ids:
+            yield Attack(write_attack(head[0], folder), *head)
 
 
 def write_attack(id: str, folder: Path) -> Path:

@@ -1,15 +1,16 @@
-"""Every attack, graded in each layer and by a plain run; each run once for all tests."""
+"""The attacks that were selected, graded in each layer and by a plain run; each run once for all tests."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.attacks.attack import Attack
 from staff.tests.attacks.grade import NOT_HERE
 from staff.tests.attacks.plain import Outcome
 from staff.tests.under_load import busy
@@ -20,20 +21,26 @@ BUSY = "beside busy processes"
 Run = tuple[subprocess.Popen[str], Path]
 
 
-def started(folder: Path, *arguments: str) -> Run:
-    command = [sys.executable, "-m", f"staff.tests.attacks.{arguments[0]}", *arguments[1:], str(folder)]
-    with (folder / "stderr").open("w") as stderr:
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, text=True), folder
+@pytest.fixture(scope="session")
+def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`begin("plain")` or `begin("grade", LAYER)`: the process of a run, and its folder."""
+    cases = (item.callspec.params.get("attack") for item in request.session.items if hasattr(item, "callspec"))
+    selected = sorted({case.id for case in cases if isinstance(case, Attack)})
+
+    def begin(*what: str) -> Run:
+        folder = tmp_path_factory.mktemp("run")
+        command = [sys.executable, "-m", f"staff.tests.attacks.{what[0]}", *what[1:], str(folder), *selected]
+        with (folder / "stderr").open("w") as stderr:
+            return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, text=True), folder
+
+    return begin
 
 
 @pytest.fixture(scope="session")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
-    """The processes of the runs and their folders, all at once: much of their time they wait for what hangs."""
-    has_process = any("[process-" in item.name or "[process]" in item.name for item in request.session.items)
-    runs = {
-        command.split()[-1]: started(tmp_path_factory.mktemp("run"), *command.split())
-        for command in ("plain", "grade bubblewrap", *["grade process"] * has_process)
-    }
+def runs(begin: Callable[..., Run]) -> Iterator[dict[str, Run]]:
+    """All of them at once: much of their time they wait for what hangs."""
+    commands = (("plain",), ("grade", "bubblewrap"), ("grade", "process"))
+    runs = {command[-1]: begin(*command) for command in commands}
     yield runs
     for process, _ in runs.values():
         process.kill()
@@ -55,13 +62,13 @@ def plain(runs: dict[str, Run]) -> dict[str, Outcome]:
 
 @pytest.fixture(
     scope="session",
-    params=["bubblewrap", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("process", BUSY))],
+    params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)],
 )
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(request: pytest.FixtureRequest, begin: Callable[..., Run]) -> Path:
     """The folder of the results of one layer, or of bubblewrap beside eight busy processes."""
     if request.param == BUSY:
         with busy(8):
-            status, folder = finished(started(tmp_path_factory.mktemp("busy"), "grade", "bubblewrap"))
+            status, folder = finished(begin("grade", "bubblewrap"))
     else:
         status, folder = finished(request.getfixturevalue("runs")[request.param])
     if status == NOT_HERE and os.environ.get("CI") != "true":

@@ -1,4 +1,4 @@
-"""Grade every attack, an honest submission after each, in one batch: `grade.py LAYER FOLDER`, a process of its own.
+"""Grade attacks, an honest submission after each, in one batch: `grade.py LAYER FOLDER ID...`, a process of its own.
 
 The suite is cut down to a few public and hidden softmax tests, since a submission that forges one test can forge all.
 """
@@ -46,12 +46,12 @@ def only(graded: GradedSuite, tests: Collection[str]) -> GradedSuite:
     return replace(graded, suite=replace(graded.suite, problems=problems, tests=with_points(kept, problems)))
 
 
-def main(layer: sandbox.Layer, folder: Path) -> None:
+def main(layer: sandbox.Layer, folder: Path, ids: Collection[str]) -> None:
     """Write a gradebook and reports to FOLDER/results; exit status 77 if `layer` does not work here."""
     os.environ["CS336_STAFF_TOKEN"] = "not for students"  # noqa: S105
     (folder / "made").mkdir(parents=True)
     paths = []
-    for attack in find_attacks(folder / "made"):
+    for attack in find_attacks(folder / "made", ids):
         shutil.copyfile(Path(__file__).with_name("honest.py"), folder / attack.neighbour)
         paths += [attack.path, folder / attack.neighbour]
 
@@ -66,4 +66,4 @@ def main(layer: sandbox.Layer, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))  # type: ignore[arg-type]
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])  # type: ignore[arg-type]

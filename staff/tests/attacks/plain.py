@@ -1,8 +1,8 @@
 """Grade the attacks the way most autograders do, for comparison: student code in the process that compares.
 
-    uv run python -m staff.tests.attacks.plain FOLDER
+    uv run python -m staff.tests.attacks.plain FOLDER [ID...]
 
-Each attack is laid in a folder of its own below FOLDER beside public softmax tests that are written as CS336 writes
+Each attack, or those that are named, is laid in a folder of its own below FOLDER beside public softmax tests that are written as CS336 writes
 its own, and pytest runs in a fork of this process. The grade is pytest's exit status: 0 is full marks.
 """
 
@@ -17,6 +17,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -115,8 +116,8 @@ def outcome_of(pid: int, output: Path, seconds: float) -> Outcome:
     return "reached" if reached else "refused"
 
 
-def main(folder: Path) -> None:
-    """Run every attack, write `outcomes.json` and print how many forge the run."""
+def main(folder: Path, ids: Collection[str]) -> None:
+    """Run the attacks, write `outcomes.json` and print how many forge the run."""
     os.environ["CS336_STAFF_TOKEN"] = "not for students"  # noqa: S105
     (folder / "made").mkdir(parents=True)
     torch.set_num_threads(1)  # threads do not survive a fork
@@ -124,7 +125,7 @@ def main(folder: Path) -> None:
     gc.freeze()  # what is here already need not be collected at the end of every fork
     join_pages()
     outcomes: dict[str, Outcome] = {}
-    for attack in [honest, *find_attacks(folder / "made")]:
+    for attack in [honest, *find_attacks(folder / "made", ids)]:
         try:
             lay_out(attack.path, folder / attack.name)
         except OSError:  # unpacking it ends the grader
@@ -142,4 +143,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -16,11 +16,32 @@ from whichline_grader.grading.graded import Grading
 pytestmark = pytest.mark.slow
 
 MAX_REPORT_BYTES = 300_000
+# Some of each kind, for each change; by night all of them run.
+AT_EACH_CHANGE = {
+    # answers
+    *("expected_to_fail", "frame_walk", "patch_worker", "spells_inputs"),
+    # the channel, and how a process ends
+    *("forged_reply", "half_reply", "os_exit_at_import", "strange_text"),
+    # the machine, and how much of it
+    *("exec_true", "fork_bomb", "read_hidden_suite", "read_other_submissions", "signal_the_grader", "tcp"),
+    *("loop", "memory_bomb", "output_flood", "write_anywhere"),
+    # questions that come one at a time
+    *("answers_ahead", "lying_tensor", "prints_hidden_inputs", "steals_questions"),
+    # files and archives
+    *("climbing_archive", "exploding_archive", "name_with_markup", "public_answers", "shadowed_libraries"),
+}
 
 with tempfile.TemporaryDirectory() as folder:  # what is made there is made again by those who grade it
     ATTACKS = list(find_attacks(Path(folder)))
 
-each_attack = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+
+def by_night(attack: Attack) -> tuple[pytest.MarkDecorator, ...]:
+    return () if attack.id in AT_EACH_CHANGE else (pytest.mark.nightly,)
+
+
+each_attack = pytest.mark.parametrize(
+    "attack", [pytest.param(each, marks=by_night(each), id=each.name) for each in ATTACKS]
+)
 
 
 def skip_elsewhere(attack: Attack) -> None:
@@ -64,11 +85,11 @@ def test_an_attack_works_where_nothing_stops_it(attack: Attack, plain: dict[str,
     assert plain[attack.name] == attack.plain
 
 
-def test_every_attack_has_its_own_report(results: Path) -> None:
-    names = {attack.name for attack in ATTACKS}
+def test_every_submission_has_its_own_report(results: Path, gradings: dict[str, Grading]) -> None:
+    assert {attack.id for attack in ATTACKS} >= AT_EACH_CHANGE
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 40
     reports = {path.name for path in results.iterdir() if path.is_dir()}
-    assert len(names) == len(ATTACKS) >= 40
-    assert reports - {"answers"} == names | {attack.neighbour for attack in ATTACKS}
+    assert reports - {"answers"} == gradings.keys()
 
 
 def test_the_gradebook_is_whole(results: Path) -> None:
