@@ -2,7 +2,7 @@
 
 `python -c "from staff.tools.forked import wait; wait()"` is that process. A line on its standard input is a JSON object
 with the folder, the environment, the module with its arguments, and the files for what it prints; the answer is a line
-with its exit status.
+with its exit status. What the module starts to run the tests of an assignment is forked in the same way.
 """
 
 import json
@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
+from traceback import print_exc
+from typing import Any
 
 IMPORTED = (  # pytest's plugins are not among it: pytest wants to import them itself
     "torch",
@@ -25,7 +27,7 @@ IMPORTED = (  # pytest's plugins are not among it: pytest wants to import them i
     "rich.console",
     "safetensors.torch",
 )
-SECONDS = 120  # that a module may take
+SECONDS = 600  # that a module may take
 
 
 def run_forked(
@@ -60,8 +62,7 @@ def wait() -> None:
     for name in IMPORTED:
         __import__(name)
     quick_start.look_again()
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("staff", "whichline")]:
-        del sys.modules[name]
+    _forget_ours()
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
         if (child := os.fork()) == 0:
@@ -81,4 +82,37 @@ def wait() -> None:
     module, *arguments = wanted["command"]
     sys.argv = [module, *arguments]
     sys.path[0] = wanted["folder"]
+    subprocess.Popen = _Popen
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _forget_ours() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("staff", "whichline")]:
+        del sys.modules[name]
+
+
+class _Popen(subprocess.Popen):
+    """Forks this process where Python would start, as `python -P -c`, and import torch."""
+
+    def _execute_child(self, args: Any, *how: Any) -> None:
+        if list(args[1:3]) != ["-P", "-c"]:
+            return super()._execute_child(args, *how)  # type: ignore[misc] (it is private)
+        cwd, pipes = how[4], how[9:15]
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.setsid()
+                os.dup2(pipes[0], 0)
+                os.dup2(pipes[3], 1)
+                os.closerange(3, 100)
+                os.chdir(cwd)
+                sys.argv = ["-c", *args[4:]]
+                del sys.path[0]
+                _forget_ours()
+                exec(args[3], {"__name__": "__main__"})  # noqa: S102 (our own code)
+            except BaseException:
+                print_exc()
+            os._exit(1)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined] (it is private)

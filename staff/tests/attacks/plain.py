@@ -2,8 +2,9 @@
 
     uv run python -m staff.tests.attacks.plain FOLDER [ID...]
 
-Each attack, or those that are named, is laid in a folder of its own below FOLDER beside public softmax tests that are written as CS336 writes
-its own, and pytest runs in a fork of this process. The grade is pytest's exit status: 0 is full marks.
+Each attack, or those that are named, is laid in a folder of its own below FOLDER beside public softmax tests that are
+written as CS336 writes its own, and pytest runs in a fork of this process. The grade is pytest's exit status: 0 is full
+marks.
 """
 
 import atexit

@@ -150,7 +150,7 @@ def test_a_line_that_says_what_is_to_do_is_opened(student: Student) -> None:
 
 def test_partial_credit_and_what_would_be_too_slow_when_graded_from_a_folder_below(student: Student) -> None:
     """An input changed in place costs the gradients and the test of that: three of eleven parts of two points."""
-    wait = "import time; end = time.process_time() + 3.1 * (logits.ndim == 1)"
+    wait = "import time; end = time.process_time() + 3.1 * (not hasattr(time, 'once')); time.once = True"
     wait += "\n    while time.process_time() < end: pass"
     student.replace(FUNCTIONAL, "maximum = logits.detach()", f"{wait}\n    logits += 1\n    maximum = logits.detach()")
     student.folder = student.folder / "cs336_basics" / "nn"
@@ -256,11 +256,16 @@ def check_until_endless(student: Student, file: str, line: str, endless: str) ->
     return terminal
 
 
-def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_board_so_far(student: Student) -> None:
+def test_an_endless_loop_is_named_with_its_test_and_line_and_ctrl_c_shows_the_board_so_far(
+    student: Student, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sooner = "import whichline.checking.watchdog\nwhichline.checking.watchdog.LONG = 2.0\n"
+    (student.folder / "sitecustomize.py").write_text(sooner)
+    monkeypatch.setenv("PYTHONPATH", str(student.folder))
     terminal = check_until_endless(student, LINEAR, "return einsum(", "        while True: pass\n        ")
     before, _, _ = (student.folder / LINEAR).read_text().partition("while True")
     place = f"{LINEAR}:{len(before.splitlines())}"
-    terminal.expect(r"test_linear\[2d\] has been running for 1\d s")
+    terminal.expect(r"test_linear\[2d\] has been running for \d s")
     terminal.shows(place, "Ctrl-C ends it.")
     terminal.sendintr()
     terminal.shows("17/17", "0/5", "Next: test_linear[2d]", "you pressed Ctrl-C during this test", place)

@@ -141,7 +141,9 @@ def test_a_file_that_the_tests_cannot_import_is_told_without_a_frame_of_ours(
     assert "whichline" not in process.stdout
 
 
-@pytest.mark.parametrize("file", ["tests/test_mine.py", "tests/test_2_attention.py"])
+@pytest.mark.parametrize(
+    "file", ["tests/test_mine.py", pytest.param("tests/test_2_attention.py", marks=pytest.mark.nightly)]
+)
 def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, file: str) -> None:
     path = wrong.folder / file
     before = path.read_text() if path.exists() else ""

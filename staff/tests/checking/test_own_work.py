@@ -73,8 +73,11 @@ def softmax(x, dim):
 """
 
 
-@pytest.mark.parametrize("command", [("whichline", "check", "softmax"), ("pytest", "-k", "test_softmax")], ids=str)
-@pytest.mark.parametrize("home", ["model.py", "mine/ops/model.py"])
+@pytest.mark.parametrize(
+    ("command", "home"),
+    [(("whichline", "check", "softmax"), "model.py"), (("pytest", "-k", "test_softmax"), "mine/ops/model.py")],
+    ids=str,
+)
 def test_code_outside_of_the_package_is_the_students_too(student: Student, command: tuple[str, ...], home: str) -> None:
     (student.folder / home).parent.mkdir(parents=True, exist_ok=True)
     module = home.removesuffix(".py").replace("/", ".")

@@ -63,7 +63,12 @@ def spare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     yield from watched(tmp_path_factory.mktemp("spare"), "--spare")
 
 
-@pytest.fixture(params=["fork", "spare"])
+by_night = pytest.param("spare", marks=pytest.mark.nightly)  # which imports torch for each run
+both = pytest.mark.parametrize("either", ["fork", "spare"], indirect=True)
+most = pytest.mark.parametrize("either", ["fork", by_night], indirect=True)
+
+
+@pytest.fixture
 def either(request: pytest.FixtureRequest) -> Watched:
     return request.getfixturevalue(request.param)
 
@@ -77,6 +82,7 @@ def saved(student: Student, terminal: Terminal, file: str, old: str, new: str) -
     terminal.shows("5/5", "h hint")
 
 
+@both
 def test_a_save_shows_the_board_again(either: Watched) -> None:
     with saved(*either, LINEAR, RIGHT, WRONG):
         either[1].shows("0/5", "Next: test_linear[2d]", "the answer is wrong", "h hint")
@@ -117,6 +123,7 @@ def test_two_saves_of_one_size_in_one_second(fork: Watched) -> None:
     terminal.shows("5/5", "h hint")
 
 
+@most
 def test_an_endless_loop_is_named_and_ends_with_the_next_save(either: Watched) -> None:
     student, terminal = either
     with saved(student, terminal, LINEAR, RIGHT, ENDLESS):
@@ -151,6 +158,7 @@ def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tup
     wait_until_nothing_runs_in(student.folder)
 
 
+@most
 def test_student_code_cannot_hurt_the_loop(either: Watched) -> None:
     student, terminal = either
     before = RIGHT
@@ -253,7 +261,7 @@ def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how:
 def test_a_save_runs_what_it_can_reach(student: Student) -> None:
     ran = student.folder / "ran"
     student.replace(LINEAR, RIGHT, f"open({str(ran)!r}, 'a').write('x'); {RIGHT}")
-    with watching(student) as terminal:
+    with watching(student, "linear", "blockwise_attention", "multihead_self_attention") as terminal:
         before = ran.read_text()
         student.replace("cs336_basics/nn/blockwise.py", "total.clamp(min=1.0)", "total.clamp(min=2.0)")
         terminal.expect("blockwise_attention .* failing")

@@ -1,11 +1,10 @@
 """`cs336 staff grade`, from the outside: one batch of right, wrong and hostile submissions."""
 
 import json
+import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from staff.tests.files import rows_of
 from staff.tests.grading.conftest import succeed
 from staff.tests.grading.shadow_class import MAXIMUM
+from staff.tools.forked import run_forked
 from staff.tools.student import ROOT, write_submission
 from whichline.engine.assignment import load_problems
 from whichline_grader.grading.batch import grade_by
@@ -147,11 +147,11 @@ class Graded:
         return "\n".join(t["output"] for t in self.results(name)["tests"] if t["extra_data"]["hidden"] == hidden)
 
 
-def run_staff(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from whichline.cli import main as cs336; cs336()", "staff"]
-    return subprocess.run(
-        [*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
-    )
+def grade(*arguments: object) -> str:
+    """Run `cs336 staff grade` in a process of its own, and return what it prints."""
+    finished = run_forked(("whichline", "staff", "grade", *map(str, arguments)), ROOT, os.environ)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout.decode()
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +161,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
     with zipfile.ZipFile(folder / "bomb <b>.zip", "w") as archive:
         archive.writestr("../adapters.py", "")
     out = folder / "results"
-    finished = run_staff("grade", *paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return Graded(out, " ".join(finished.stdout.split()))
+    printed = grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
+    return Graded(out, " ".join(printed.split()))
 
 
 def test_a_right_submission_gets_full_marks(graded):
@@ -287,8 +286,7 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
     )
     assert copy.grades()["shared"] == graded.grades()["shared"]
     # Graded again, by all means.
-    finished = run_staff("grade", graded.out.parent / "forbidden", "--rerun", "--out", out)
-    assert finished.returncode == 0, finished.stderr
+    grade(graded.out.parent / "forbidden", "--rerun", "--out", out)
     assert copy.results("forbidden")["score"] == MOST
     (out / "decisions.toml").unlink()
     succeed("rescore", "--out", out)

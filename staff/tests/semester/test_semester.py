@@ -4,6 +4,7 @@ The commands of running-a-course.md grade a simulated class in a copy of this tr
 `simulated_class.py` says that it should be.
 """
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -29,6 +30,7 @@ from staff.tests.semester.simulated_class import (
     Work,
     make_class,
 )
+from staff.tools.forked import run_forked
 from whichline_grader.grading.batch import PARTS
 from whichline_grader.release.handout import make_handout
 
@@ -70,7 +72,8 @@ def test_a_semester(tmp_path: Path) -> None:
 
     # A power cut when half of the class is graded, then the same command again.
     week_1 = sorted((tmp_path / "week-1").glob("*/*"))
-    grading = start_staff(course, "grade", *week_1, "--jobs", "2")
+    command = [sys.executable, "-m", "whichline", "staff", "grade", *week_1, "--jobs", "2"]
+    grading = subprocess.Popen(command, cwd=course, stdout=subprocess.DEVNULL)
     while len(list(results.glob("*/results.json"))) < len(group) / 2:
         assert grading.poll() is None
         time.sleep(0.05)
@@ -108,17 +111,11 @@ def test_a_semester(tmp_path: Path) -> None:
     assert_grades(group, results, softmax=3 / 2)
 
 
-def start_staff(course: Path, *command: object) -> subprocess.Popen[str]:
-    arguments = (sys.executable, "-m", "whichline", "staff", *map(str, command))
-    return subprocess.Popen(arguments, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
 def staff(course: Path, *command: object) -> str:
     """Run a command of `cs336 staff`, and return what it prints."""
-    process = start_staff(course, *command)
-    printed, _ = process.communicate()
-    assert process.returncode == 0, printed
-    return printed
+    finished = run_forked(("whichline", "staff", *map(str, command)), course, os.environ)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout.decode()
 
 
 def graded(results: Path) -> set[tuple[str, str]]:
