@@ -24,8 +24,9 @@ Run = tuple[subprocess.Popen[str], Path]
 @pytest.fixture(scope="session")
 def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     """`begin("plain")` or `begin("grade", LAYER)`: the process of a run, and its folder."""
-    cases = (item.callspec.params.get("attack") for item in request.session.items if hasattr(item, "callspec"))
-    selected = sorted({case.id for case in cases if isinstance(case, Attack)})
+    cases = filter(None, (getattr(item, "callspec", None) for item in request.session.items))
+    attacks = (case.params.get("attack") for case in cases)
+    selected = sorted({attack.id for attack in attacks if isinstance(attack, Attack)})
 
     def begin(*what: str) -> Run:
         folder = tmp_path_factory.mktemp("run")
