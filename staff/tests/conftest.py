@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 serve(ROOT)  # as the engine's plugin does, which is off where tests run in parallel
 
+# In a file much is started once, so that a file is tried whole by one process: those that take longest come first.
+LONGEST = ("semester", "test_attacks", "test_grade", "test_watch", "test_failures", "test_check", "test_habits")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: min(place.get(name, len(place)) for name in (item.path.stem, item.path.parent.name)))
+
+
 # In a shell's background job Ctrl-C is ignored, and would be in every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

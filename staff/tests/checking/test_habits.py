@@ -243,15 +243,15 @@ def pytest_collection_modifyitems(items):
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("command", [("pytest", *ONE), ("whichline", "check", "scaled")], ids=["pytest", "check"])
 @pytest.mark.parametrize(
     "setting",
     [
         {"LC_ALL": "C", "HOME": "/nonexistent", "NO_COLOR": "1", "COLUMNS": "40", "CONDA_PREFIX": "/opt/conda"},
-        {"LC_ALL": "C.UTF-8", "FORCE_COLOR": "1", "COLUMNS": "300"},
+        pytest.param({"LC_ALL": "C.UTF-8", "FORCE_COLOR": "1", "COLUMNS": "300"}, marks=pytest.mark.nightly),
+        pytest.param({"TERM": "dumb", "CI": "true", "COLUMNS": "60"}, marks=pytest.mark.nightly),
     ],
-    ids=["plain and narrow", "colourful and wide"],
+    ids=["plain and narrow", "colourful and wide", "dumb"],
 )
 def test_a_mistake_is_told_in_every_setting(
     elsewhere: Student, command: tuple[str, ...], setting: dict[str, str]
