@@ -46,12 +46,6 @@ def test_the_last_line_says_what_to_write_next_when_some_is_written(student: Stu
     assert re.sub(r"line \d+", "line N", last) == "Now open:  cs336_basics/nn/linear.py, line N"
 
 
-def test_an_unwritten_method_has_its_class(student: Student) -> None:
-    student.unwrite("cs336_basics/nn/linear.py")
-    process = student.run("whichline", "check", "linear")
-    assert "not implemented yet: write Linear.__init__ in cs336_basics/nn/linear.py, line" in process.stdout
-
-
 PRINTS = """print("printed", file=KEPT)
     print("told", file=sys.stderr)
     os.write(1, b"written ")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from staff.tests import ROOT
+from staff.tests.attacks.grade import only
 from whichline_grader.grading import findings, one_submission
 from whichline_grader.grading.findings import LONGEST, ask_for_advice
 from whichline_grader.grading.one_submission import grade_one
@@ -151,8 +152,8 @@ def test_what_the_advising_process_knows_is_not_there_where_points_are_earned(
 @pytest.mark.parametrize("layer", ["bubblewrap", "process"])
 def test_no_file_of_it_is_left_there(graded_suite: GradedSuite, layer: Layer) -> None:
     with start(layer, advised=True) as sandbox:
-        results, _, _ = graded(graded_suite, sandbox, SEEKER)
-    assert next(each for each in results if each.problem == "softmax").text.startswith("ValueError: found 0: []")
+        (result,), _, _ = graded(only(graded_suite, {"test_softmax[1d]"}), sandbox, SEEKER)
+    assert result.text.startswith("ValueError: found 0: []")
 
 
 def test_without_an_answer_there_is_no_advice(
