@@ -13,7 +13,7 @@ import linecache
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from importlib._bootstrap import _lock_unlock_module, _module_locks  # type: ignore[attr-defined]  (of imports)
