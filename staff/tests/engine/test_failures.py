@@ -118,6 +118,7 @@ def test_one_mistake_takes_less_than_a_screen(student: Student) -> None:
         "What your code does: scaled_dot_product_attention"
     ]
     assert "With √d_k here, all 33 failing tests pass." in short
+    assert "It also explains failing tests of 5 other problems." in short
     *_, place, case = short
     assert re.sub(r"line \d+", "line N", place) == f"Now open:  {FUNCTIONAL}, line N"
     assert case == "To see it: uv run cs336 debug --case attention/other-by-hand"
@@ -196,14 +197,12 @@ def test_a_test_that_was_selected_alone_is_explained_as_in_a_run_of_all(student:
     assert "To find this, tests that you did not select were run, too." in end
 
 
-def test_a_place_in_a_problem_that_was_not_selected_is_told(student: Student) -> None:
+def test_a_place_in_the_function_of_another_problem_is_told(student: Student) -> None:
     student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
     output = student.run("pytest", "-q", "-k", "test_multihead_self_attention").stdout
-    assert re.findall(r"^=+ What your code does: (\w+) =+$", output, re.M) == [
-        "multihead_self_attention",
-        "scaled_dot_product_attention",
-    ]
+    assert re.findall(r"^=+ What your code does: (\w+) =+$", output, re.M) == ["multihead_self_attention"]
     assert "Expected √d_k; found d_k." in output
+    assert "With √d_k here, all 19 failing tests pass." in output
     assert f"\nNow open:  {FUNCTIONAL}, line " in output
 
 

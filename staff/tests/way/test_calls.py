@@ -74,3 +74,15 @@ def test_a_variable_that_all_functions_of_a_loop_share_is_named(tell_alone: Expl
 def test_a_function_that_changes_its_argument_is_searched_like_other_code(tell_alone: Explain) -> None:
     (finding,) = tell_alone(MULTIHEAD, *IN_PLACE, NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_a_function_that_is_wrong_where_it_does_not_matter_is_not_told(tell_alone: Explain) -> None:
+    """Attention puts 0 where softmax gives NaN, and is divided by the wrong number."""
+    unguarded = ("    largest = torch.where(largest == -math.inf, 0.0, largest)\n", "")
+    guarded = (
+        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)",
+        "weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)\n"
+        "    weights = torch.where(weights.isnan(), 0.0, weights)",
+    )
+    (finding,) = tell_alone(ATTENTION, unguarded, guarded, NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)

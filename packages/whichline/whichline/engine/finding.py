@@ -65,7 +65,9 @@ class Finding:
             lines.append(f"Likewise in line{'s' * (len(self.likewise) > 1)} {_list(self.likewise)}.")
         if self.proof:
             lines.append(self.proof)
-        lines += [f"It also explains {each}." for each in self.also]
+        if self.also:
+            others = f"failing tests of {len(self.also)} other problems"
+            lines.append(f"It also explains {self.also[0] if len(self.also) == 1 else others}.")
         if self.question:
             lines.append(f"{THINK}{self.question}")
         if self.section:

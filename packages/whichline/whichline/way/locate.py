@@ -21,7 +21,7 @@ from whichline.way.calls import Other, judge_calls
 from whichline.way.difference import Difference
 from whichline.way.options import HALF
 from whichline.way.run import Runner, Trial, order_by_generality
-from whichline.way.search import PLACES, Found, Search
+from whichline.way.search import PLACES, Found, Search, join_patches
 from whichline.way.trace import Trace
 
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
@@ -65,7 +65,18 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
     own = Search(Trial(runner, left)).find(most) if left else []
     if own and not all(each.difference.is_simple for each in own):
         own = _find_argument(runner, left, own, other) or own
-    return [*found, *own], right
+    runner.lent = right
+    return _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own], right
+
+
+def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Found]) -> list[Found]:
+    """Leave out places without which the same tests pass: a function may be wrong where that does not matter."""
+    passing = [test for test in failing if runner.passes(test, join_patches(found))]
+    for needless in [each for each in found if each.option.adapter]:
+        fewer = [each for each in found if each is not needless]
+        if passing and fewer and all(runner.passes(test, join_patches(fewer)) for test in passing):
+            found = fewer
+    return found
 
 
 def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:

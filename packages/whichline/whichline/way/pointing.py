@@ -179,16 +179,16 @@ def _list_known(trial: Trial, trace: Trace, root: Place) -> list[Patch]:
         {operand: option}
         for operand in list_upstream(trace, root, UPSTREAM)
         for option in list_later(trace, operand, LATER)
-        if _count_missing(trace, {operand: option})[1] > 0 and is_known(trial, {operand: option})
+        if _count_missing(trace, {operand: option})[0] > 0 and is_known(trial, {operand: option})
     ]
 
 
-def _count_missing(trace: Trace, change: Patch) -> tuple[bool, int]:
-    """Count the steps between what an expression is and what is put there; one that is made comes before a name."""
+def _count_missing(trace: Trace, change: Patch) -> tuple[int, bool]:
+    """Count the steps between what an expression is and what is put there; of equals, one that is made comes first."""
     place, option = next(iter(change.items()))
     match, time = trace.match(place), _find_other(trace, place, option)
     reached = trace.steps[match.names[time]].order if match else 0
-    return place.is_read, trace.steps[name_at(option, trace.steps, time)].order - reached
+    return trace.steps[name_at(option, trace.steps, time)].order - reached, place.is_read
 
 
 def _list_instead(trial: Trial, trace: Trace, root: Place) -> Iterator[Patch]:

@@ -62,6 +62,16 @@ class Runner:
     def is_spent(self) -> bool:
         return self.runs >= MOST_RUNS or self.looks >= MOST_LOOKS or self.observed.is_stale
 
+    def is_lent(self, place: Place) -> bool:
+        """Tell whether an expression is in what makes the object of a function for which the reference answers."""
+        kind, _, name = place.function.rpartition(".")
+        return name == INIT and any(
+            file == place.file
+            and function.rpartition(".")[0] == kind
+            and any(each.adapter in self.lent for each in pairs)
+            for (file, function), pairs in self.pairs.items()
+        )
+
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
         return not test.memory and self.run(test, patch, noting=False).passed  # there no steps are taken

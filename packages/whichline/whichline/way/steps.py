@@ -105,10 +105,10 @@ class Steps:
         return value
 
     def give_answer(self, dtype: torch.dtype) -> Any:
-        """The answer of the right program, as a student's function would give it."""
-        if isinstance(self.answer, tuple):
-            return tuple(in_dtype(self.arguments.graft(each), dtype) for each in self.answer)
-        return in_dtype(self.arguments.graft(self.answer), dtype)
+        """The answer of the right program, as a student's function would give it: a tensor that is nobody else's."""
+        parts = self.answer if isinstance(self.answer, tuple) else (self.answer,)
+        grafted = [in_dtype(self.arguments.graft(part), dtype).clone() for part in parts]
+        return tuple(grafted) if isinstance(self.answer, tuple) else grafted[0]
 
 
 Follow = Callable[..., Any]  # called with `Steps` and the arguments of an adapter
