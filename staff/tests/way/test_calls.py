@@ -86,3 +86,24 @@ def test_a_function_that_is_wrong_where_it_does_not_matter_is_not_told(tell_alon
     )
     (finding,) = tell_alone(ATTENTION, unguarded, guarded, NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)
+
+
+def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(tell_alone: Explain) -> None:
+    width = "    d_k = Q.shape[-1]\n"
+    beside = (width, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{width}")
+    first, *_ = tell_alone(ATTENTION, NOT_STABLE, beside)
+    assert first.said == ("Expected x − max; found x.",)
+    assert first.proof == (
+        "With this corrected, each call of its function is right; the tests fail for another reason, too."
+    )
+
+
+def test_an_error_of_ours_while_a_call_is_judged_is_none_of_the_students(
+    tell_alone: Explain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("judge")
+
+    monkeypatch.setattr("whichline.way.calls.judge", fail)
+    with pytest.raises(KeyError, match="judge"):
+        tell_alone(ATTENTION, NO_SCALE)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
@@ -22,11 +23,10 @@ from whichline.engine.suite import Test
 from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
 from whichline.way.pairs import Pair, Pairs, find_sizes
 from whichline.way.probe import is_plain
-from whichline.way.run import REFUSED, Call, Runner, order_by_generality
+from whichline.way.run import REFUSED, Call, Patch, Runner, order_by_generality
 from whichline.way.values import CLOSE, is_equal
 
 LESSONS = 2  # of one adapter
-MOST_CASES = 6  # wrong calls of one function that are looked into
 OF_HALF = 8  # in terms of the distance between two numbers of that dtype: what its rounding makes of an answer
 
 
@@ -104,8 +104,17 @@ class Calls:
     other: dict[tuple[str, str], Other] = field(default_factory=dict)
 
 
-def judge_calls(runner: Runner, tests: Sequence[Test]) -> Calls:
-    """Hold each call that some tests make of a paired function against the reference of its adapter."""
+def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
+    """Hold each call that some tests make of a paired function against the reference of its adapter.
+
+    Args:
+        runner: knows the pairs.
+        tests: the tests.
+        patch: steps to put in some places.
+
+    Raises:
+        Exception: an error of ours while a call was judged.
+    """
     judged: dict[str, list[bool | None]] = {}
     wrong: dict[str, list[Case]] = {}
     other: dict[tuple[str, str], Other] = {}
@@ -116,8 +125,10 @@ def judge_calls(runner: Runner, tests: Sequence[Test]) -> Calls:
             watches.append(_Watch(runner, call))
             return watches[-1]
 
-        runner.run(test, {}, noting=False, around=around)
+        runner.run(test, patch or {}, noting=False, around=around)
         for watch in watches:
+            if watch.broken:
+                raise watch.broken
             other |= watch.other
             for adapter, is_right, case in watch.judged:
                 judged.setdefault(adapter, []).append(is_right)
@@ -138,6 +149,7 @@ class _Watch:
         self.other: dict[tuple[str, str], Other] = {}
         self._made: dict[CodeType, tuple[str, int, int]] = {}
         self._names = {name for _, name in runner.pairs}
+        self.broken: Exception | None = None
 
     def __enter__(self) -> "_Watch":
         self._before = sys.getprofile()
@@ -148,6 +160,12 @@ class _Watch:
         sys.setprofile(self._before)
 
     def _look(self, frame: FrameType, event: str, answer: Any) -> None:
+        try:
+            self._note(frame, event, answer)
+        except Exception as error:  # the student's code would take it for its own
+            self.broken = self.broken or error
+
+    def _note(self, frame: FrameType, event: str, answer: Any) -> None:
         code = frame.f_code
         if event == "return":
             if self._stack and self._stack[-1][0] is frame:
@@ -196,7 +214,7 @@ class _Watch:
             caller = caller.f_back
         if caller is None:
             return "", 0, 0
-        line, _, column, _ = list(caller.f_code.co_positions())[caller.f_lasti // 2]
+        line, _, column, _ = next(islice(caller.f_code.co_positions(), caller.f_lasti // 2, None))
         return caller.f_code.co_filename, line or 0, column or 0
 
 

@@ -100,10 +100,21 @@ def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Tes
     trusting = replace(runner, lent=right)
     explained = [test for test in passing if _is_explained(trusting.run(test, patch), found)]
     if not explained:
-        return [], {}
+        return _tell_inner(runner, found, wrong), {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
     return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
+
+
+def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:
+    """Tell what makes calls inside right and changes the answers, though the tests still fail."""
+    inner = [each for each in found if each.option.adapter]
+    patch = join_patches(inner)
+    if not any(not is_equal(runner.run(test, {}).came, runner.run(test, patch).came) for test in failing):
+        return []
+    right = judge_calls(runner, failing, patch).right
+    proof = "With this corrected, each call of its function is right; the tests fail for another reason, too."
+    return [_tell(each, runner, failing, proof) for each in inner if each.option.adapter in right][:MOST]
 
 
 def _is_explained(then: Trace, found: Sequence[Found]) -> bool:
