@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.contract import tell_contract
-from whichline.way.locate import PLACES, is_wrong_number, list_adapters, locate, make_tests
+from whichline.way.locate import PLACES, is_explained, is_wrong_number, list_adapters, locate, make_tests
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.repeat import tell_unrepeatable
@@ -23,7 +23,6 @@ from whichline.way.run import Patch, Runner, order_by_generality
 from whichline.way.search import Found, join_patches
 from whichline.way.steps import Follow
 from whichline.way.telling import count_failing, show_place
-from whichline.way.trace import Trace
 from whichline.way.unproved import tell_unproved
 from whichline.way.unread import find_unread, list_needed
 from whichline.way.values import is_equal
@@ -98,7 +97,7 @@ def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Tes
     patch = join_patches(found)
     passing = [test for test in failing if runner.passes(test, patch)]
     trusting = replace(runner, lent=right)
-    explained = [test for test in passing if _is_explained(trusting.run(test, patch), found)]
+    explained = [test for test in passing if is_explained(trusting.run(test, patch), found)]
     if not explained:
         return _tell_inner(runner, found, wrong), {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
@@ -115,15 +114,6 @@ def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test])
     right = judge_calls(runner, failing, patch).right
     proof = "With this corrected, each call of its function is right; the tests fail for another reason, too."
     return [_tell(each, runner, failing, proof) for each in inner if each.option.adapter in right][:MOST]
-
-
-def _is_explained(then: Trace, found: Sequence[Found]) -> bool:
-    """Tell whether all the places in which right values were put are made of what is right.
-
-    What an inner call is made of was held against the reference of that call.
-    """
-    own = [each.place for each in found if not each.option.adapter and each.place in then.values]
-    return all(then.is_made_of_right(place, is_loose=True) for place in own)
 
 
 def _is_rounded(runner: Runner, test: Test) -> bool:

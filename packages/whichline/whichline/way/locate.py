@@ -74,9 +74,19 @@ def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Fou
     passing = [test for test in failing if runner.passes(test, join_patches(found))]
     for needless in [each for each in found if each.option.adapter]:
         fewer = [each for each in found if each is not needless]
-        if passing and fewer and all(runner.passes(test, join_patches(fewer)) for test in passing):
+        runs = [runner.run(test, join_patches(fewer)) for test in passing] if fewer else []
+        if runs and all(then.passed and is_explained(then, fewer) for then in runs):
             found = fewer
     return found
+
+
+def is_explained(then: Trace, found: Sequence[Found]) -> bool:
+    """Tell whether all the places in which right values were put are made of what is right.
+
+    What an inner call is made of was held against the reference of that call.
+    """
+    own = [each.place for each in found if not each.option.adapter and each.place in then.values]
+    return all(then.is_made_of_right(place, is_loose=True) for place in own)
 
 
 def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
