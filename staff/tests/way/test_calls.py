@@ -58,6 +58,18 @@ def test_a_number_that_a_right_function_got_in_the_place_of_another_is_told(tell
     assert finding.proof == "With this corrected, the failing test passes."
 
 
+def test_the_call_is_told_that_passes_the_number_on_last(tell_alone: Explain) -> None:
+    """The adapter passes the right one to an object, in which another is made without it."""
+    made = "Rotation(d, 10000.0, longest)"
+    holder = f"class Holder:\n    def __init__(self, d, theta, longest):\n        self.turn = {made}\n\n\n"
+    edits = (
+        ("def attend_by_heads", f"{holder}def attend_by_heads"),
+        (FIXED_THETA[0], "Holder(d_model // num_heads, theta, max_seq_len).turn"),
+    )
+    (finding,) = tell_alone(MULTIHEAD, *edits)
+    assert list_marks([finding]) == [made]
+
+
 def test_of_two_mistakes_in_two_functions_each_is_searched_in_its_own(tell_alone: Explain) -> None:
     scale, positions = tell_alone(MULTIHEAD, NO_SCALE, ROW_NUMBERS)
     assert scale.said == ("Expected the scaled scores; found the scores.",)

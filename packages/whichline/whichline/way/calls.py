@@ -20,7 +20,7 @@ from torch import Tensor
 from whichline.engine.case import Case
 from whichline.engine.compare import same
 from whichline.engine.suite import Test
-from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
+from whichline.rules.pairing import INIT, SELF, Lesson, Source, list_parameters, remember
 from whichline.way.pairs import Pair, Pairs, find_sizes
 from whichline.way.probe import is_plain
 from whichline.way.run import REFUSED, Call, Patch, Runner, order_by_generality
@@ -207,9 +207,10 @@ class _Watch:
 
     def _find_caller(self, frame: FrameType) -> tuple[str, int, int]:
         """Find the expression that called a function, or that made what its constructor begins: file, line, column."""
-        caller = frame.f_back
+        made, caller = frame.f_locals.get(SELF), frame.f_back
         while caller and (
-            not self._runner.observed.is_students(caller.f_code.co_filename) or caller.f_code.co_name == INIT
+            not self._runner.observed.is_students(caller.f_code.co_filename)
+            or (caller.f_code.co_name == INIT and caller.f_locals.get(SELF) is made)  # of a class that inherits
         ):
             caller = caller.f_back
         if caller is None:

@@ -160,9 +160,10 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
         return f"{these} {explained} of the {failing} failing tests."
     names = {name for each in found for name in each.option.names}
     if len(found) == 1:
-        is_one = len(names) == len(found[0].patch) == 1 and not found[0].option.is_series
+        places = 1 if found[0].shown else len(found[0].patch)
+        is_one = len(names) == places == 1 and not found[0].option.is_series and not found[0].shown
         several = {1: "With this corrected", 2: "With both places corrected"}
-        right = f"With {min(names)} here" if is_one else several.get(len(found[0].patch), "With all of these corrected")
+        right = f"With {min(names)} here" if is_one else several.get(places, "With all of these corrected")
     else:
         more = "".join(f" and line {each.place.line}" for each in found[MOST:])
         right = f"With these two{more} corrected"
