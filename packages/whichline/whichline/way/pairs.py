@@ -31,7 +31,7 @@ class Pair:
 
         Args:
             parameters: what the function was called with.
-            given: what the adapter was called with inside of which this happens: a size, an angle, has one name.
+            given: the arguments of the adapter that is being called, for what the function does not have.
         """
         found = {name: given.get(name, x) for name, x in self.plain.items()}
         try:

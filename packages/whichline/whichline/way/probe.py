@@ -63,9 +63,9 @@ class Place:
 
     @cached_property
     def is_unset(self) -> bool:
-        """Tell whether numbers are made here that nobody counts on."""
-        calls = [each.func for each in ast.walk(self.node) if isinstance(each, ast.Call)]
-        return any(UNSET.search(ast.unparse(each)) for each in calls)
+        """Tell whether numbers are made here that nobody counts on: by a call, or by arithmetic with one."""
+        parts = (self.node.left, self.node.right) if isinstance(self.node, ast.BinOp) else (self.node,)
+        return any(isinstance(each, ast.Call) and UNSET.search(ast.unparse(each.func)) for each in parts)
 
     @cached_property
     def is_unpacked(self) -> bool:
