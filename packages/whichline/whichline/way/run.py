@@ -115,19 +115,11 @@ class Runner:
         if noting and not puts:
             self._longest = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not puts)
-        return Trace(
-            test,
-            recorder.values,
-            recorder.objects,
-            recorder.order,
-            call.arguments,
-            call.known,
-            passed,
-            puts,
-            call.given,
-            call.came,
+        noted, ended = (
+            (recorder.values, recorder.objects, recorder.order),
             error.with_traceback(None) if error else None,
         )
+        return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def run_plainly(self, test: Test) -> BaseException | None:
         """Run a test on the student's own code, with the random numbers of `run`, and return what ended it."""
