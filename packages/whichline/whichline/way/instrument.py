@@ -269,7 +269,7 @@ def _locate(old: ast.AST, *statements: ast.stmt) -> list[ast.stmt]:
 
 def _duplicate(node: T) -> T:
     """The same node with the same children; copy.copy would take five times as long."""
-    new = type(node)()
+    new = type(node).__new__(type(node))  # without its arguments, `type(node)()` is deprecated
     vars(new).update(vars(node))
     return new
 
