@@ -283,8 +283,9 @@ class EngineRuns:
 
     def _list_told(self) -> list[Finding]:
         """List what explains failures, what costs most first; what is told of an earlier problem once."""
+        order = order_problems(self.results)
         told = [each for each in self.explanations if not each.is_of_earlier]
-        return sorted(told, key=lambda each: order_problems(self.results).index(each.problem))
+        return sorted(told, key=lambda each: order.index(each.problem))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Below the failures, the last thing that is read: what explains them, and what to write next."""

@@ -19,7 +19,7 @@ sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp"))
 
 
 def run(student: Student, *command: str) -> str:
-    """What a module prints, in a process that is no fork: Python reads these variables when it starts."""
+    """The output of a module, in a process that is no fork: Python reads these variables when it starts."""
     python = [sys.executable, "-m", *command]
     finished = subprocess.run(python, cwd=student.folder, capture_output=True, encoding="utf-8", check=False)
     assert finished.stderr == ""

@@ -37,7 +37,7 @@ def program(tmp_path: Path) -> Callable[..., Suite]:
 
 @pytest.fixture
 def told(program: Callable[..., Suite]) -> Explain:
-    """What is told of some problems, after these replacements in a right program."""
+    """The findings about some problems, after these replacements in a right program."""
 
     def told(
         problems: list[str],
@@ -55,7 +55,7 @@ def told(program: Callable[..., Suite]) -> Explain:
 
 @pytest.fixture
 def tell_alone(program: Callable[..., Suite]) -> Explain:
-    """What is told of one problem, of which alone the tests run, after these replacements."""
+    """The findings about one problem, of which alone the tests run, after these replacements."""
 
     def tell_alone(problem: str, *edits: tuple[str, str]) -> list[Finding]:
         suite = program(*edits)

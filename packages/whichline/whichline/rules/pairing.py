@@ -1,4 +1,4 @@
-"""Which of a student's functions does the work of an adapter, and where it gets the arguments of that.
+"""Finding the function of a student's that does the work of an adapter, and the sources of its arguments.
 
 A lesson, which is a call of the adapter, shows it: the first of the student's own functions that receives all tensors
 of the call. Its other arguments are found there, too, or among those that its `self` was made with.
@@ -98,8 +98,6 @@ class Lesson:
 
 def remember(maker: CodeType, given: Mapping[str, Any]) -> None:
     """Remember with what plain arguments an object is made, for as long as it lives."""
-    if maker.co_name != INIT:
-        return
     plain = {name: value for name, value in given.items() if type(value) in (bool, int, float, str)}
     with suppress(TypeError, KeyError):  # no reference to it can be had, or it has another name
         MADE[id(given[SELF]), maker] = ref(given[SELF]), plain

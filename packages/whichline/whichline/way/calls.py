@@ -23,7 +23,7 @@ from whichline.engine.suite import Test
 from whichline.rules.pairing import INIT, SELF, Lesson, Source, list_parameters, remember
 from whichline.way.pairs import Pair, Pairs, find_sizes
 from whichline.way.probe import is_plain
-from whichline.way.run import REFUSED, Call, Patch, Runner, order_by_generality
+from whichline.way.run import REFUSED, Call, Patch, Runner, copy_tensors, order_by_generality
 from whichline.way.values import CLOSE, is_equal
 
 LESSONS = 2  # of one adapter
@@ -148,7 +148,6 @@ class _Watch:
         self.judged: list[tuple[str, bool | None, Case | None]] = []
         self.other: dict[tuple[str, str], Other] = {}
         self._made: dict[CodeType, tuple[str, int, int]] = {}
-        self._names = {name for _, name in runner.pairs}
         self.broken: Exception | None = None
 
     def __enter__(self) -> "_Watch":
@@ -172,14 +171,15 @@ class _Watch:
                 for pair, arguments, copies in self._stack.pop()[1]:
                     self._judge(pair, arguments, copies, answer)
                     self._compare(pair, copies, frame)
-        elif event == "call" and (code.co_name == INIT or code.co_qualname in self._names):
-            if not self._runner.observed.is_students(code.co_filename):
+        elif event == "call":
+            pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
+            makes = code.co_name == INIT and self._runner.observed.is_students(code.co_filename)
+            if not pairs and not makes:
                 return
             given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
-            if code.co_name == INIT:
+            if makes:
                 remember(code, given)
                 self._made[code] = self._find_caller(frame)
-            pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
             called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
             if called:
                 self._stack.append((frame, [(pair, found, copy_tensors(found or {})) for pair, found in called]))
@@ -231,10 +231,6 @@ def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:
     dtypes = [x.dtype for x in arguments.values() if isinstance(x, Tensor) and x.is_floating_point()]
     within = max([CLOSE, *(OF_HALF * torch.finfo(dtype).eps for dtype in dtypes if torch.finfo(dtype).bits < 32)])
     return bool(same(answer, right, within).all())
-
-
-def copy_tensors(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
 
 
 def _detach(arguments: Mapping[str, Any]) -> dict[str, Any]:

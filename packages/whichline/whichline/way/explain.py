@@ -36,8 +36,8 @@ def find(
 ) -> list[Finding]:
     """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
 
-    Which tests were selected makes no difference to what is found: if one failed, the other tests of its problem run,
-    too. Of what is found the selected tests decide what is told.
+    The selection of tests changes nothing in what is found: if one failed, the other tests of its problem run, too. The
+    selected tests decide which findings are told.
 
     Args:
         suite: the tests, and the student's code in this process.
@@ -131,7 +131,7 @@ def _note_error(problem: str, errors: list[str] | None) -> Iterator[None]:
 def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failing: Sequence[Test]) -> list[Finding]:
     """All findings, where what tests of several problems lead to is told once, of the first one.
 
-    Of two places that are proved together, both are told.
+    Two places that are proved together are both told.
     """
     told = {each: first for each in own if (first := find_told(each, found))}
     together = {each.tests for each in own if each not in told}
@@ -146,12 +146,10 @@ def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failin
     also = f"{'all ' * (len(tests) == len(failing) > 1)}{len(tests)} failing test{'s' * (len(tests) != 1)} of {title}"
     firsts = list(dict.fromkeys(told.values()))
     found = [replace(each, also=(*each.also, also)) if each in firsts else each for each in found]
+    id, repeats = f"{problem}-as-earlier", tuple(each.id for each in firsts)
+    said, function = f"{firsts[0].file}:{firsts[0].line} explains {also}, too.", ""
     if firsts[0].function == MODULE:
-        said = f"{title} could not run: the same file cannot be imported."
-    else:
-        said = f"{firsts[0].file}:{firsts[0].line} explains {also}, too."
-    repeats = tuple(each.id for each in firsts)
-    id, function = f"{problem}-as-earlier", MODULE * (firsts[0].function == MODULE)
+        said, function = f"{title} could not run: the same file cannot be imported.", MODULE
     return [*found, *new, Finding(problem, id, (said,), function=function, tests=tests, repeats=repeats)]
 
 

@@ -15,12 +15,12 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.contract import tell_contract
-from whichline.way.locate import PLACES, is_explained, is_wrong_number, list_adapters, locate, make_tests
+from whichline.way.locate import is_explained, is_wrong_number, list_adapters, locate, make_tests
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, order_by_generality
-from whichline.way.search import Found, join_patches
+from whichline.way.search import PLACES, Found, join_patches
 from whichline.way.steps import Follow
 from whichline.way.telling import count_failing, show_place
 from whichline.way.unproved import tell_unproved

@@ -83,7 +83,7 @@ def _leave_out_needless(runner: Runner, failing: Sequence[Test], found: list[Fou
 def is_explained(then: Trace, found: Sequence[Found]) -> bool:
     """Tell whether all the places in which right values were put are made of what is right.
 
-    What an inner call is made of was held against the reference of that call.
+    The operands of an inner call were held against the reference of that call.
     """
     own = [each.place for each in found if not each.option.adapter and each.place in then.values]
     return all(then.is_made_of_right(place, is_loose=True) for place in own)

@@ -1,4 +1,4 @@
-"""What code registers for the whole process: a copy has its own handlers and hooks, and the same operators."""
+"""Registrations for the whole process: a copy has its own handlers and hooks, and the same operators."""
 
 import atexit
 import copy
@@ -29,7 +29,7 @@ REGISTERS = (__file__, custom_ops.__file__, functools.__file__, torch.library.__
 
 
 class Registered:
-    """What a copy of the student's code has registered, in the place of what that code has.
+    """The registrations of a copy of the student's code, in the place of those of the code itself.
 
     Args:
         is_students: tells by a file's name whether it is.

@@ -115,10 +115,8 @@ class Runner:
         if noting and not puts:
             self._longest = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not puts)
-        noted, ended = (
-            (recorder.values, recorder.objects, recorder.order),
-            error.with_traceback(None) if error else None,
-        )
+        noted = recorder.values, recorder.objects, recorder.order
+        ended = error.with_traceback(None) if error else None
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
     def run_plainly(self, test: Test) -> BaseException | None:
@@ -160,7 +158,7 @@ class Runner:
         recorder.begin()
         call.name = name
         call.given = inspect.signature(run).bind(*given, **named).arguments
-        call.arguments = {key: x.clone() if isinstance(x, Tensor) else x for key, x in call.given.items()}
+        call.arguments = copy_tensors(call.given)
         call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
         call.known.steps.arguments.given = list_leaves(call.arguments)
         call.number += 1
@@ -179,7 +177,8 @@ class Runner:
             return False
         try:
             parameters = dict(zip(list_parameters(code), given, strict=True))
-            remember(code, parameters)
+            if code.co_name == INIT:
+                remember(code, parameters)
             inner = [pair for pair in pairs if pair.adapter != call.name and not test.memory]
             is_lent = [self._know_inner(test, call, recorder, patch, pair, parameters) for pair in inner]
             return any(is_lent)
@@ -194,7 +193,7 @@ class Runner:
         if (arguments := pair.read(parameters, call.given)) is None:
             return False
         arguments |= {name: call.given[name] for name in self.corrected.get(pair.adapter, ())}
-        copies = {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
+        copies = copy_tensors(arguments)
         try:
             with torch.enable_grad():
                 known = self.know(pair.adapter, copies)
@@ -282,6 +281,11 @@ class _Followed:
     def __getattr__(self, name: str) -> Any:
         run = getattr(self.students, name)
         return partial(self.call, name, run) if name in self.names else run
+
+
+def copy_tensors(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The same arguments, with tensors of their own."""
+    return {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
 
 
 def copy(call: Call, time: int, value: Any) -> Any:

@@ -159,8 +159,8 @@ class Search:
         places = dict.fromkeys(
             place for trace in self.traces for place in trace.places if place not in self.trial.patch
         )
-        roots = [place for place in places if place not in self.tried and self._is_root(place)]
-        roots = [place for place in roots if not self.trial.runner.is_lent(place)]
+        new = (place for place in places if place not in self.tried and not self.trial.runner.is_lent(place))
+        roots = [place for place in new if self._is_root(place)]
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
         return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))

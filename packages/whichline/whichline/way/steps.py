@@ -32,14 +32,17 @@ class Arguments:
 
     leaves: Sequence[Tensor] = ()
     given: Sequence[Tensor] = ()
+    _reached: dict[int, list[int]] = field(default_factory=dict)  # by the id of a value, which the steps hold
 
     def graft(self, value: Any) -> Any:
         """A value that was computed from the leaves, with a graph that leads to what is given."""
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
-        reached = {id(leaf) for leaf in list_reached(value)}
-        pairs = [pair for pair in zip(self.leaves, self.given, strict=True) if id(pair[0]) in reached]
-        return _Graft.apply((value,), [leaf for leaf, _ in pairs], *(x for _, x in pairs))
+        if id(value) not in self._reached:
+            ends = {id(leaf) for leaf in list_reached(value)}
+            self._reached[id(value)] = [i for i, leaf in enumerate(self.leaves) if id(leaf) in ends]
+        reached = self._reached[id(value)]
+        return _Graft.apply((value,), [self.leaves[i] for i in reached], *(self.given[i] for i in reached))
 
 
 class _Graft(torch.autograd.Function):
