@@ -1,7 +1,6 @@
 """Breaches of the contract: what is put in their place to prove them, and how they are told."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,104 +10,78 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.options import Option, choose_value
 from whichline.way.probe import Place
-from whichline.way.run import Call, Change, Patch, Runner
+from whichline.way.run import Call, Change, Experiment, Patch, Runner
 from whichline.way.telling import count_failing, show_place
 from whichline.way.trace import Trace
 
 MOST = 24  # places that are tried for one breach
 
-Changes = Mapping[Place, Change]
 
-
-@dataclass
-class Asked:
-    """The tests that fail by one breach, with what was found of their numbers put right.
+def prove(
+    experiment: Experiment, changes: Mapping[Place, Patch], also: Patch | None = None
+) -> tuple[list[Place], list[Test]]:
+    """Find the one of some places, or the few, with which tests pass, and these tests.
 
     Args:
-        runner: runs them.
-        failing: the tests.
-        patch: what was found before.
-        of: how many tests of the problem fail.
+        experiment: the tests that fail by one breach, with what was found of their numbers put right.
+        changes: for each place, what is put where to correct it; in the order in which they are computed.
+        also: what is put beside them.
     """
 
-    runner: Runner
-    failing: Sequence[Test]
-    patch: Patch
-    of: int
+    def join(places: Collection[Place]) -> Patch:
+        return {**{at: change for place in places for at, change in changes[place].items()}, **(also or {})}
 
-    def only(self, tests: Sequence[Test]) -> "Asked":
-        """The same of some of the tests."""
-        return replace(self, failing=tests)
+    passing = experiment.list_passing(join(changes)) if changes else []
+    for place in list(changes)[:MOST] if len(changes) > 1 else []:
+        if experiment.runner.is_spent:
+            return [], []
+        if experiment.run((passing or experiment.failing)[0], join([place])).passed:
+            found = experiment.list_passing(join([place]))
+            if len(found) >= len(passing):
+                return [place], found
+    needed = list(changes) if passing else []
+    for place in needed[:MOST]:
+        fewer = [each for each in needed if each is not place]
+        if fewer and all(experiment.run(test, join(fewer)).passed for test in passing):
+            needed = fewer
+    return needed, passing
 
-    def run(self, test: Test, changes: Changes | None = None, **more: Any) -> Trace:
-        return self.runner.run(test, self.patch, changes=changes, **more)
 
-    def passing(self, changes: Changes) -> list[Test]:
-        """The tests that pass with something put in some places."""
-        return [test for test in self.failing if self.run(test, changes).passed]
+def tell_breach(
+    experiment: Experiment,
+    places: Sequence[Place],
+    id: str,
+    said: Sequence[str],
+    question: str,
+    right: str = "",
+    passing: Sequence[Test] = (),
+    section: str = "",
+) -> Finding:
+    """A finding about some places.
 
-    def prove(self, changes: Mapping[Place, Changes], also: Changes | None = None) -> tuple[list[Place], list[Test]]:
-        """Find the one of some places, or the few, with which tests pass, and these tests.
-
-        Args:
-            changes: for each place, what is put where to correct it; in the order in which they are computed.
-            also: what is put beside them.
-        """
-
-        def patched(places: Collection[Place]) -> Changes:
-            return {**{at: change for place in places for at, change in changes[place].items()}, **(also or {})}
-
-        passing = self.passing(patched(changes)) if changes else []
-        for place in list(changes)[:MOST] if len(changes) > 1 else []:
-            if self.runner.is_spent:
-                return [], []
-            if self.run((passing or self.failing)[0], patched([place])).passed:
-                found = self.passing(patched([place]))
-                if len(found) >= len(passing):
-                    return [place], found
-        needed = list(changes) if passing else []
-        for place in needed[:MOST]:
-            fewer = [each for each in needed if each is not place]
-            if fewer and all(self.run(test, patched(fewer)).passed for test in passing):
-                needed = fewer
-        return needed, passing
-
-    def tell(
-        self,
-        places: Sequence[Place],
-        id: str,
-        said: Sequence[str],
-        question: str,
-        right: str = "",
-        passing: Sequence[Test] = (),
-        section: str = "",
-    ) -> Finding:
-        """A finding about some places.
-
-        Args:
-            places: the first one is shown.
-            id: which breach it is.
-            said: what was measured, and what it means.
-            question: what a tutor would ask.
-            right: "With float64 here", what was put there for the proof.
-            passing: the tests that pass with that.
-            section: of the handout.
-        """
-        place, problem = places[0], self.failing[0].problem
-        return Finding(
-            problem,
-            f"{problem}-{id}",
-            tuple(each for each in said if each),
-            likewise=tuple(dict.fromkeys(each.line for each in places if each.line != place.line)),
-            proof=f"{right}, {self._count(len(passing))}." if passing else "",
-            question=question,
-            section=section,
-            tests=tuple(test.name for test in passing or self.failing),
-            **show_place(place.file, place.function, place.node, self.runner.suite.root),
-        )
-
-    def _count(self, passing: int) -> str:
-        return count_failing(passing, self.of, "passes", "pass", more=" more" if self.patch else "")
+    Args:
+        experiment: the tests that fail by one breach.
+        places: the first one is shown.
+        id: which breach it is.
+        said: what was measured, and what it means.
+        question: what a tutor would ask.
+        right: "With float64 here", what was put there for the proof.
+        passing: the tests that pass with that.
+        section: of the handout.
+    """
+    place, problem = places[0], experiment.failing[0].problem
+    count = count_failing(len(passing), experiment.total, "passes", "pass", more=" more" if experiment.patch else "")
+    return Finding(
+        problem,
+        f"{problem}-{id}",
+        tuple(each for each in said if each),
+        likewise=tuple(dict.fromkeys(each.line for each in places if each.line != place.line)),
+        proof=f"{right}, {count}." if passing else "",
+        question=question,
+        section=section,
+        tests=tuple(test.name for test in passing or experiment.failing),
+        **show_place(place.file, place.function, place.node, experiment.runner.suite.root),
+    )
 
 
 def put_step(trace: Trace, place: Place, wide: Callable[[Tensor], Tensor] = lambda x: x) -> Change | None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from whichline.way.options import Option, find_counterparts, find_what_is, list_alike, list_options
+from whichline.way.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options
 from whichline.way.probe import Place
-from whichline.way.run import Patch
 from whichline.way.trace import Trace
 
 GROUPED = 8  # steps of a root that are tried together with those of like roots
@@ -24,7 +23,7 @@ class Changes:
     traces: Mapping[Place, Trace]
     _options: dict[Place, list[Option]] = field(default_factory=dict)
 
-    def list(self, root: Place) -> Iterator[Patch]:
+    def list(self, root: Place) -> Iterator[Options]:
         """List what may be tried at a root: its operands exchanged, a step, the like steps in like roots."""
         yield from list_exchanges(self.traces[root], root)
         for option in self.options(root):
@@ -38,7 +37,7 @@ class Changes:
             self._options[root] = list_options(self.traces[root], root)
         return self._options[root]
 
-    def _find_group(self, first: Place, option: Option) -> Patch:
+    def _find_group(self, first: Place, option: Option) -> Options:
         """A step for one thing, and in roots of the same function those for its counterparts."""
         group = {first: option}
         if not find_counterparts().search(option.names[0]):
@@ -58,7 +57,7 @@ class Changes:
         return self.traces[root].steps[option.names[0]].order
 
 
-def list_exchanges(trace: Trace, root: Place) -> Iterator[Patch]:
+def list_exchanges(trace: Trace, root: Place) -> Iterator[Options]:
     """Two operands of a root that are one thing for two counterparts, each in the place of the other."""
     operands = [(each, option) for each in trace.made_of(root) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):

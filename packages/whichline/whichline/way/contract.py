@@ -9,11 +9,11 @@ from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check
 from whichline.engine.suite import Test
-from whichline.way.breach import Asked, get_section
+from whichline.way.breach import get_section, tell_breach
 from whichline.way.digits import tell_dtypes
 from whichline.way.gradients import tell_gradients
 from whichline.way.probe import Place
-from whichline.way.run import Call, Patch, Runner
+from whichline.way.run import Call, Experiment, Patch, Runner
 
 WRITES = "in-place"
 IN_PLACE = "Which operations make a new tensor, and which write into the one that was passed?"
@@ -30,25 +30,25 @@ def tell_contract(
         patch: right values that stay in some places, since those were found before.
         of: how many tests of the problem fail, if there are others.
     """
-    asked = Asked(runner, failing, patch or {}, of or len(failing))
+    experiment = Experiment(runner, failing, patch or {}, of or len(failing))
     by_check: dict[Check, list[Test]] = {}
     for test in failing:
-        trace = None if runner.is_spent else asked.run(test)
+        trace = None if runner.is_spent else experiment.run(test)
         if trace and isinstance(trace.error, WrongAnswer) and trace.steps and trace.places:
             by_check.setdefault(trace.error.check, []).append(test)
-    return [finding for check, tests in by_check.items() for finding in _tell(asked.only(tests), check)]
+    return [finding for check, tests in by_check.items() for finding in _tell(experiment.only(tests), check)]
 
 
-def _tell(asked: Asked, check: Check) -> Iterator[Finding]:
+def _tell(experiment: Experiment, check: Check) -> Iterator[Finding]:
     if check in (Check.ANSWER, Check.OUTPUT):
-        yield from tell_dtypes(asked)
+        yield from tell_dtypes(experiment)
     elif check is Check.GRADIENT:
-        yield from filter(None, [tell_gradients(asked)])
+        yield from filter(None, [tell_gradients(experiment)])
     elif check is Check.INPUTS:
-        yield from filter(None, [_tell_written(asked)])
+        yield from filter(None, [_tell_written(experiment)])
 
 
-def _tell_written(asked: Asked) -> Finding | None:
+def _tell_written(experiment: Experiment) -> Finding | None:
     """The statement, or the call, after which an argument is no longer what was passed."""
     written: dict[Place, list[str]] = {}
 
@@ -57,11 +57,11 @@ def _tell_written(asked: Asked) -> Finding | None:
             changed = [name for name in call.given if not _is_as_it_was(call, name)]
             written.update({place: changed} if changed else {})
 
-    trace = asked.run(asked.failing[0], watch=watch)
+    trace = experiment.run_anew(experiment.failing[0], watch)
     for place, names in written.items():
         if place.in_place or isinstance(place.node, ast.Call):
             said = f"This writes into {listed(f'`{name}`' for name in names)}, which the caller still holds."
-            return asked.tell([place], WRITES, [said], IN_PLACE, section=get_section(trace))
+            return tell_breach(experiment, [place], WRITES, [said], IN_PLACE, section=get_section(trace))
     return None
 
 

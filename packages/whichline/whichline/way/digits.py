@@ -11,10 +11,10 @@ from torch import Tensor
 from whichline.engine.case import LAST_DIGITS, dtype_of
 from whichline.engine.compare import WrongAnswer, dtype_name, is_float, listed
 from whichline.engine.finding import Finding
-from whichline.way.breach import Asked, Changes, get_section, is_computed, put_operand, put_step, say_where
+from whichline.way.breach import get_section, is_computed, prove, put_operand, put_step, say_where, tell_breach
 from whichline.way.options import HALF
 from whichline.way.probe import Place
-from whichline.way.run import Call, Change, Runner
+from whichline.way.run import Call, Change, Experiment, Patch, Runner
 from whichline.way.trace import Trace
 from whichline.way.values import as_value, find_layout
 
@@ -30,26 +30,26 @@ ONCE = "How often does your code round to {}, and how often must it?"
 CANCELS = "What is added here, or taken away, that the formula does not have?"
 
 
-def tell_dtypes(asked: Asked) -> Iterator[Finding]:
+def tell_dtypes(experiment: Experiment) -> Iterator[Finding]:
     """Tell where an answer gets another dtype than the inputs, and where digits are lost."""
-    failing = asked.failing
-    traces = {test.name: asked.run(test) for test in failing}
+    failing = experiment.failing
+    traces = {test.name: experiment.run(test) for test in failing}
     other = [test for test in failing if _is_other(traces[test.name])]
-    if asked.patch:  # what is put in has digits of its own
-        other = [test for test in other if _is_other(asked.runner.run(test, {}))]
+    if experiment.patch:  # what is put in has digits of its own
+        other = [test for test in other if _is_other(experiment.runner.run(test, {}))]
         failing = [test for test in failing if test in other or not _is_other(traces[test.name])]
     is_wider = any(_is_wider(traces[test.name]) for test in other)
-    if is_wider and (found := _tell_wide(asked.only(other), traces)):
+    if is_wider and (found := _tell_wide(experiment.only(other), traces)):
         yield found
         other = [test for test in other if _is_wider(traces[test.name]) or (test.name in found.tests and found.proof)]
         failing = [test for test in failing if test not in other]
     half = [test for test in failing if dtype_of(traces[test.name].given) in HALF]
     full = [test for test in failing if test not in half]
     for tell in (_tell_narrow, _tell_lost):
-        if full and (found := tell(asked.only(full), traces)):
+        if full and (found := tell(experiment.only(full), traces)):
             yield found
             break
-    if half and (found := _tell_half(asked.only(half), traces)):
+    if half and (found := _tell_half(experiment.only(half), traces)):
         yield found
 
 
@@ -62,9 +62,9 @@ def _is_wider(trace: Trace) -> bool:
     return _is_other(trace) and trace.came.dtype.itemsize > dtype_of(trace.given).itemsize
 
 
-def _tell_wide(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
+def _tell_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
     """The answer is float32, say, where the inputs are float16."""
-    trace = next(traces[test.name] for test in asked.failing if _is_wider(traces[test.name]))
+    trace = next(traces[test.name] for test in experiment.failing if _is_wider(traces[test.name]))
     dtype, came = dtype_of(trace.given), trace.came.dtype
     makers = [each for each in trace.places if any(x is trace.came for x in trace.objects[each])]
     makers = [each for each in makers if (each.file, each.function) == (makers[0].file, makers[0].function)]
@@ -72,21 +72,21 @@ def _tell_wide(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
         return None
     place = ([each for each in makers if is_computed(each)] or makers)[-1]
     inputs = sorted(
-        {dtype_of(traces[test.name].given) for test in asked.failing}, key=lambda each: (each.itemsize, str(each))
+        {dtype_of(traces[test.name].given) for test in experiment.failing}, key=lambda each: (each.itemsize, str(each))
     )
     names = listed(map(dtype_name, inputs)).replace(" and ", " or ")
     for meeting, operands in _list_meetings(trace, dtype):
-        if passing := asked.passing(dict.fromkeys(operands, _cast)):
+        if passing := experiment.list_passing(dict.fromkeys(operands, _cast)):
             other = " ".join(operands[0].text.split())
             said = f"This is {dtype_name(came)} where the inputs are {names}, since `{other}` is {dtype_name(came)}."
             right = f"With `{other}` in the dtype of the inputs"
-            return asked.tell([meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
-    passing = asked.passing({place: _cast})
+            return tell_breach(experiment, [meeting], "dtype", [said], DEFAULT, right, passing, get_section(trace))
+    passing = experiment.list_passing({place: _cast})
     is_cast = any(_is_same_in(trace, each, place, dtype) for each in trace.made_of(place))
     said = f"{'This makes the' if is_cast else 'The'} answer {'' if is_cast else 'is '}{dtype_name(came)} "
     said += f"where the inputs are {names}{'' if is_cast else ': nothing casts it back'}."
     right = "With the dtype of the inputs here"
-    return asked.tell([place], "dtype", [said], CAST_BACK, right, passing, get_section(trace))
+    return tell_breach(experiment, [place], "dtype", [said], CAST_BACK, right, passing, get_section(trace))
 
 
 def _is_same_in(trace: Trace, operand: Place, place: Place, dtype: torch.dtype) -> bool:
@@ -112,9 +112,9 @@ def _cast(call: Call, time: int, value: Any) -> Any:
 # Narrower than the inputs, or rounded to half precision before the end.
 
 
-def _tell_narrow(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
-    changes = _widen_all(asked, traces)
-    places, passing = asked.prove({place: {place: change} for place, change in changes.items()})
+def _tell_narrow(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
+    changes = _widen_all(experiment, traces)
+    places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
     if not passing:
         return None
     trace = next(traces[test.name] for test in passing if places[0] in traces[test.name].values)
@@ -122,32 +122,32 @@ def _tell_narrow(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
     said = f"This is {dtype_name(narrow)} where the inputs are {dtype_name(dtype)}{_tell_effect(trace)}."
     right = f"With {dtype_name(dtype)} {say_where(places)}"
     id = f"{dtype_name(narrow)}-inside"
-    return asked.tell(places, id, [said], DEFAULT, right, passing, get_section(trace))
+    return tell_breach(experiment, places, id, [said], DEFAULT, right, passing, get_section(trace))
 
 
-def _widen_all(asked: Asked, traces: Mapping[str, Trace]) -> dict[Place, Change]:
+def _widen_all(experiment: Experiment, traces: Mapping[str, Trace]) -> dict[Place, Change]:
     """Put what is wide in the place of what is narrow, and of what is again with that."""
     changes: dict[Place, Change] = {}
-    for test in asked.failing[:LOOKED]:
+    for test in experiment.failing[:LOOKED]:
         trace = traces[test.name]
         for _ in range(AGAIN):
             wide = _widen_to(trace)
             narrow = [place for place in _list_narrow(trace, wide) if place not in changes]
-            changes |= {place: _widen(asked.runner, trace, place, wide) for place in narrow}
-            trace = asked.run(test, changes) if narrow else trace
+            changes |= {place: _widen(experiment.runner, trace, place, wide) for place in narrow}
+            trace = experiment.run(test, changes) if narrow else trace
             if not narrow or not trace.places:
                 break
     return changes
 
 
-def _tell_half(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
+def _tell_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
     """Tell what is rounded to half precision before the end."""
-    read, last = _read_wide(asked, traces), _round_last(asked, traces)
-    inner = {place: change for place, change in _widen_all(asked, traces).items() if place not in last}
-    places, passing = asked.prove({place: {place: change} for place, change in inner.items()}, last)
+    read, last = _read_wide(experiment, traces), _round_last(experiment, traces)
+    inner = {place: change for place, change in _widen_all(experiment, traces).items() if place not in last}
+    places, passing = prove(experiment, {place: {place: change} for place, change in inner.items()}, last)
     right = f"With float32 {say_where(places)}, and one rounding at the end"
     if not passing and inner:
-        places, passing = list(inner), asked.passing({**inner, **read, **last})
+        places, passing = list(inner), experiment.list_passing({**inner, **read, **last})
         right = "With all of it in float32, and one rounding at the end"
     if not passing:
         return None
@@ -155,7 +155,7 @@ def _tell_half(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
     narrow = trace.objects[places[0]][0].dtype
     said = f"This is rounded to {dtype_name(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
     question = ONCE.format(dtype_name(narrow))
-    return asked.tell(places, "half-inside", [said], question, right, passing, get_section(trace))
+    return tell_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
 
 
 def _widen_to(trace: Trace) -> torch.dtype:
@@ -239,20 +239,23 @@ def _cast_up(value: Tensor, wide: torch.dtype) -> Tensor:
     return value.to(wide) if value.is_floating_point() else value
 
 
-def _read_wide(asked: Asked, traces: Mapping[str, Trace]) -> Changes:
+def _read_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
     """Read the arguments as float32, wherever a name stands for one."""
 
     def widen(call: Call, time: int, value: Any) -> Any:
         return value.float() if is_float(value) and any(value is x for x in call.given.values()) else None
 
-    places = [place for test in asked.failing[:LOOKED] for place in traces[test.name].places]
+    places = [place for test in experiment.failing[:LOOKED] for place in traces[test.name].places]
     return {place: widen for place in places if isinstance(place.node, ast.Name)}
 
 
-def _round_last(asked: Asked, traces: Mapping[str, Trace]) -> Changes:
+def _round_last(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
     """Give the answer the dtype of the inputs at the end."""
     made = [
-        (place, trace) for test in asked.failing[:LOOKED] for trace in [traces[test.name]] for place in trace.places
+        (place, trace)
+        for test in experiment.failing[:LOOKED]
+        for trace in [traces[test.name]]
+        for place in trace.places
     ]
     return {place: _cast for place, trace in made if any(x is trace.came for x in trace.objects[place])}
 
@@ -260,8 +263,8 @@ def _round_last(asked: Asked, traces: Mapping[str, Trace]) -> Changes:
 # Digits that are lost by what is computed, in whatever dtype.
 
 
-def _tell_lost(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
-    for test in asked.failing[:LOOKED]:
+def _tell_lost(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
+    for test in experiment.failing[:LOOKED]:
         trace = traces[test.name]
         dtype = dtype_of(trace.given)
         least = LAST_DIGITS[dtype][0] / 4
@@ -272,12 +275,12 @@ def _tell_lost(asked: Asked, traces: Mapping[str, Trace]) -> Finding | None:
             before = max((lost.get(each, 0.0) for each in trace.made_of(place)), default=0.0)
             if off > max(least, WORSE * before) and (change := put_step(trace, place)):
                 changes[place] = change
-        places, passing = asked.prove({place: {place: change} for place, change in changes.items()})
+        places, passing = prove(experiment, {place: {place: change} for place, change in changes.items()})
         if passing:
             digits = f"{-math.log10(lost[places[0]]):.0f} digits"
             said = f"This is right to {digits}; {dtype_name(dtype)} has {DIGITS[dtype]}."
-            return asked.tell(
-                places, "digits-lost", [said], CANCELS, "With all digits here", passing, get_section(trace)
+            return tell_breach(
+                experiment, places, "digits-lost", [said], CANCELS, "With all digits here", passing, get_section(trace)
             )
     return None
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from whichline.engine.compare import listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.way.breach import Asked, Changes, get_section, is_computed, put_operand, put_step, say_where
+from whichline.way.breach import get_section, is_computed, prove, put_operand, put_step, say_where, tell_breach
 from whichline.way.options import choose_value, list_options
 from whichline.way.probe import Place
-from whichline.way.run import Call, Change, Runner
+from whichline.way.run import Call, Change, Experiment, Patch, Runner
 from whichline.way.steps import list_reached
 from whichline.way.trace import Trace
 
@@ -30,32 +30,34 @@ HIDDEN = "What is the gradient of a number that is NaN, and is replaced later?"
 BENT = "Which part of the formula does autograd treat as a constant here?"
 
 
-def tell_gradients(asked: Asked) -> Finding | None:
+def tell_gradients(experiment: Experiment) -> Finding | None:
     """Tell where the graph is cut, or another gradient than the right one is passed back."""
-    plain = asked.runner.run(asked.failing[0], {})
+    plain = experiment.runner.run(experiment.failing[0], {})
     missing = sorted(set(_list_leaves(plain).values()) - _reach(plain.came, _list_leaves(plain)))
-    if asked.patch and not missing:  # a step that is put in has another graph than what stands there
+    if experiment.patch and not missing:  # a step that is put in has another graph than what stands there
         return None
-    trace = asked.run(asked.failing[0])
+    trace = experiment.run(experiment.failing[0])
     cut = _list_cut(trace, _list_leaves(trace))
     if missing:  # what is cut off elsewhere, such as a maximum, need not have a gradient
         cut = {place: names for place, names in cut.items() if set(names) & set(missing)}
-    off = _list_off(asked, trace)
+    off = _list_off(experiment, trace)
     joined = {
-        place: {place: change} for place in cut if place not in off and (change := _join(asked.runner, trace, place))
+        place: {place: change}
+        for place in cut
+        if place not in off and (change := _join(experiment.runner, trace, place))
     }
     for changes in (joined, {place: _keep_graph(trace, place) for place in off}):
-        places, passing = asked.prove(changes)
+        places, passing = prove(experiment, changes)
         if passing:
             lost = sorted({name for names in cut.values() for name in names})
-            return _tell_cut(asked, trace, places, cut.get(places[0], lost), passing, is_off=places[0] in off)
+            return _tell_cut(experiment, trace, places, cut.get(places[0], lost), passing, is_off=places[0] in off)
     if not missing:
-        return _tell_bent(asked, trace)
+        return _tell_bent(experiment, trace)
     real = [place for place in cut if not trace.is_beginning(place)]
     if len(real) == 1:
-        return _tell_cut(asked, trace, real, cut[real[0]], ())
+        return _tell_cut(experiment, trace, real, cut[real[0]], ())
     copies = _list_copies(trace, missing)
-    return _tell_copied(asked, trace, copies) if copies else None
+    return _tell_copied(experiment, trace, copies) if copies else None
 
 
 # Where the graph is cut.
@@ -84,10 +86,10 @@ def _list_cut(trace: Trace, given: Mapping[int, str]) -> dict[Place, list[str]]:
     return found
 
 
-def _list_off(asked: Asked, trace: Trace) -> list[Place]:
+def _list_off(experiment: Experiment, trace: Trace) -> list[Place]:
     """The expressions that are computed under `no_grad`, without those that others are made of."""
     off: set[Place] = set()
-    asked.run(trace.test, watch=lambda call, place: None if torch.is_grad_enabled() else off.add(place))
+    experiment.run_anew(trace.test, lambda call, place: None if torch.is_grad_enabled() else off.add(place))
     inner = {each for place in off if place in trace.values for each in trace.made_of(place)}
     return [
         place
@@ -96,7 +98,7 @@ def _list_off(asked: Asked, trace: Trace) -> list[Place]:
     ]
 
 
-def _keep_graph(trace: Trace, place: Place) -> Changes:
+def _keep_graph(trace: Trace, place: Place) -> Patch:
     """Compute an expression with its graph, though it stands under `no_grad`."""
     inside = {id(node) for node in ast.walk(place.node)} - {id(place.node)}
 
@@ -125,7 +127,7 @@ def _join(runner: Runner, trace: Trace, place: Place) -> Change | None:
 
 
 def _tell_cut(
-    asked: Asked,
+    experiment: Experiment,
     trace: Trace,
     places: Sequence[Place],
     lost: Sequence[str],
@@ -134,7 +136,7 @@ def _tell_cut(
 ) -> Finding:
     said = f"{'Autograd is off here: no' if is_off else 'No'} gradient goes back from here to {_name(lost)}."
     right = f"With the graph kept {say_where(places)}"
-    return asked.tell(places, "gradient-cut", [said], CUT, right, passing, get_section(trace))
+    return tell_breach(experiment, places, "gradient-cut", [said], CUT, right, passing, get_section(trace))
 
 
 def _name(arguments: Sequence[str]) -> str:
@@ -180,20 +182,20 @@ def _find_statement(place: Place) -> ast.stmt | None:
     return max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
-def _tell_copied(asked: Asked, trace: Trace, copies: Mapping[Place, str]) -> Finding:
+def _tell_copied(experiment: Experiment, trace: Trace, copies: Mapping[Place, str]) -> Finding:
     names, places = list(copies.values()), list(copies)
     said = f"{_name(names)} {'go' if len(names) > 1 else 'goes'} in here, and no gradient comes back to "
     said += f"{'them' if len(names) > 1 else 'it'} from the answer."
     is_copy = any(word in each.text for each in places for word in ("load_state_dict", ".data", "copy_", "Parameter"))
     means = "The numbers are copied into a parameter, and the graph ends there." if is_copy else ""
     parameter = _put_arguments(trace, names)
-    passing = asked.passing(parameter) if parameter else []
+    passing = experiment.list_passing(parameter) if parameter else []
     id, question = ("gradient-copied", COPIED) if is_copy else ("gradient-cut", CUT)
     right = "With the argument itself in place of the copy"
-    return asked.tell(places, id, [said, means], question, right, passing, get_section(trace))
+    return tell_breach(experiment, places, id, [said, means], question, right, passing, get_section(trace))
 
 
-def _put_arguments(trace: Trace, names: Sequence[str]) -> Changes:
+def _put_arguments(trace: Trace, names: Sequence[str]) -> Patch:
     """Put the arguments where their copies are read."""
     changes: dict[Place, Change] = {}
 
@@ -211,7 +213,7 @@ def _put_arguments(trace: Trace, names: Sequence[str]) -> Changes:
 # Where another gradient than the right one is passed back.
 
 
-def _tell_bent(asked: Asked, trace: Trace) -> Finding | None:
+def _tell_bent(experiment: Experiment, trace: Trace) -> Finding | None:
     """The first expression with which the gradients are right, if a right step with its graph is in its place.
 
     A gradient that is NaN comes from what is NaN; else numbers that are right come before others.
@@ -229,14 +231,18 @@ def _tell_bent(asked: Asked, trace: Trace) -> Finding | None:
         if _is_nan(trace, place) and not any(map(partial(_is_nan, trace), trace.made_of(place)))
     ]
     right = [place for place in places if trace.match(place)]
-    most = asked.runner.runs + MOST_RUNS
+    most = experiment.runner.runs + MOST_RUNS
     for place in dict.fromkeys((*(born if is_nan else ()), *right, *places)):
         for change, name in _list_steps(trace, place):
-            if asked.runner.is_spent or asked.runner.runs > most:
+            if experiment.runner.is_spent or experiment.runner.runs > most:
                 return None
-            if asked.run(trace.test, {place: change}).passed and (passing := asked.passing({place: change})):
+            if experiment.run(trace.test, {place: change}).passed and (
+                passing := experiment.list_passing({place: change})
+            ):
                 said, id, question = _describe(trace, place)
-                return asked.tell([place], id, [said], question, f"With {name} here", passing, get_section(trace))
+                return tell_breach(
+                    experiment, [place], id, [said], question, f"With {name} here", passing, get_section(trace)
+                )
     return None
 
 

@@ -20,7 +20,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.way.calls import Other, judge_calls
 from whichline.way.difference import Difference
 from whichline.way.options import HALF
-from whichline.way.run import Runner, Trial, order_by_generality
+from whichline.way.run import Experiment, Runner, order_by_generality
 from whichline.way.search import PLACES, Found, Search, join_patches
 from whichline.way.trace import Trace
 
@@ -60,9 +60,9 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
         if _is_kept(runner, failing, mended):
             right, other = calls.right, calls.other
         runner.lent = {*right, *mended}
-    trial = Trial(runner, failing)
-    left = [test for test in failing if not trial.run(test).passed] if found else failing
-    own = Search(Trial(runner, left)).find(most) if left else []
+    experiment = Experiment(runner, failing)
+    left = [test for test in failing if not experiment.run(test).passed] if found else failing
+    own = Search(Experiment(runner, left)).find(most) if left else []
     if own and not all(each.difference.is_simple for each in own):
         own = _find_argument(runner, left, own, other) or own
     runner.lent = right

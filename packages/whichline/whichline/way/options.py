@@ -49,6 +49,11 @@ class Option:
     adapter: str = ""
     kinds: tuple[str, str] | None = None
 
+    def __call__(self, call: Any, time: int, value: Any) -> Any:
+        """What to put in the place of a value, the n-th time; None leaves it."""
+        known = call.inner.get(self.adapter) if self.adapter else call.known
+        return choose_value(self, known.steps.taken, time, value) if known else None
+
     @property
     def as_is(self) -> "Option":
         """The same with −inf where that belongs."""
@@ -165,6 +170,9 @@ def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> 
             if step.value.tensor.shape == values[wrong[0]].shape:
                 mended = tuple(step.name if i in wrong else name for i, name in enumerate(names))
                 yield Option(mended, tuple(range(values[0].ndim)))
+
+
+Options = Mapping[Place, Option]
 
 
 @cache

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
-from whichline.way.breach import MOST, Asked, get_section, is_computed
+from whichline.way.breach import MOST, get_section, is_computed, tell_breach
 from whichline.way.probe import Place
-from whichline.way.run import Call, Change, Runner
+from whichline.way.run import Call, Change, Experiment, Runner
 from whichline.way.trace import Trace
 from whichline.way.values import is_equal
 
@@ -48,41 +48,41 @@ class _Unwritten(TorchDispatchMode):
 
 def tell_unrepeatable(runner: Runner, failing: Sequence[Test]) -> Finding | None:
     """Tell where an answer gets what was never written, what is random, or what an earlier call has left."""
-    asked = Asked(runner, failing, {}, len(failing))
+    experiment = Experiment(runner, failing, total=len(failing))
     kinds = {test.function: test for test in reversed(failing)}
     for test in list(kinds.values())[::-1][:KINDS]:
         if not isinstance(runner.suite.ending(test), WrongAnswer):
             continue
         for tell in (_tell_unwritten, _tell_random, _tell_kept):
-            if found := tell(asked, test):
+            if found := tell(experiment, test):
                 return found
     return None
 
 
-def _tell_unwritten(asked: Asked, test: Test) -> Finding | None:
+def _tell_unwritten(experiment: Experiment, test: Test) -> Finding | None:
     with _Unwritten(0.0):
-        one = asked.run(test)
+        one = experiment.runner.run(test, {})
     with _Unwritten(math.nan):
-        other = asked.run(test)
-    place = _find_source(asked, one, other, lambda: _Unwritten(math.nan))
+        other = experiment.runner.run(test, {})
+    place = _find_source(experiment, one, other, lambda: _Unwritten(math.nan))
     if place is None:
         return None
     said = f"{int(other.came.isnan().sum() - one.came.isnan().sum())} of the {one.came.numel()} numbers of the answer "
     said += "come from this memory, to which nothing was written."
-    return asked.tell([place], "unwritten", [said], UNWRITTEN, section=get_section(one))
+    return tell_breach(experiment, [place], "unwritten", [said], UNWRITTEN, section=get_section(one))
 
 
-def _tell_random(asked: Asked, test: Test) -> Finding | None:
-    one = asked.run(test)
-    with _seed(asked.runner, 1):
-        other = asked.run(test)
-    place = _find_source(asked, one, other, lambda: _seed(asked.runner, 1))
+def _tell_random(experiment: Experiment, test: Test) -> Finding | None:
+    one = experiment.runner.run(test, {})
+    with _seed(experiment.runner, 1):
+        other = experiment.runner.run(test, {})
+    place = _find_source(experiment, one, other, lambda: _seed(experiment.runner, 1))
     if place is None:
         return None
     off = float((other.came.detach() - one.came.detach()).abs().max())
     said = f"This is random: with another seed the answer differs by up to {off:.2g}."
     question = DRAWN if isinstance(place.node, ast.Call) else RANDOM
-    return asked.tell([place], "random", [said], question, section=get_section(one))
+    return tell_breach(experiment, [place], "random", [said], question, section=get_section(one))
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _seed(runner: Runner, seed: int) -> Iterator[None]:
 
 
 def _find_source(
-    asked: Asked, one: Trace, other: Trace, again: Callable[[], AbstractContextManager[object]]
+    experiment: Experiment, one: Trace, other: Trace, again: Callable[[], AbstractContextManager[object]]
 ) -> Place | None:
     """The first expression that differs between two runs, though what it is made of is the same.
 
@@ -111,7 +111,7 @@ def _find_source(
     ]
     for place in roots[:MOST]:
         with again():
-            then = asked.run(other.test, {place: _put_values(one, place)})
+            then = experiment.run(other.test, {place: _put_values(one, place)})
         if is_equal(then.came, one.came):
             return place
     return None
@@ -138,21 +138,21 @@ def _put_values(trace: Trace, place: Place) -> Change:
 # What an earlier call has left.
 
 
-def _tell_kept(asked: Asked, test: Test) -> Finding | None:
+def _tell_kept(experiment: Experiment, test: Test) -> Finding | None:
     """The expression that is what an earlier call has left, in a test that passes where it comes first."""
-    runner = asked.runner
-    one = asked.run(test)
+    runner = experiment.runner
+    one = experiment.runner.run(test, {})
     if not one.passed:
         return None
     with runner.observed.keeping():
         for before in runner.suite.tests:
             if before.problem == test.problem and before != test:
-                asked.run(before)
-        other = asked.run(test)
-        place = None if other.passed else _find_source(asked, one, other, nullcontext)
+                runner.run(before, {})
+        other = experiment.runner.run(test, {})
+        place = None if other.passed else _find_source(experiment, one, other, nullcontext)
         kept = runner.observed.find_kept()
     if place is None:
         return None
     said = "This value is left over from an earlier call. Run first, the test passes."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
-    return asked.tell([place], "remembers", [said, where], REMEMBERS, section=get_section(one))
+    return tell_breach(experiment, [place], "remembers", [said, where], REMEMBERS, section=get_section(one))

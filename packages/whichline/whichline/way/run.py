@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -15,7 +15,7 @@ from whichline.engine.case import dtype_of
 from whichline.engine.suite import Suite, Test
 from whichline.rules.pairing import INIT, list_parameters, remember
 from whichline.way.observed import Observed, keep_state
-from whichline.way.options import Option, choose_value
+from whichline.way.options import Option
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
 from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
@@ -26,10 +26,11 @@ MOST_RUNS = 1000  # of tests, for one problem
 MOST_LOOKS = 300_000  # of probes, for one problem
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
-Patch = Mapping[Place, Option]
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
 REFUSED = (RuntimeError, ValueError, IndexError, TypeError)  # what a reference raises for arguments that do not fit
 Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
+Patch = Mapping[Place, Change]
+Watch = Callable[["Call", Place], None]
 
 
 @dataclass
@@ -81,26 +82,23 @@ class Runner:
         test: Test,
         patch: Patch,
         noting: bool = True,
-        changes: Mapping[Place, Change] | None = None,
-        watch: Callable[["Call", Place], None] | None = None,
+        watch: Watch | None = None,
         around: Around | None = None,
     ) -> Trace:
         """Run a test and note what every expression is in the last call of an adapter.
 
         Args:
             test: the test.
-            patch: steps to put in some places.
+            patch: what to put in some places.
             noting: whether values are kept.
-            changes: what else is put in some places.
             watch: called after every expression.
             around: gives, for each call of an adapter, a block to make it in.
         """
         self.runs += 1
         call = Call(inner=dict(self._inner.setdefault(test.name, {})))
-        puts = {place: partial(_put, option, call) for place, option in patch.items()}
-        puts |= {place: partial(change, call) for place, change in (changes or {}).items()}
+        puts = {place: partial(change, call) for place, change in patch.items()}
         recorder = Recorder(puts, noting, self._longest, watch and partial(watch, call))
-        if self.lent or any(option.adapter for option in patch.values()):
+        if self.lent or any(map(get_adapter, patch.values())):
             recorder.enter = partial(self._enter, test, call, recorder, patch)
         students = self.suite.calls.adapters
         try:
@@ -202,7 +200,7 @@ class Runner:
         known.steps.arguments.given = list_leaves(arguments)
         call.inner[pair.adapter] = known
         self._inner[test.name].setdefault(pair.adapter, known)
-        recorder.count_anew([place for place, option in patch.items() if option.adapter == pair.adapter])
+        recorder.count_anew([place for place, change in patch.items() if get_adapter(change) == pair.adapter])
         if pair.adapter not in self.lent:
             return False
         recorder.answer = known.steps.give_answer(dtype_of(arguments))
@@ -210,19 +208,21 @@ class Runner:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Failing tests, and the right values that stay in some places.
+class Experiment:
+    """Failing tests, and what stays in some places while something more is tried.
 
     Args:
         runner: runs them.
         failing: those first that tell most.
         patch: the places, and what is put there.
+        total: how many tests of the problem fail.
         before: of tests that ran with nothing more than that, the runs.
     """
 
     runner: Runner
     failing: Sequence[Test]
     patch: Patch = field(default_factory=dict)
+    total: int = 0
     before: dict[str, Trace] = field(default_factory=dict)
 
     def run(self, test: Test, change: Patch | None = None) -> Trace:
@@ -233,21 +233,26 @@ class Trial:
             self.before[test.name] = self.runner.run(test, self.patch)
         return self.before[test.name]
 
+    def run_anew(self, test: Test, watch: Watch | None = None) -> Trace:
+        """Run a test with nothing more, once again."""
+        return self.runner.run(test, self.patch, watch=watch)
+
+    def list_passing(self, change: Patch) -> list[Test]:
+        """The tests that pass with a change."""
+        return [test for test in self.failing if self.run(test, change).passed]
+
     def all_pass(self, change: Patch) -> bool:
         return all(self.runner.passes(test, {**self.patch, **change}) for test in self.failing)
 
-    def pass_with_copies(self, change: Patch) -> bool:
-        """Tell whether copies do as well in the places of a change: then the tensors are wrongly shared, not wrong."""
-        failing = [test for test in self.failing if not self.run(test).passed][:1]
-        return any(self.runner.run(test, self.patch, changes=dict.fromkeys(change, copy)).passed for test in failing)
-
-    def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Trial":
+    def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Experiment":
         """The same tests, or these, with a change that stays."""
-        return Trial(self.runner, self.failing if failing is None else failing, {**self.patch, **change})
+        return Experiment(
+            self.runner, self.failing if failing is None else failing, {**self.patch, **change}, self.total
+        )
 
-    def of(self, names: Collection[str]) -> "Trial":
-        """The same of these tests alone."""
-        return Trial(self.runner, [test for test in self.failing if test.name in names], self.patch, self.before)
+    def only(self, tests: Collection[Test]) -> "Experiment":
+        """The same of some of the tests."""
+        return replace(self, failing=[test for test in self.failing if test in tests])
 
 
 @dataclass
@@ -293,9 +298,9 @@ def copy(call: Call, time: int, value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else None
 
 
-def _put(option: Option, call: Call, time: int, value: Any) -> Any:
-    known = call.inner.get(option.adapter) if option.adapter else call.known
-    return choose_value(option, known.steps.taken, time, value) if known else None
+def get_adapter(change: Change) -> str:
+    """The adapter whose reference has what is put in; "" for the one that is called."""
+    return change.adapter if isinstance(change, Option) else ""
 
 
 def order_by_generality(tests: Sequence[Test]) -> list[Test]:

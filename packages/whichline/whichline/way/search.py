@@ -16,10 +16,10 @@ from whichline.engine.suite import Test
 from whichline.way.breach import put_operand
 from whichline.way.changes import Changes
 from whichline.way.difference import Difference
-from whichline.way.options import Option
+from whichline.way.options import Option, Options
 from whichline.way.pointing import compare_with_change, find_instead, find_missing, find_missing_in_most, point
 from whichline.way.probe import Place
-from whichline.way.run import Patch, Trial
+from whichline.way.run import Experiment
 from whichline.way.trace import Trace
 from whichline.way.values import as_value, is_equal, is_near
 
@@ -44,7 +44,7 @@ class Found:
         shown: the expression to show, if that is another one.
     """
 
-    patch: Patch
+    patch: Options
     trace: Trace
     difference: Difference
     explains: tuple[str, ...]
@@ -65,15 +65,15 @@ class Search:
     """Looks for the places that make some failing tests pass.
 
     Args:
-        trial: the tests, those first that tell most, and what has been found before.
+        experiment: the tests, those first that tell most, and what has been found before.
         is_loose: whether a root may be made of what is not a step, but made of right things.
         tried: roots that need not be tried again.
     """
 
-    trial: Trial
+    experiment: Experiment
     is_loose: bool = False
     tried: Sequence[Place] = ()
-    near: list[tuple[int, Patch]] = field(default_factory=list)
+    near: list[tuple[int, Options]] = field(default_factory=list)
 
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain the tests; none if nothing is proved."""
@@ -82,18 +82,18 @@ class Search:
         whole, best = self._try_all(roots)
         if whole and whole.difference.is_simple:
             return [whole]
-        is_first = not self.trial.patch and not self.is_loose and bool(roots)
+        is_first = not self.experiment.patch and not self.is_loose and bool(roots)
         if is_first and (found := self._find_elsewhere(roots, whole is not None and whole.is_clean)):
             return found
         if best and most > 1 and (not whole or best.difference.is_simple):
             rest = self._list_left(best)
-            if more := Search(self.trial.add(best.patch, rest)).find(most - 1) if rest else []:
+            if more := Search(self.experiment.add(best.patch, rest)).find(most - 1) if rest else []:
                 return self._drop_needless([best, *more])
         if whole and is_first and not whole.is_clean:
             found = self._find_together(2)
-            if found and len(found[-1].explains) == len(self.trial.failing):
+            if found and len(found[-1].explains) == len(self.experiment.failing):
                 return found
-        if whole or (best and (best.difference.is_simple or 2 * len(best.explains) >= len(self.trial.failing))):
+        if whole or (best and (best.difference.is_simple or 2 * len(best.explains) >= len(self.experiment.failing))):
             return [each for each in (whole or best,) if each]
         if is_first:
             return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
@@ -104,7 +104,7 @@ class Search:
 
         Those that ask for no gradients come first: they are run again and again, and take half the time.
         """
-        traces = [trace for trace in map(self.trial.run, self._choose()) if trace.steps and trace.places]
+        traces = [trace for trace in map(self.experiment.run, self._choose()) if trace.steps and trace.places]
         self.traces = sorted(traces, key=lambda trace: trace.needs_gradients)
         return self._list_roots() if self.traces else []
 
@@ -120,7 +120,7 @@ class Search:
             if whole and not (is_given and whole.trace.is_before(root, whole.place)):
                 continue
             for found in self._try(root):
-                if len(found.explains) < len(self.trial.failing):
+                if len(found.explains) < len(self.experiment.failing):
                     best = max((each for each in (best, found) if each), key=_weigh)
                 elif is_given or (found.difference.is_simple and len(found.patch) == 1):
                     return found, best
@@ -132,9 +132,9 @@ class Search:
         """Try the changes of a root, and note those that come near."""
         trace, unmoved = self.trace_of(root), 0
         for change in self.changes.list(root):
-            if self.trial.runner.is_spent or unmoved == UNMOVED:
+            if self.experiment.runner.is_spent or unmoved == UNMOVED:
                 return
-            then = self.trial.run(trace.test, change)
+            then = self.experiment.run(trace.test, change)
             if then.passed:
                 if found := self._prove(change):
                     yield replace(found, is_clean=is_clean(then, root))
@@ -150,16 +150,16 @@ class Search:
     def _choose(self) -> list[Test]:
         """Tests of different kinds, and then others."""
         kinds: dict[str, Test] = {}
-        for test in self.trial.failing:
+        for test in self.experiment.failing:
             kinds.setdefault(test.function, test)
-        return [*kinds.values(), *(test for test in self.trial.failing if test not in kinds.values())][:TRACES]
+        return [*kinds.values(), *(test for test in self.experiment.failing if test not in kinds.values())][:TRACES]
 
     def _list_roots(self) -> list[Place]:
         """The roots in the order in which they are computed; tensors made of nothing but numbers come last."""
         places = dict.fromkeys(
-            place for trace in self.traces for place in trace.places if place not in self.trial.patch
+            place for trace in self.traces for place in trace.places if place not in self.experiment.patch
         )
-        new = (place for place in places if place not in self.tried and not self.trial.runner.is_lent(place))
+        new = (place for place in places if place not in self.tried and not self.experiment.runner.is_lent(place))
         roots = [place for place in new if self._is_root(place)]
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
@@ -176,54 +176,52 @@ class Search:
 
     # Proofs.
 
-    def _prove(self, change: Patch, trace: Trace | None = None) -> Found | None:
+    def _prove(self, change: Options, trace: Trace | None = None) -> Found | None:
         """Run all tests with a change; None if none of them passes for that reason."""
         place = next(iter(change))
         explained = []
-        for test in self.trial.failing:
-            then = self.trial.run(test, change)
+        for test in self.experiment.failing:
+            then = self.experiment.run(test, change)
             if then.passed and place in then.values and then.is_made_of_right(place, self.is_loose):
                 explained.append(test.name)
         if not explained:
             return None
         trace = trace or self.trace_of(place)
         difference = compare_with_change(trace, change)
-        change, difference = point(self.trial.of(explained), trace, change, difference)
+        tests = [test for test in self.experiment.failing if test.name in explained]
+        change, difference = point(self.experiment.only(tests), trace, change, difference)
         if difference.is_needless and not self._can_go(trace, next(iter(change)), explained):
             difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
-        if not difference.is_simple and not self.trial.patch and [*change] == [place]:
-            of_explained = self.trial.of(explained)
+        if not difference.is_simple and not self.experiment.patch and [*change] == [place]:
+            of_explained = self.experiment.only(tests)
             if missing := find_missing_in_most(of_explained, trace, place, change[place]):
                 change, difference, explained = missing
         return Found(change, trace, difference, tuple(explained))
 
     def _can_go(self, trace: Trace, place: Place, explained: Sequence[str]) -> bool:
         """Tell whether tests pass without a step, which gives back one of the things that go in."""
-        runner, tests = self.trial.runner, [test for test in self.trial.failing if test.name in explained]
+        runner, tests = self.experiment.runner, [test for test in self.experiment.failing if test.name in explained]
         return any(
-            all(
-                runner.run(test, self.trial.patch, changes={place: put_operand(runner, each, True)}).passed
-                for test in tests
-            )
+            all(self.experiment.run(test, {place: put_operand(runner, each, True)}).passed for test in tests)
             for each in trace.made_of(place)
         )
 
     def _list_left(self, found: Found) -> list[Test]:
         """The tests that fail with what was found."""
-        others = [test for test in self.trial.failing if test.name not in found.explains]
-        return [test for test in others if not self.trial.run(test, found.patch).passed]
+        others = [test for test in self.experiment.failing if test.name not in found.explains]
+        return [test for test in others if not self.experiment.run(test, found.patch).passed]
 
     def _find_elsewhere(self, roots: Sequence[Place], has_found: bool) -> list[Found]:
         """A right value that is used in several places where another one belongs, its sibling or a later step."""
-        everything = tuple(test.name for test in self.trial.failing)
+        everything = tuple(test.name for test in self.experiment.failing)
         traced = [(self.trace_of(root), root) for root in roots]
-        found = chain(find_instead(self.trial, traced), () if has_found else find_missing(self.trial, traced))
+        found = chain(find_instead(self.experiment, traced), () if has_found else find_missing(self.experiment, traced))
         return [Found(change, trace, difference, everything) for trace, change, difference in islice(found, 1)]
 
     def _find_loosely(self, roots: Sequence[Place]) -> list[Found]:
         """A root made of something that is not a step, but is made of right things itself."""
-        found = Search(self.trial, is_loose=True, tried=roots).find(most=1)
-        is_whole = bool(found) and len(found[0].explains) == len(self.trial.failing)
+        found = Search(self.experiment, is_loose=True, tried=roots).find(most=1)
+        is_whole = bool(found) and len(found[0].explains) == len(self.experiment.failing)
         return found if is_whole and found[0].difference.is_simple else []
 
     def _find_together(self, most: int) -> list[Found]:
@@ -238,19 +236,19 @@ class Search:
             most = min(most, 2)  # with nothing to go by, three take long
         for behind in range(1, most):
             for mended, change in near[: NEAREST // behind**2]:
-                if not (others := Search(self.trial.add(change)).find(behind)):
+                if not (others := Search(self.experiment.add(change)).find(behind)):
                     continue
                 first = self._point_beside(change, others)
                 if not mended and (first.difference.is_extra or not first.difference.is_simple):
                     continue
                 if not others[-1].difference.is_simple and others[-1].option.names[0].startswith(END):
                     continue  # with the right answer at the end any test passes
-                if len(others[-1].explains) == len(self.trial.failing):
+                if len(others[-1].explains) == len(self.experiment.failing):
                     return self._drop_needless([first, *others])
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
-        return best if best and 2 * len(best[-1].explains) >= len(self.trial.failing) else []
+        return best if best and 2 * len(best[-1].explains) >= len(self.experiment.failing) else []
 
-    def _list_near(self) -> list[tuple[int, Patch]]:
+    def _list_near(self) -> list[tuple[int, Options]]:
         """The changes to try first, and how many steps are right with each; if none, those of what differs simply."""
         most = max((mended for mended, _ in self.near), default=0)
         if most:
@@ -259,28 +257,28 @@ class Search:
         near = [each for each in self.near if self._is_tensor(each[1])]
         return sorted(near, key=lambda each: not self._compare(each[1]).is_simple)[:NEAREST]
 
-    def _is_tensor(self, change: Patch) -> bool:
+    def _is_tensor(self, change: Options) -> bool:
         place = next(iter(change))
         return not self.trace_of(place).is_number(place)
 
-    def _compare(self, change: Patch) -> Difference:
+    def _compare(self, change: Options) -> Difference:
         return compare_with_change(self.trace_of(next(iter(change))), change)
 
     def _drop_needless(self, found: list[Found]) -> list[Found]:
         """Leave out a place without which the others are proved as well."""
         for needless in found[:-1]:
             *others, last = [each for each in found if each is not needless]
-            trial = self.trial.add(join_patches(others))
-            proved = Search(trial)._prove(last.patch, trial.run(last.trace.test))
+            experiment = self.experiment.add(join_patches(others))
+            proved = Search(experiment)._prove(last.patch, experiment.run(last.trace.test))
             is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
-            if proved and is_as_plain and len(proved.explains) == len(self.trial.failing):
+            if proved and is_as_plain and len(proved.explains) == len(self.experiment.failing):
                 return self._drop_needless([*others, proved])
         return found
 
-    def _point_beside(self, change: Patch, others: Sequence[Found]) -> Found:
+    def _point_beside(self, change: Options, others: Sequence[Found]) -> Found:
         trace = self.trace_of(next(iter(change)))
         change, difference = point(
-            self.trial.add(join_patches(others)), trace, change, compare_with_change(trace, change)
+            self.experiment.add(join_patches(others)), trace, change, compare_with_change(trace, change)
         )
         return Found(change, trace, difference, others[-1].explains)
 
@@ -288,13 +286,13 @@ class Search:
         """A change that makes other tests pass than those that were looked at."""
         for root in roots[:NEAREST]:
             for option in self.changes.options(root)[:FIRST]:
-                if not self.trial.runner.is_spent and (found := self._prove({root: option})):
+                if not self.experiment.runner.is_spent and (found := self._prove({root: option})):
                     rest = self._list_left(found)
-                    return [found, *(Search(self.trial.add(found.patch, rest)).find(most=1) if rest else [])]
+                    return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
 
 
-def join_patches(found: Sequence[Found]) -> Patch:
+def join_patches(found: Sequence[Found]) -> Options:
     """All places that were found, and what was put there."""
     return {place: option for each in found for place, option in each.patch.items()}
 
@@ -310,7 +308,7 @@ def is_clean(then: Trace, root: Place) -> bool:
     return all(then.is_right(each) for each in computed)
 
 
-def count_mended(before: Trace, then: Trace, change: Patch) -> int:
+def count_mended(before: Trace, then: Trace, change: Options) -> int:
     """Count the steps that are right with a change and were not without it, beside those that were put in."""
     put = {name for option in change.values() for name in option.names}
     wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]

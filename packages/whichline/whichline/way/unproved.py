@@ -7,7 +7,7 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.conditions import Call, Condition, find_condition, list_facts
-from whichline.way.run import Runner, Trial, order_by_generality
+from whichline.way.run import Experiment, Runner, order_by_generality
 from whichline.way.search import Search
 from whichline.way.telling import show_place
 
@@ -36,7 +36,7 @@ def tell_unproved(
     condition = find_condition(these, right) if these and len(right) >= ENOUGH else None
     if not these or (right and told and not condition):
         return None
-    search = Search(Trial(runner, order_by_generality(begins)))
+    search = Search(Experiment(runner, order_by_generality(begins)))
     root = next(iter(sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))), None)
     place = show_place(root.file, root.function, root.node, runner.suite.root) if root else {}
     if not place or (place["file"], place["line"]) in told:
