@@ -125,4 +125,4 @@ def say_where(places: Sequence[Place]) -> str:
 
 
 def get_section(trace: Trace) -> str:
-    return next((step.section for step in trace.steps.values()), "")
+    return next((step.section for step in trace.steps.values() if step.section), "")

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from whichline.way.values import Value, find_layout, is_near
+from whichline.way.options import Option, Options, choose_value, name_at
+from whichline.way.probe import Place
+from whichline.way.trace import Match, Trace
+from whichline.way.values import Value, as_value, find_layout, is_near
 
 FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
 
@@ -31,7 +34,69 @@ class Difference:
     instead: str = ""
 
 
-def tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
+def compare(trace: Trace, change: Options) -> Difference:
+    """Say how the first of the places of a change differs from what is put there, the first time that it does."""
+    (place, option), *others = change.items()
+    if (match := trace.match(place)) and (words := _compare_steps(trace, match, change)):
+        return Difference(words, True, is_extra=bool(others))
+    values = trace.value(place)
+    time = _find_different(trace, place, option)
+    value = as_value(values[time]).tensor
+    step = trace.steps.get(name_at(option, trace.steps, time))
+    if step is None:
+        return Difference("This is not the right value.", False)
+    right = choose_value(option.as_is, trace.steps, time, values[time])
+    if not isinstance(right, Tensor) or isinstance(values[time], float | int):
+        right = step.value.tensor
+    known = {name: each for name, each in trace.known.values.items() if each is not step.value}
+    difference = _tell_difference(value, right.detach(), step.name, known)
+    if not difference.is_simple and _is_operand(trace, place, time, right):
+        words = f"Expected {step.name}, unchanged: this step should not be here."
+        return Difference(words, True, is_extra=True, is_needless=True, instead=difference.words)
+    return difference
+
+
+def _compare_steps(trace: Trace, match: Match, change: Options) -> str:
+    """Say which step an expression is, and which one belongs there; "" if that is the same."""
+    (place, option), *others = change.items()
+    swapped = trace.match(others[0][0]) if others else None
+    if swapped and swapped.names[0] == option.names[0]:
+        return f"Expected {option.names[0]}; found {match.names[0]}: the two are swapped."
+    time = _find_different(trace, place, option) if option.is_series else find_other(trace, place, option)
+    wanted, here = name_at(option, trace.steps, time), match.names[min(time, len(match.names) - 1)]
+    return f"Expected {wanted}; found {here}." if wanted and wanted != here else ""
+
+
+def _find_different(trace: Trace, place: Place, option: Option) -> int:
+    """The first time that an expression is nothing that is known; of one after the other, not the right one."""
+    values = trace.value(place)
+    for time, value in enumerate(values if option.is_sliced or option.is_series else ()):
+        right = choose_value(option.as_is, trace.steps, time, value)
+        if not isinstance(value, Tensor) or not isinstance(right, Tensor) or value.shape != right.shape:
+            break
+        if not is_near(value, right.detach()):
+            return time
+    return min(trace.first_wrong(place), len(values) - 1)
+
+
+def _is_operand(trace: Trace, place: Place, time: int, right: Tensor) -> bool:
+    """Tell whether what should come out of an expression is what goes in."""
+    for operand in trace.made_of(place):
+        values = trace.value(operand)
+        value = values[min(time, len(values) - 1)]
+        if isinstance(value, Tensor) and value.ndim and value.shape == right.shape and is_near(value, right.detach()):
+            return True
+    return False
+
+
+def find_other(trace: Trace, place: Place, option: Option) -> int:
+    """The first time that an expression is not the step that is put there."""
+    match = trace.match(place)
+    pairs = zip(match.names if match else (), option.names, strict=False)
+    return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
+
+
+def _tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
     """Say what was expected, and what was found there.
 
     Args:

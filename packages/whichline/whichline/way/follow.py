@@ -66,7 +66,7 @@ def follow(
         runner.lent = calls.right
         inner = (make_tests(suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
         begins = next(filter(None, inner), wrong)
-        unproved = tell_unproved(runner, wrong, others, begins, {(each.file, each.line) for each in found})
+        unproved = tell_unproved(runner, wrong, others, begins, bool(found))
         found += [unproved] if unproved else []
     return found
 

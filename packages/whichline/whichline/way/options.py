@@ -104,12 +104,14 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
     if value is None:
         return []
     steps = [step for step in _order_steps(trace, place, after) if step.order >= after]
+    if trace.is_number(place) and trace.is_root(place) and not trace.made_of(place):
+        return [Option((step.name,), ()) for step in steps if step.name.strip("`") in trace.arguments]
     if not isinstance(value, Tensor):
         times = len(trace.value(place))
         each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
         return [Option((step.name,), ()) for step in steps if not step.value.tensor.ndim] + each_time
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
-    options = list(dict.fromkeys(_list_layouts(trace, trace.value(place), steps)))
+    options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
     return [each for option in options for each in (option, *([replace(option, is_low=True)] if is_low else []))]
 
@@ -124,7 +126,8 @@ def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:
     return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
 
 
-def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
+def _list_layouts(trace: Trace, place: Place, steps: Sequence[Step]) -> Iterator[Option]:
+    values = trace.value(place)
     value, times = values[0], len(values)
     yield from _list_in_series(trace, values, steps)
     steps = [step for step in steps if not step.series]
@@ -141,15 +144,15 @@ def _list_layouts(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step])
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
     if times == 1 or value.ndim:
-        yield from _list_others(trace, value, steps)
+        yield from _list_others(value, steps)
+        answer = [step for step in steps if step.name == list(trace.steps)[-1]]
+        yield from (Option((step.name,)) for step in answer if trace.is_returned(place))
 
 
-def _list_others(trace: Trace, value: Tensor, steps: Sequence[Step]) -> list[Option]:
-    """The nearest steps of another shape, and the answer if it has another one."""
-    answer = list(trace.steps)[-1]
+def _list_others(value: Tensor, steps: Sequence[Step]) -> list[Option]:
+    """The nearest steps of another shape."""
     others = (step for step in steps if step.value.tensor.ndim and not any(lay_out(step.value.tensor, value.shape)))
-    of_answer = [step for step in steps if step.name == answer and step.value.tensor.shape != value.shape]
-    return [Option((step.name,)) for step in (*islice(others, MOST_OTHERS), *of_answer)]
+    return [Option((step.name,)) for step in islice(others, MOST_OTHERS)]
 
 
 def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:

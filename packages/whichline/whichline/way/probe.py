@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import (
+    _add_batch_dim,
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    maybe_get_bdim,
+    maybe_get_level,
+)
 
 MOST_BYTES = 1 << 27  # of values that are kept of one call
 MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
@@ -147,13 +154,22 @@ class Recorder:
 
     def _look_at_tensors(self, place: Place, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return self._look(place, value) if id(value) in self._kept or is_plain(value) else value
+            if id(value) in self._kept or is_plain(value):
+                return self._look(place, value)
+            return self._look_at_batch(place, value) if is_batchedtensor(value) else value
         if isinstance(value, np.ndarray):
             return self._look_at_array(place, value)
         if all(type(each) in TENSORS and is_plain(each) for each in value):
             looked = type(value)(self._look(place, each) for each in value)
             return looked if place in self.put else value  # a list stays the one that the code goes on with
         return value
+
+    def _look_at_batch(self, place: Place, value: Tensor) -> Tensor:
+        """Look at a tensor inside of `vmap` as at those of all turns together, along the first axis."""
+        axis, level, inner = maybe_get_bdim(value), maybe_get_level(value), get_unwrapped(value)
+        batch = inner.movedim(axis, 0) if axis else inner
+        new = self._look_at_tensors(place, batch)
+        return value if new is batch else _add_batch_dim(new, 0, level)
 
     def _look_at_array(self, place: Place, value: Any) -> Any:
         """Look at an array as at the tensor that shares its memory."""

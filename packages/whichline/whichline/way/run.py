@@ -27,7 +27,13 @@ MOST_LOOKS = 300_000  # of probes, for one problem
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
-REFUSED = (RuntimeError, ValueError, IndexError, TypeError)  # what a reference raises for arguments that do not fit
+REFUSED = (
+    RuntimeError,
+    ValueError,
+    IndexError,
+    TypeError,
+    ArithmeticError,
+)  # what a reference raises for arguments that do not fit
 Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
 Patch = Mapping[Place, Change]
 Watch = Callable[["Call", Place], None]

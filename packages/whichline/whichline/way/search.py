@@ -1,4 +1,4 @@
-"""Finding the expressions where the first number goes wrong.
+"""Finding the expressions where the first number goes wrong: candidates are generated, tested, and ranked.
 
 An expression is a root where all that it is made of is right, and it is not. Proved is a root in whose place a step of
 the right program makes failing tests pass: in each of them what it is made of is right, else an earlier one is wrong.
@@ -6,18 +6,17 @@ Two mistakes are two roots, often one behind the other: with the first one right
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 
 from torch import Tensor
 
 from whichline.engine.suite import Test
 from whichline.way.breach import put_operand
-from whichline.way.changes import Changes
-from whichline.way.difference import Difference
+from whichline.way.candidates import Candidates
+from whichline.way.causes import find_cause, find_cause_in_most, find_common_cause, follow_constructors
+from whichline.way.difference import Difference, compare
 from whichline.way.options import Option, Options
-from whichline.way.pointing import compare_with_change, find_instead, find_missing, find_missing_in_most, point
 from whichline.way.probe import Place
 from whichline.way.run import Experiment
 from whichline.way.trace import Trace
@@ -76,28 +75,44 @@ class Search:
     near: list[tuple[int, Options]] = field(default_factory=list)
 
     def find(self, most: int = PLACES) -> list[Found]:
-        """Find the places, at most so many, that explain the tests; none if nothing is proved."""
-        roots = self.find_roots()
-        self.changes = Changes({root: self.trace_of(root) for root in roots})
-        whole, best = self._try_all(roots)
-        if whole and whole.difference.is_simple:
-            return [whole]
-        is_first = not self.experiment.patch and not self.is_loose and bool(roots)
-        if is_first and (found := self._find_elsewhere(roots, whole is not None and whole.is_clean)):
-            return found
-        if best and most > 1 and (not whole or best.difference.is_simple):
-            rest = self._list_left(best)
-            if more := Search(self.experiment.add(best.patch, rest)).find(most - 1) if rest else []:
-                return self._drop_needless([best, *more])
-        if whole and is_first and not whole.is_clean:
-            found = self._find_together(2)
-            if found and len(found[-1].explains) == len(self.experiment.failing):
-                return found
-        if whole or (best and (best.difference.is_simple or 2 * len(best.explains) >= len(self.experiment.failing))):
-            return [each for each in (whole or best,) if each]
+        """Find the places, at most so many, that explain most tests most plainly; none if nothing is proved."""
+        self.roots = self.find_roots()
+        self.candidates = Candidates({root: self.trace_of(root) for root in self.roots})
+        best: list[Found] = []
+        for found in self._list_explanations(most):
+            best = max(best, found, key=rank)
+            if self._is_whole(best) and is_plain(best):
+                break
+        return best
+
+    def _list_explanations(self, most: int) -> Iterator[list[Found]]:
+        """List what explains the tests, what takes longer only where that has not explained all of them."""
+        whole, part = self._try_all()
+        yield [whole] if whole else []
+        is_first = not self.experiment.patch and not self.is_loose and bool(self.roots)
         if is_first:
-            return self._find_loosely(roots) or self._find_together(most) or self._find_anywhere(roots)
-        return [] if self.is_loose else self._find_together(most)
+            yield self._find_common_cause(missing=not (whole and whole.is_clean))
+        if part and most > 1 and (not whole or part.difference.is_simple):
+            rest = self._list_left(part)
+            more = Search(self.experiment.add(part.patch, rest)).find(most - 1) if rest else []
+            yield self._leave_out_needless([part, *more]) if more else []
+        if whole:
+            yield self._find_together(2) if is_first and not whole.is_clean else []
+            return
+        if part and (part.difference.is_simple or 2 * len(part.explains) >= len(self.experiment.failing)):
+            yield [part]
+            return
+        if is_first:
+            yield self._find_loosely()
+        if not self.is_loose:
+            yield self._find_together(most)
+        if is_first:
+            yield self._find_anywhere()
+
+    def _is_whole(self, found: Sequence[Found]) -> bool:
+        return len(list_explained(found)) == len(self.experiment.failing)
+
+    # Roots.
 
     def find_roots(self) -> list[Place]:
         """Run some of the tests and list the roots in them, in the order in which they are computed.
@@ -108,51 +123,13 @@ class Search:
         self.traces = sorted(traces, key=lambda trace: trace.needs_gradients)
         return self._list_roots() if self.traces else []
 
-    def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
-        """The first change that explains all tests, and the best one that explains some.
-
-        What is told of a tensor made of numbers alone is better than what is not simple.
-        """
-        whole: Found | None = None
-        best: Found | None = None
-        for root in roots:
-            is_given = self.trace_of(root).is_given(root)
-            if whole and not (is_given and whole.trace.is_before(root, whole.place)):
-                continue
-            for found in self._try(root):
-                if len(found.explains) < len(self.experiment.failing):
-                    best = max((each for each in (best, found) if each), key=_weigh)
-                elif is_given or (found.difference.is_simple and len(found.patch) == 1):
-                    return found, best
-                else:
-                    whole = whole or found
-        return whole, best
-
-    def _try(self, root: Place) -> Iterator[Found]:
-        """Try the changes of a root, and note those that come near."""
-        trace, unmoved = self.trace_of(root), 0
-        for change in self.changes.list(root):
-            if self.experiment.runner.is_spent or unmoved == UNMOVED:
-                return
-            then = self.experiment.run(trace.test, change)
-            if then.passed:
-                if found := self._prove(change):
-                    yield replace(found, is_clean=is_clean(then, root))
-            elif is_equal(then.came, trace.came):
-                unmoved += 1
-            else:
-                mended = count_mended(trace, then, change)
-                fits = change[root].axes is not None if root in change else True
-                self.near += [(mended, change)] * (fits or mended > 1)  # what has another shape mends by chance
-
-    # Roots.
-
     def _choose(self) -> list[Test]:
         """Tests of different kinds, and then others."""
         kinds: dict[str, Test] = {}
         for test in self.experiment.failing:
             kinds.setdefault(test.function, test)
-        return [*kinds.values(), *(test for test in self.experiment.failing if test not in kinds.values())][:TRACES]
+        others = (test for test in self.experiment.failing if test not in kinds.values())
+        return [*kinds.values(), *others][:TRACES]
 
     def _list_roots(self) -> list[Place]:
         """The roots in the order in which they are computed; tensors made of nothing but numbers come last."""
@@ -174,7 +151,44 @@ class Search:
         runs = [trace for trace in self.traces if place in trace.values]
         return next((trace for trace in runs if trace.is_root(place, self.is_loose)), runs[0])
 
-    # Proofs.
+    # One place.
+
+    def _try_all(self) -> tuple[Found | None, Found | None]:
+        """The first change that explains all tests, and the best one that explains some.
+
+        What is told of a tensor made of numbers alone is better than what is not simple.
+        """
+        whole: Found | None = None
+        part: list[Found] = []
+        for root in self.roots:
+            is_given = self.trace_of(root).is_given(root)
+            if whole and not (is_given and whole.trace.is_before(root, whole.place)):
+                continue
+            for found in self._try(root):
+                if not self._is_whole([found]):
+                    part = max(part, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
+                elif is_given or (found.difference.is_simple and len(found.patch) == 1):
+                    return found, next(iter(part), None)
+                else:
+                    whole = whole or found
+        return whole, next(iter(part), None)
+
+    def _try(self, root: Place) -> Iterator[Found]:
+        """Try the changes of a root, and note those that come near."""
+        trace, unmoved = self.trace_of(root), 0
+        for change in self.candidates.list(root):
+            if self.experiment.runner.is_spent or unmoved == UNMOVED:
+                return
+            then = self.experiment.run(trace.test, change)
+            if then.passed:
+                if found := self._prove(change):
+                    yield replace(found, is_clean=is_clean(then, root))
+            elif is_equal(then.came, trace.came):
+                unmoved += 1
+            else:
+                mended = count_mended(trace, then, change)
+                fits = change[root].axes is not None if root in change else True
+                self.near += [(mended, change)] * (fits or mended > 1)  # what has another shape mends by chance
 
     def _prove(self, change: Options, trace: Trace | None = None) -> Found | None:
         """Run all tests with a change; None if none of them passes for that reason."""
@@ -183,46 +197,69 @@ class Search:
         for test in self.experiment.failing:
             then = self.experiment.run(test, change)
             if then.passed and place in then.values and then.is_made_of_right(place, self.is_loose):
-                explained.append(test.name)
+                explained.append(test)
         if not explained:
             return None
         trace = trace or self.trace_of(place)
-        difference = compare_with_change(trace, change)
-        tests = [test for test in self.experiment.failing if test.name in explained]
-        change, difference = point(self.experiment.only(tests), trace, change, difference)
-        if difference.is_needless and not self._can_go(trace, next(iter(change)), explained):
+        found = self._point(Found(change, trace, compare(trace, change), tuple(test.name for test in explained)))
+        difference = found.difference
+        if difference.is_needless and not self._can_go(found):
             difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
-        if not difference.is_simple and not self.experiment.patch and [*change] == [place]:
-            of_explained = self.experiment.only(tests)
-            if missing := find_missing_in_most(of_explained, trace, place, change[place]):
-                change, difference, explained = missing
-        return Found(change, trace, difference, tuple(explained))
+            found = replace(found, difference=difference)
+        if not difference.is_simple and not self.experiment.patch and [*found.patch] == [place]:
+            only = self._only(found)
+            if cause := find_cause_in_most(only, found.trace, place, change[place]):
+                names = tuple(test.name for test in cause[1])
+                return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
+        return found
 
-    def _can_go(self, trace: Trace, place: Place, explained: Sequence[str]) -> bool:
+    def _can_go(self, found: Found) -> bool:
         """Tell whether tests pass without a step, which gives back one of the things that go in."""
-        runner, tests = self.experiment.runner, [test for test in self.experiment.failing if test.name in explained]
+        tests, runner = self._only(found).failing, self.experiment.runner
         return any(
-            all(self.experiment.run(test, {place: put_operand(runner, each, True)}).passed for test in tests)
-            for each in trace.made_of(place)
+            all(self.experiment.run(test, {found.place: put_operand(runner, each, True)}).passed for test in tests)
+            for each in found.trace.made_of(found.place)
         )
+
+    def _only(self, found: Found) -> Experiment:
+        """The experiment of the tests that are explained."""
+        return self.experiment.only([test for test in self.experiment.failing if test.name in found.explains])
 
     def _list_left(self, found: Found) -> list[Test]:
         """The tests that fail with what was found."""
         others = [test for test in self.experiment.failing if test.name not in found.explains]
         return [test for test in others if not self.experiment.run(test, found.patch).passed]
 
-    def _find_elsewhere(self, roots: Sequence[Place], has_found: bool) -> list[Found]:
-        """A right value that is used in several places where another one belongs, its sibling or a later step."""
-        everything = tuple(test.name for test in self.experiment.failing)
-        traced = [(self.trace_of(root), root) for root in roots]
-        found = chain(find_instead(self.experiment, traced), () if has_found else find_missing(self.experiment, traced))
-        return [Found(change, trace, difference, everything) for trace, change, difference in islice(found, 1)]
+    def _point(self, found: Found, others: Sequence[Found] = ()) -> Found:
+        """The place that a tutor would point at: the end of constructors, or the cause.
 
-    def _find_loosely(self, roots: Sequence[Place]) -> list[Found]:
+        Args:
+            found: where right values make tests pass.
+            others: what is put beside them.
+        """
+        if len(found.patch) > 1:
+            return found
+        experiment, trace = self._only(found), found.trace
+        experiment = experiment.add(join_patches(others)) if others else experiment
+        patch = follow_constructors(experiment, trace, found.place, found.option)
+        ((root, wanted),) = patch.items()
+        patch = find_cause(experiment, trace, root, wanted) or patch
+        found = found if patch == found.patch else replace(found, patch=patch, difference=compare(trace, patch))
+        return replace(found, shown=trace.find_call(found.place))
+
+    def _find_common_cause(self, missing: bool) -> list[Found]:
+        roots = [(self.trace_of(root), root) for root in self.roots]
+        if not (cause := find_common_cause(self.experiment, roots, missing)):
+            return []
+        everything = tuple(test.name for test in self.experiment.failing)
+        return [Found(cause[1], cause[0], compare(*cause), everything)]
+
+    # Several places.
+
+    def _find_loosely(self) -> list[Found]:
         """A root made of something that is not a step, but is made of right things itself."""
-        found = Search(self.experiment, is_loose=True, tried=roots).find(most=1)
-        is_whole = bool(found) and len(found[0].explains) == len(self.experiment.failing)
-        return found if is_whole and found[0].difference.is_simple else []
+        found = Search(self.experiment, is_loose=True, tried=self.roots).find(most=1)
+        return found if self._is_whole(found) and is_plain(found) else []
 
     def _find_together(self, most: int) -> list[Found]:
         """Places that only together make the tests pass, two before three.
@@ -238,13 +275,14 @@ class Search:
             for mended, change in near[: NEAREST // behind**2]:
                 if not (others := Search(self.experiment.add(change)).find(behind)):
                     continue
-                first = self._point_beside(change, others)
+                trace = self.trace_of(next(iter(change)))
+                first = self._point(Found(change, trace, compare(trace, change), others[-1].explains), others)
                 if not mended and (first.difference.is_extra or not first.difference.is_simple):
                     continue
                 if not others[-1].difference.is_simple and others[-1].option.names[0].startswith(END):
                     continue  # with the right answer at the end any test passes
-                if len(others[-1].explains) == len(self.experiment.failing):
-                    return self._drop_needless([first, *others])
+                if self._is_whole(others[-1:]):
+                    return self._leave_out_needless([first, *others])
                 best = max(best, [first, *others], key=lambda found: len(found[-1].explains) if found else 0)
         return best if best and 2 * len(best[-1].explains) >= len(self.experiment.failing) else []
 
@@ -254,51 +292,49 @@ class Search:
         if most:
             mending = [each for each in self.near if 2 * each[0] >= most]
             return sorted(mending, key=lambda each: (-each[0], next(iter(each[1].values())).axes is None))[:NEAREST]
-        near = [each for each in self.near if self._is_tensor(each[1])]
-        return sorted(near, key=lambda each: not self._compare(each[1]).is_simple)[:NEAREST]
+        traced = [(self.trace_of(next(iter(each[1]))), each) for each in self.near]
+        near = [(trace, each) for trace, each in traced if not trace.is_number(next(iter(each[1])))]
+        return [each for _, each in sorted(near, key=lambda pair: not compare(pair[0], pair[1][1]).is_simple)][:NEAREST]
 
-    def _is_tensor(self, change: Options) -> bool:
-        place = next(iter(change))
-        return not self.trace_of(place).is_number(place)
-
-    def _compare(self, change: Options) -> Difference:
-        return compare_with_change(self.trace_of(next(iter(change))), change)
-
-    def _drop_needless(self, found: list[Found]) -> list[Found]:
+    def _leave_out_needless(self, found: list[Found]) -> list[Found]:
         """Leave out a place without which the others are proved as well."""
         for needless in found[:-1]:
             *others, last = [each for each in found if each is not needless]
             experiment = self.experiment.add(join_patches(others))
             proved = Search(experiment)._prove(last.patch, experiment.run(last.trace.test))
             is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
-            if proved and is_as_plain and len(proved.explains) == len(self.experiment.failing):
-                return self._drop_needless([*others, proved])
+            if proved and is_as_plain and self._is_whole([proved]):
+                return self._leave_out_needless([*others, proved])
         return found
 
-    def _point_beside(self, change: Options, others: Sequence[Found]) -> Found:
-        trace = self.trace_of(next(iter(change)))
-        change, difference = point(
-            self.experiment.add(join_patches(others)), trace, change, compare_with_change(trace, change)
-        )
-        return Found(change, trace, difference, others[-1].explains)
-
-    def _find_anywhere(self, roots: Sequence[Place]) -> list[Found]:
+    def _find_anywhere(self) -> list[Found]:
         """A change that makes other tests pass than those that were looked at."""
-        for root in roots[:NEAREST]:
-            for option in self.changes.options(root)[:FIRST]:
+        for root in self.roots[:NEAREST]:
+            for option in self.candidates.options(root)[:FIRST]:
                 if not self.experiment.runner.is_spent and (found := self._prove({root: option})):
                     rest = self._list_left(found)
                     return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
 
 
-def join_patches(found: Sequence[Found]) -> Options:
+def join_patches(found: Iterable[Found]) -> Options:
     """All places that were found, and what was put there."""
     return {place: option for each in found for place, option in each.patch.items()}
 
 
-def _weigh(found: Found) -> tuple[bool, int]:
-    return found.difference.is_simple, len(found.explains)
+def list_explained(found: Iterable[Found]) -> set[str]:
+    """The tests that some places explain together."""
+    return {name for each in found for name in each.explains}
+
+
+def is_plain(found: Sequence[Found]) -> bool:
+    return all(each.difference.is_simple for each in found)
+
+
+def rank(found: Sequence[Found]) -> tuple[int, int, int]:
+    """Rank places by the tests that they explain, by how plain it is what is wrong there, and by how few they are."""
+    plain = sum(each.difference.is_simple for each in found)
+    return len(list_explained(found)), plain, -len(found)
 
 
 def is_clean(then: Trace, root: Place) -> bool:

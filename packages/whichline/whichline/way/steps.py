@@ -20,6 +20,7 @@ from torch import Tensor
 from whichline.engine.compare import in_dtype
 from whichline.way.values import Value, as_value
 
+PASSED = "How does this number come from the adapter to this line?"
 BLOCK = re.compile(r"\bblock \d+")
 
 
@@ -129,6 +130,9 @@ def take_steps(follow: Follow, arguments: Mapping[str, Any]) -> Steps:
         for name, x in arguments.items()
     }
     steps = Steps(arguments=Arguments(list_leaves(own)))
+    for name, x in arguments.items():
+        if type(x) is float:
+            steps(f"`{name}`", x, ask=PASSED)
     with torch.random.fork_rng(devices=[]):
         steps.answer = follow(steps, **{name: in_dtype(x, torch.float64) for name, x in own.items()})
     return steps

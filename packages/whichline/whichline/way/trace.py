@@ -227,19 +227,28 @@ class Trace:
 
     def find_given(self, place: Place, time: int = 0) -> Place | None:
         """Find what the caller gives for a parameter, when that is read for the n-th time."""
+        wanted = self.objects[place][time]
+        for _, node in self._list_given(place):
+            given = self._place_of.get(id(node))
+            if given and any(each is wanted for each in self.objects[given]):
+                return given
+        return None
+
+    def find_call(self, place: Place) -> Place | None:
+        """Find the call that gives a constant, as it is written, for a parameter."""
+        return next((call for call, node in self._list_given(place) if isinstance(node, ast.Constant)), None)
+
+    def _list_given(self, place: Place) -> Iterator[tuple[Place, ast.expr]]:
+        """List the calls of a function while which a parameter is read, and what these give for it."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
-            return None
+            return
         name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
-        number, wanted = parameters.index(name), self.objects[place][time]
+        number = parameters.index(name)
         calls = [each for each in self.places if isinstance(each.node, ast.Call) and place in self._inside[each]]
         for call in calls:
             assert isinstance(call.node, ast.Call)
             named = [each.value for each in call.node.keywords if each.arg == name]
-            for node in (*call.node.args[number : number + 1], *named):
-                given = self._place_of.get(id(node))
-                if given and any(each is wanted for each in self.objects[given]):
-                    return given
-        return None
+            yield from ((call, node) for node in (*call.node.args[number : number + 1], *named))
 
     def is_before(self, place: Place, other: Place) -> bool:
         """Tell whether an expression is computed before another one."""
@@ -294,6 +303,12 @@ class Trace:
         values = self.value(place)
         return 0 < len(values) > time and values[time] is not None and bool(self.find(values[time]))
 
+    def is_returned(self, place: Place) -> bool:
+        """Tell whether an expression is what came back, in whatever layout."""
+        parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
+        value = as_value(self.value(place)[-1])
+        return any(isinstance(x, Tensor) and find_layout(value, as_value(x)) is not None for x in parts)
+
     def is_number(self, place: Place) -> bool:
         """Tell whether an expression is a number and no tensor."""
         return self.is_numbers(self.values[place])
@@ -334,9 +349,11 @@ class Trace:
     def is_root(self, place: Place, is_loose: bool = False) -> bool:
         """Tell whether an expression is wrong, and made of what is right, or is made of that."""
         made_of = self.made_of(place)
-        if self.is_right(place) or isinstance(place.node, ast.Name):
+        if self.is_right(place):
             return False
         if not made_of and self.is_number(place):
+            return self.is_constant(place)
+        if isinstance(place.node, ast.Name):
             return False
         if self.is_beginning(place) or place.is_unset:
             return False
@@ -347,8 +364,10 @@ class Trace:
             return not is_bool and all(map(self.is_number, made_of)) and self.is_made_of_right(place)
         return self.is_made_of_right(place, is_loose)
 
-    def _is_constant(self, place: Place) -> bool:
-        return self.is_maker(place) or self.is_beginning(place)
+    def is_constant(self, place: Place) -> bool:
+        """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
+        value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
+        return type(value) is float and bool(given) and value not in given and self.origin(place) is place
 
     def is_made_of_right(self, place: Place, is_loose: bool = False) -> bool:
         """Tell whether all is right that an expression is made of, and all that runs inside it.
@@ -356,7 +375,11 @@ class Trace:
         With `is_loose`, what is not a step will do, if that is made of what is right.
         """
         time = self.first_wrong(place)
-        made_of = [each for each in self.made_of(place) if not self.is_number(each) and not self._is_constant(each)]
+        made_of = [
+            each
+            for each in self.made_of(place)
+            if not self.is_number(each) and not self.is_maker(each) and not self.is_beginning(each)
+        ]
         inside = [each for each in self.runs_inside(place) if not self.is_number(each)]
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of

@@ -1,7 +1,8 @@
 """Wrong answers of which no place is proved: what their calls have in common, and where to begin to look."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
@@ -21,7 +22,7 @@ def tell_unproved(
     wrong: Sequence[Test],
     others: Sequence[Test],
     begins: Sequence[Test],
-    told: Collection[tuple[str, int]] = (),
+    told: bool = False,
 ) -> Finding | None:
     """Tell in which cases the answer is wrong, and the first number nobody knows; None if that says nothing.
 
@@ -30,17 +31,13 @@ def tell_unproved(
         wrong: tests of one problem whose numbers are wrong.
         others: tests of the same problem.
         begins: the tests in which that number is looked for: those, or calls inside them that are wrong.
-        told: lines, by file and number, of which something else is said.
+        told: whether something else is told of the problem: then nothing is marked.
     """
     these, right, raise_ = _judge_cases(runner, [*wrong, *others])
     condition = find_condition(these, right) if these and len(right) >= ENOUGH else None
     if not these or (right and told and not condition):
         return None
-    search = Search(Experiment(runner, order_by_generality(begins)))
-    root = next(iter(sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))), None)
-    place = show_place(root.file, root.function, root.node, runner.suite.root) if root else {}
-    if not place or (place["file"], place["line"]) in told:
-        place = {}
+    place = {} if told else _find_first_unknown(runner, begins)
     if not condition and not place:
         return None
     problem = wrong[0].problem
@@ -53,6 +50,13 @@ def tell_unproved(
         tests=tuple(test.name for test in wrong),
         **place,
     )
+
+
+def _find_first_unknown(runner: Runner, tests: Sequence[Test]) -> dict[str, Any]:
+    """Find the first value that nobody knows, tensors before numbers, to be shown; {} if there is none."""
+    search = Search(Experiment(runner, order_by_generality(tests)))
+    roots = sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))
+    return next((show_place(each.file, each.function, each.node, runner.suite.root) for each in roots), {})
 
 
 def _tell_where(condition: Condition | None, wrong: int, judged: int, raise_: bool) -> str:

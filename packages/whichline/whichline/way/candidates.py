@@ -1,19 +1,22 @@
-"""Changes: right values that are tried together, in one place or in several that are wrong for one reason."""
+"""The steps that may belong in some places: at a first divergence, or where what it is made of comes from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from whichline.way.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options
+from whichline.way.difference import find_other
+from whichline.way.options import Option, Options, find_counterparts, find_what_is, list_alike, list_options, name_at
 from whichline.way.probe import Place
 from whichline.way.trace import Trace
 
 GROUPED = 8  # steps of a root that are tried together with those of like roots
+NEXT = 8  # steps that may be missing where an operand is
+UPSTREAM, LATER = 16, 4  # what a root is made of, further away, and the steps that may be missing there
 
 
 @dataclass
-class Changes:
+class Candidates:
     """Lists what may be tried at the roots of some runs.
 
     Args:
@@ -106,3 +109,78 @@ def list_later(trace: Trace, operand: Place, most: int) -> list[Option]:
     ]
     later = [each for each in later if trace.steps[each.names[0]].ask]  # else nobody has to take that way
     return [*as_it_is, *sorted(later, key=lambda each: set(find_counterparts().findall(each.names[0])) != kinds)[:most]]
+
+
+def list_numbers(trace: Trace, root: Place) -> Iterator[Options]:
+    """Sizes, or numbers made of sizes, that a root is made of, where another one may belong: `width = y.shape[-1]`."""
+    for operand in list_upstream(trace, root):
+        if trace.is_number(operand) and trace.match(operand) and not operand.is_read:
+            for option in list_options(trace, operand):
+                yield from ({place: option} for place in dict.fromkeys((trace.origin(operand), operand)))
+
+
+def list_missing(trace: Trace, root: Place) -> Iterator[Options]:
+    """Steps that may be missing where the operands of a root are, or were made; and the same in two operands."""
+    operands = trace.made_of(root)
+    for operand in operands:
+        siblings = [each for each in list_siblings(trace, operand) if trace.steps[each.names[0]].ask]
+        for option in dict.fromkeys((*siblings, *list_later(trace, operand, NEXT))):
+            yield from ({place: option} for place in dict.fromkeys((trace.only_origin(operand), operand)))
+    for i, first in enumerate(operands):
+        for second in operands[i + 1 :]:
+            for option in list_later(trace, first, NEXT):
+                alike = [each for each in list_later(trace, second, NEXT) if each.is_like(option)]
+                places = trace.origin(first), trace.origin(second)
+                one, other = places if places[0] is not places[1] else (first, second)
+                yield from ({one: option, other: each} for each in alike)
+
+
+def list_missing_upstream(trace: Trace, root: Place) -> list[Options]:
+    """Later steps in the places of the right values that a root is made of, the next ones first."""
+    changes: list[Options] = [
+        {operand: option}
+        for operand in list_upstream(trace, root, UPSTREAM)
+        for option in list_later(trace, operand, LATER)
+    ]
+    changes = [each for each in changes if count_missing(trace, each)[0] > 0]
+    return sorted(changes, key=lambda each: count_missing(trace, each))
+
+
+def list_instead(trace: Trace, root: Place, most: int = 40) -> Iterator[Options]:
+    """Other arguments, or other steps of the same kind, in the places of the right values that a root is made of."""
+    for operand in list_upstream(trace, root, most):
+        yield from ({operand: option} for option in list_siblings(trace, operand))
+
+
+def list_swaps(trace: Trace, root: Place) -> Iterator[Options]:
+    """Two names that a root may be made of, each in the place of its sibling: `q, v, k = x.chunk(3)`."""
+    names = [
+        place for place in trace.places if place.is_read and (place.file, place.function) == (root.file, root.function)
+    ]
+    known = {place: option for place in names if (option := find_what_is(trace, place))}
+    for place, option in known.items():
+        if place in list_upstream(trace, root):
+            for sibling in list_siblings(trace, place):
+                others = [each for each, other in known.items() if other.names == sibling.names]
+                yield from ({place: sibling, each: option} for each in others[:1])
+
+
+def count_missing(trace: Trace, change: Options) -> tuple[int, bool]:
+    """Count the steps between what an expression is and what is put there; of equals, one that is made comes first."""
+    place, option = next(iter(change.items()))
+    match, time = trace.match(place), find_other(trace, place, option)
+    reached = trace.steps[match.names[time]].order if match else 0
+    return trace.steps[name_at(option, trace.steps, time)].order - reached, place.is_read
+
+
+def list_upstream(trace: Trace, root: Place, most: int = 40) -> list[Place]:
+    """List what an expression is made of, the nearest first, through names to where these were made."""
+    found = dict.fromkeys(each for each in (trace.origin(root),) if each is not root)
+    todo = [root, *found]
+    while todo and len(found) < most:
+        for operand in trace.made_of(todo.pop(0)):
+            for each in (operand, trace.origin(operand)):
+                if each not in found:
+                    found[each] = None
+                    todo.append(each)
+    return list(found)
