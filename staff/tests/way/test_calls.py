@@ -101,8 +101,8 @@ def test_a_function_that_is_wrong_where_it_does_not_matter_is_not_told(tell_alon
 
 
 def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(tell_alone: Explain) -> None:
-    width = "    d_k = Q.shape[-1]\n"
-    beside = (width, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{width}")
+    wide = "    wide = torch.promote_types(Q.dtype, torch.float32)\n"
+    beside = (wide, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{wide}")
     first, *_ = tell_alone(ATTENTION, NOT_STABLE, beside)
     assert first.said == ("Expected x − max; found x.",)
     assert first.proof == (

@@ -102,10 +102,12 @@ def put_step(trace: Trace, place: Place, wide: Callable[[Tensor], Tensor] = lamb
     return change
 
 
-def put_operand(runner: Runner, operand: Place, in_any_shape: bool = False) -> Change:
-    """Put what an expression is made of in its place, if that has its shape."""
+def put_operand(runner: Runner, operand: Place, in_any_shape: bool = False, only: int | None = None) -> Change:
+    """Put what an expression is made of in its place, if that has its shape; or only in that of its n-th value."""
 
     def change(call: Call, time: int, value: Any) -> Any:
+        if only not in (None, time):
+            return value
         recorder = runner.observed.recorder
         made_of = recorder.objects.get(operand, [None])[-1] if recorder else None
         return made_of if isinstance(made_of, Tensor) and (in_any_shape or made_of.shape == value.shape) else None

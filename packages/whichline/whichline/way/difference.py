@@ -64,7 +64,7 @@ def _compare_steps(trace: Trace, match: Match, change: Options) -> str:
         return f"Expected {option.names[0]}; found {match.names[0]}: the two are swapped."
     time = _find_different(trace, place, option) if option.is_series else find_other(trace, place, option)
     wanted, here = name_at(option, trace.steps, time), match.names[min(time, len(match.names) - 1)]
-    return f"Expected {wanted}; found {here}." if wanted and wanted != here else ""
+    return f"Expected {wanted}; found {here}." if wanted != here and here in trace.known.values else ""
 
 
 def _find_different(trace: Trace, place: Place, option: Option) -> int:

@@ -166,7 +166,8 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
         right = f"With {min(names)} here" if is_one else several.get(places, "With all of these corrected")
     else:
         more = "".join(f" and line {each.place.line}" for each in found[MOST:])
-        right = f"With these two{more} corrected"
+        are_more = any(len(each.patch) > 1 for each in found)
+        right = "With all of these corrected" if are_more else f"With these two{more} corrected"
     return f"{right}, {count_failing(explained, failing, 'passes', 'pass')}."
 
 

@@ -109,7 +109,8 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
     if not isinstance(value, Tensor):
         times = len(trace.value(place))
         each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
-        return [Option((step.name,), ()) for step in steps if not step.value.tensor.ndim] + each_time
+        numbers = [step for step in steps if not step.value.tensor.ndim and not step.name.startswith("`")]
+        return [Option((step.name,), ()) for step in numbers] + each_time
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())

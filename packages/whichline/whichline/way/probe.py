@@ -2,10 +2,11 @@
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch._C._functorch import (
     maybe_get_bdim,
     maybe_get_level,
 )
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 MOST_BYTES = 1 << 27  # of values that are kept of one call
 MOST_TIMES = 512  # that an expression is computed in one call; of one that is computed more often nothing is kept
@@ -113,10 +115,13 @@ class Recorder:
     values: dict[Place, list[Any]] = field(default_factory=dict)
     objects: dict[Place, list[Any]] = field(default_factory=dict)  # the values themselves
     order: list[Place] = field(default_factory=list)  # of all values
+    depths: list[int] = field(default_factory=list)  # how many calls deep each of them was computed
     has_put: bool = False
     is_over: bool = False  # the call: what a backward pass computes later is not noted
     broken: Exception | None = None
     _bytes: int = 0
+    _depth: int = 0
+    _outermost: FrameType | None = None  # that calls the adapter
     _times: dict[Place, int] = field(default_factory=dict)
     _kept: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by the id of a tensor its version, and a copy
     _arrays: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)  # by the id of an array, as a tensor
@@ -124,7 +129,11 @@ class Recorder:
     def begin(self) -> None:
         """Forget what was noted: another call of an adapter begins."""
         self.values, self.objects, self.order, self._times, self._kept, self._arrays = {}, {}, [], {}, {}, {}
-        self._bytes, self.is_over = 0, False
+        self.depths, self._bytes, self.is_over, self._outermost = [], 0, False, sys._getframe(1)
+
+    def end(self) -> None:
+        """Note no more: the call is over."""
+        self.is_over, self._outermost = True, None
 
     def count_anew(self, places: Collection[Place]) -> None:
         """Count how often these are computed from here on, since another call of their function begins."""
@@ -136,8 +145,10 @@ class Recorder:
         self.looks += 1
         if self.looks > self.limit:
             raise TooLongError
-        if self.watch and not self.is_over:
-            self.watch(place)
+        if not self.is_over:
+            self._depth = self._count_calls(sys._getframe(2))
+            if self.watch:
+                self.watch(place)
         if place.in_place:
             self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
         kind = type(value)
@@ -151,6 +162,13 @@ class Recorder:
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls
                 return self._look_at_tensors(place, value)
         return self._look_at_tensors(place, value)
+
+    def _count_calls(self, frame: FrameType | None) -> int:
+        """Count how many calls deep a frame is."""
+        depth = 0
+        while frame and frame is not self._outermost:
+            frame, depth = frame.f_back, depth + 1
+        return depth
 
     def _look_at_tensors(self, place: Place, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -168,7 +186,11 @@ class Recorder:
         """Look at a tensor inside of `vmap` as at those of all turns together, along the first axis."""
         axis, level, inner = maybe_get_bdim(value), maybe_get_level(value), get_unwrapped(value)
         batch = inner.movedim(axis, 0) if axis else inner
-        new = self._look_at_tensors(place, batch)
+        if is_batchedtensor(batch):
+            new = self._look_at_batch(place, batch)
+        else:
+            with temporarily_clear_interpreter_stack():
+                new = self._look_at_tensors(place, batch)
         return value if new is batch else _add_batch_dim(new, 0, level)
 
     def _look_at_array(self, place: Place, value: Any) -> Any:
@@ -209,6 +231,7 @@ class Recorder:
             values.append(self._keep(value))
             self.objects[place].append(value)
             self.order.append(place)
+            self.depths.append(self._depth)
         else:
             values[:] = [None] * len(values)
 

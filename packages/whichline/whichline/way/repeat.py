@@ -153,7 +153,7 @@ def _tell_kept(experiment: Experiment, test: Test) -> Finding | None:
         kept = runner.observed.find_kept()
     if place is None:
         return None
-    place = other.origin(place)
+    place = other.origin(place) if any(other.runs_inside(place)) else place
     said = "This value is left over from an earlier call. Run first, the test passes."
     where = f"It is kept in {listed(f'`{name}`' for name in kept)}." if len(kept) <= NAMED else ""
     return tell_breach(experiment, [place], "remembers", [said, where], REMEMBERS, section=get_section(one))

@@ -119,7 +119,7 @@ class Runner:
         if noting and not puts:
             self._longest = 1000 + 20 * recorder.looks
         passed = error is None and (recorder.has_put or not puts)
-        noted = recorder.values, recorder.objects, recorder.order
+        noted = recorder.values, recorder.objects, recorder.order, recorder.depths
         ended = error.with_traceback(None) if error else None
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
 
@@ -169,7 +169,7 @@ class Runner:
         call.came = None
         with around(name, run, call) if around else nullcontext():
             call.came = run(*given, **named)
-        recorder.is_over = True
+        recorder.end()
         return call.came
 
     def _enter(

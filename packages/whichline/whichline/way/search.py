@@ -27,6 +27,7 @@ PLACES = 3  # that together explain the tests
 NEAREST = 6  # changes that are tried for the first of two places, and places where any test is tried
 FIRST = 2  # changes that are tried there
 END = "the answer"  # the steps that come last begin like that
+MENDED = 2  # steps that a change makes right, so that it is not by chance
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
@@ -67,17 +68,20 @@ class Search:
         experiment: the tests, those first that tell most, and what has been found before.
         is_loose: whether a root may be made of what is not a step, but made of right things.
         tried: roots that need not be tried again.
+        near: changes with which tests still fail, and how many steps are right then.
+        calls: roots that call what is wrong inside, in a way that is not known.
     """
 
     experiment: Experiment
     is_loose: bool = False
     tried: Sequence[Place] = ()
     near: list[tuple[int, Options]] = field(default_factory=list)
+    calls: Sequence[Place] = ()
 
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain most tests most plainly; none if nothing is proved."""
         self.roots = self.find_roots()
-        self.candidates = Candidates({root: self.trace_of(root) for root in self.roots})
+        self.candidates = Candidates({root: self.trace_of(root) for root in (*self.roots, *self.calls)})
         best: list[Found] = []
         for found in self._list_explanations(most):
             best = max(best, found, key=rank)
@@ -87,7 +91,7 @@ class Search:
 
     def _list_explanations(self, most: int) -> Iterator[list[Found]]:
         """List what explains the tests, what takes longer only where that has not explained all of them."""
-        whole, part = self._try_all()
+        whole, part = self._try_all(self.roots)
         yield [whole] if whole else []
         is_first = not self.experiment.patch and not self.is_loose and bool(self.roots)
         if is_first:
@@ -106,6 +110,7 @@ class Search:
             yield self._find_loosely()
         if not self.is_loose:
             yield self._find_together(most)
+            yield self._find_call()
         if is_first:
             yield self._find_anywhere()
 
@@ -136,15 +141,20 @@ class Search:
         places = dict.fromkeys(
             place for trace in self.traces for place in trace.places if place not in self.experiment.patch
         )
-        new = (place for place in places if place not in self.tried and not self.experiment.runner.is_lent(place))
+        new = [place for place in places if place not in self.tried and not self.experiment.runner.is_lent(place)]
         roots = [place for place in new if self._is_root(place)]
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
+        self.calls = [place for place in new if place not in roots and self._is_call(place)]
         return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
 
     def _is_root(self, place: Place) -> bool:
         """Tell whether an expression is a root somewhere; elsewhere it may be right by chance."""
         return any(place in trace.values and trace.is_root(place, self.is_loose) for trace in self.traces)
+
+    def _is_call(self, place: Place) -> bool:
+        """Tell whether an expression is a wrong call of what has no step that is known: the smallest such is told."""
+        return any(place in trace.values and trace.is_called_rightly(place) for trace in self.traces)
 
     def trace_of(self, place: Place) -> Trace:
         """A run in which an expression is a root, or at least computed."""
@@ -153,14 +163,14 @@ class Search:
 
     # One place.
 
-    def _try_all(self) -> tuple[Found | None, Found | None]:
+    def _try_all(self, roots: Sequence[Place]) -> tuple[Found | None, Found | None]:
         """The first change that explains all tests, and the best one that explains some.
 
         What is told of a tensor made of numbers alone is better than what is not simple.
         """
         whole: Found | None = None
         part: list[Found] = []
-        for root in self.roots:
+        for root in roots:
             is_given = self.trace_of(root).is_given(root)
             if whole and not (is_given and whole.trace.is_before(root, whole.place)):
                 continue
@@ -196,7 +206,7 @@ class Search:
         explained = []
         for test in self.experiment.failing:
             then = self.experiment.run(test, change)
-            if then.passed and place in then.values and then.is_made_of_right(place, self.is_loose):
+            if then.passed and place in then.values and self._is_made_of_right(then, place):
                 explained.append(test)
         if not explained:
             return None
@@ -213,12 +223,16 @@ class Search:
                 return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
         return found
 
+    def _is_made_of_right(self, then: Trace, place: Place) -> bool:
+        return then.is_made_of_right(place, self.is_loose, looks_inside=place not in self.calls)
+
     def _can_go(self, found: Found) -> bool:
         """Tell whether tests pass without a step, which gives back one of the things that go in."""
-        tests, runner = self._only(found).failing, self.experiment.runner
+        place, trace, runner = next(iter(found.patch)), found.trace, self.experiment.runner
+        only = trace.first_wrong(place) if len(trace.value(place)) > 1 else None
+        changes = [{place: put_operand(runner, each, True, only)} for each in trace.made_of(place)]
         return any(
-            all(self.experiment.run(test, {found.place: put_operand(runner, each, True)}).passed for test in tests)
-            for each in found.trace.made_of(found.place)
+            all(self.experiment.run(test, each).passed for test in self._only(found).failing) for each in changes
         )
 
     def _only(self, found: Found) -> Experiment:
@@ -245,7 +259,7 @@ class Search:
         ((root, wanted),) = patch.items()
         patch = find_cause(experiment, trace, root, wanted) or patch
         found = found if patch == found.patch else replace(found, patch=patch, difference=compare(trace, patch))
-        return replace(found, shown=trace.find_call(found.place))
+        return replace(found, shown=_find_shown(trace, found.place))
 
     def _find_common_cause(self, missing: bool) -> list[Found]:
         roots = [(self.trace_of(root), root) for root in self.roots]
@@ -253,6 +267,11 @@ class Search:
             return []
         everything = tuple(test.name for test in self.experiment.failing)
         return [Found(cause[1], cause[0], compare(*cause), everything)]
+
+    def _find_call(self) -> list[Found]:
+        """The smallest call of a function that is wrong inside, in a way that is not known: `rotate_half(x)`."""
+        whole, _ = self._try_all(self.calls)
+        return [whole] if whole else []
 
     # Several places.
 
@@ -279,7 +298,11 @@ class Search:
                 first = self._point(Found(change, trace, compare(trace, change), others[-1].explains), others)
                 if not mended and (first.difference.is_extra or not first.difference.is_simple):
                     continue
-                if not others[-1].difference.is_simple and others[-1].option.names[0].startswith(END):
+                if (
+                    not others[-1].difference.is_simple
+                    and others[-1].option.names[0].startswith(END)
+                    and mended < MENDED
+                ):
                     continue  # with the right answer at the end any test passes
                 if self._is_whole(others[-1:]):
                     return self._leave_out_needless([first, *others])
@@ -315,6 +338,15 @@ class Search:
                     rest = self._list_left(found)
                     return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
+
+
+def _find_shown(trace: Trace, place: Place) -> Place | None:
+    """Find the call to show in place of a constant that it passes, or of what is wrong in one of several calls."""
+    values = trace.value(place)
+    if len(values) == 1 or trace.is_number(place) or place.is_read:
+        return trace.find_call(place)
+    wrong = [time for time in range(len(values)) if not trace.is_right_at(place, time)]
+    return trace.find_one_call(place, wrong[0]) if len(wrong) == 1 else None
 
 
 def join_patches(found: Iterable[Found]) -> Options:

@@ -4,6 +4,7 @@ import ast
 import math
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -79,6 +80,7 @@ class Trace:
         values: what each expression was, each time, when it was computed.
         objects: the same objects, which tell what a name stands for.
         order: the expressions, as often as they were computed.
+        depths: how many calls deep that was, each time.
         arguments: those of the adapter.
         known: the steps of the right program on the same arguments, and these.
         passed: whether the test passed.
@@ -92,6 +94,7 @@ class Trace:
     values: Mapping[Place, Sequence[Any]]
     objects: Mapping[Place, Sequence[Any]]
     order: Sequence[Place]
+    depths: Sequence[int]
     arguments: Mapping[str, Any]
     known: Known
     passed: bool
@@ -238,6 +241,17 @@ class Trace:
         """Find the call that gives a constant, as it is written, for a parameter."""
         return next((call for call, node in self._list_given(place) if isinstance(node, ast.Constant)), None)
 
+    def find_one_call(self, place: Place, time: int) -> Place | None:
+        """Find the one of several calls of a function that gives back the n-th value of an expression in it."""
+        value, times = self.objects[place][time], Counter[Place]()
+        for each in self.order:
+            came = self.objects[each][times[each]] if times[each] < len(self.objects[each]) else None
+            is_call = isinstance(each.node, ast.Call) and each.function != place.function and times[place] > time
+            times[each] += 1
+            if is_call and came is value and len(self.objects[each]) == 1:
+                return each
+        return None
+
     def _list_given(self, place: Place) -> Iterator[tuple[Place, ast.expr]]:
         """List the calls of a function while which a parameter is read, and what these give for it."""
         if not isinstance(place.node, ast.Name) or place.node.id not in place.parameters:
@@ -320,11 +334,10 @@ class Trace:
     def runs_inside(self, place: Place) -> Iterator[Place]:
         """The student's expressions that ran while this one was computed, in functions that it calls."""
         index = self.order.index(place)
-        made_of = {id(node) for node in ast.walk(place.node)}
-        for before in reversed(self.order[:index]):
-            if id(before.node) in made_of or (before.function, before.file) == (place.function, place.file):
+        for before in range(index - 1, -1, -1):
+            if self.depths[before] <= self.depths[index]:
                 return
-            yield before
+            yield self.order[before]
 
     def is_maker(self, place: Place) -> bool:
         """Tell whether an expression is a tensor made of numbers alone."""
@@ -367,9 +380,21 @@ class Trace:
     def is_constant(self, place: Place) -> bool:
         """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
         value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
-        return type(value) is float and bool(given) and value not in given and self.origin(place) is place
+        if type(value) is not float or not math.isfinite(value) or not given or value in given:
+            return False
+        return self.origin(place) is place
 
-    def is_made_of_right(self, place: Place, is_loose: bool = False) -> bool:
+    def is_called_rightly(self, place: Place) -> bool:
+        """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
+        is_call = isinstance(place.node, ast.Call) and bool(self._inside[place]) and not self.is_number(place)
+        return (
+            is_call
+            and not self.is_right(place)
+            and not self.is_returned(place)
+            and self.is_made_of_right(place, looks_inside=False)
+        )
+
+    def is_made_of_right(self, place: Place, is_loose: bool = False, looks_inside: bool = True) -> bool:
         """Tell whether all is right that an expression is made of, and all that runs inside it.
 
         With `is_loose`, what is not a step will do, if that is made of what is right.
@@ -380,7 +405,7 @@ class Trace:
             for each in self.made_of(place)
             if not self.is_number(each) and not self.is_maker(each) and not self.is_beginning(each)
         ]
-        inside = [each for each in self.runs_inside(place) if not self.is_number(each)]
+        inside = [each for each in self.runs_inside(place) if not self.is_number(each)] if looks_inside else []
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
         ) and all(self.is_right(each) for each in inside)
