@@ -197,9 +197,9 @@ def _tell_not_given(found: Found, observed: Observed) -> str:
     node = observed.definitions.get(_find_callee(call, found.place, observed))
     if node is None or node.args.vararg:
         return ""
-    optional = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+    optional = zip(node.args.args[::-1], node.args.defaults[::-1], strict=False)
     given = {each.arg for each in node.args.args[: len(call.args)]} | {each.arg for each in call.keywords}
-    left = [each.arg for each in optional if each.arg not in given]
+    left = [each.arg for each, default in optional if ast.unparse(default) == "None" and each.arg not in given][::-1]
     return f" This call passes nothing for `{left[0]}`." if left else ""
 
 

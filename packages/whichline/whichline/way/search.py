@@ -153,8 +153,10 @@ class Search:
         return any(place in trace.values and trace.is_root(place, self.is_loose) for trace in self.traces)
 
     def _is_call(self, place: Place) -> bool:
-        """Tell whether an expression is a wrong call of what has no step that is known: the smallest such is told."""
-        return any(place in trace.values and trace.is_called_rightly(place) for trace in self.traces)
+        """Tell whether an expression calls a function that is wrong inside; it must not hide what was found before."""
+        put = self.experiment.patch.keys()
+        runs = (trace for trace in self.traces if place in trace.values)
+        return any(trace.is_called_rightly(place) and not put & set(trace.runs_inside(place)) for trace in runs)
 
     def trace_of(self, place: Place) -> Trace:
         """A run in which an expression is a root, or at least computed."""
