@@ -155,6 +155,8 @@ def _tell_half(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding |
     narrow = trace.objects[places[0]][0].dtype
     said = f"This is rounded to {dtype_name(narrow)}, {DIGITS[narrow]} digits, and the answer is computed from it."
     question = ONCE.format(dtype_name(narrow))
+    if len(trace.objects[places[0]]) > 1:  # a function that rounds does so for whoever calls it
+        places = list(dict.fromkeys([trace.find_one_call(places[0], 0) or places[0], *places[1:]]))
     return tell_breach(experiment, places, "half-inside", [said], question, right, passing, get_section(trace))
 
 
