@@ -20,7 +20,7 @@ def list_needed(follow: Follow, arguments: Mapping[str, Any]) -> set[str]:
     return {name for name, x in wide.items() if _matters(follow, wide, name, x, right)}
 
 
-def _matters(follow: Follow, arguments: Mapping[str, Any], name: str, x: Any, right: Tensor) -> bool:
+def _matters(follow: Follow, arguments: Mapping[str, Any], name: str, x: Any, right: Any) -> bool:
     if isinstance(x, Tensor):
         other: Any = ~x if x.dtype == torch.bool else x.flip(-1)
     elif isinstance(x, float):
@@ -31,7 +31,9 @@ def _matters(follow: Follow, arguments: Mapping[str, Any], name: str, x: Any, ri
         answer = follow(Steps(), **{**arguments, name: other})
     except (RuntimeError, IndexError, ValueError):
         return False
-    return answer.shape == right.shape and not torch.allclose(answer, right, equal_nan=True)
+    both = [(each,) if isinstance(each, Tensor) else each for each in (answer, right)]
+    are_alike = [one.shape == other.shape for one, other in zip(*both, strict=True)]
+    return all(are_alike) and not all(torch.allclose(*each, equal_nan=True) for each in zip(*both, strict=True))
 
 
 def find_unread(
