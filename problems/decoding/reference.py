@@ -62,7 +62,9 @@ def run_decoding(
     grouped = queries.unflatten(-3, (num_kv_heads, group))  #: the queries of each head, in groups
 
     #: What does each head attend to?
-    answers = run_scaled_dot_product_attention(queries, keys_of_heads, values_of_heads, mask)  #: the answers of the heads
+    answers = run_scaled_dot_product_attention(
+        queries, keys_of_heads, values_of_heads, mask
+    )  #: the answers of the heads
     run_scaled_dot_product_attention(grouped, keys.unsqueeze(-3), values.unsqueeze(-3), mask)  #: , in groups
     grouped_answers = answers.unflatten(-3, (num_kv_heads, group))  #: the answers of the heads, in groups
 
@@ -80,16 +82,16 @@ def see(positions: Tensor, count: int, window: int | None) -> Tensor:
     later = behind < 0  #: the mask of keys that lie ahead
     mask = behind >= 0  #: the mask of keys that do not lie ahead
 
+    near = behind < (window or count)  #: the mask of keys not too far back. How many tokens lie within the window?
     if window is not None:
         #: How many tokens lie within the window, and is the token itself one of them?
         width = window  #: the window
         last_hidden = positions - window  #: the first position that each new token sees, −1
         first_seen = positions - window + 1  #: the first position that each new token sees
         far = behind >= window  #: the mask of keys too far back
-        near = behind < window  #: the mask of keys not too far back
 
     #: Which keys may each new token attend to, those of the cache first?
-    mask = mask if window is None else mask & near  #: the mask
+    mask = mask & near  #: the mask
     hidden = ~mask  #: the mask, inverted
     added = torch.zeros(mask.shape).masked_fill(hidden, -math.inf)  #: the mask as 0 and −inf
     return mask

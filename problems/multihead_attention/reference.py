@@ -38,7 +38,9 @@ def run_multihead_attention(
         hidden = ~mask  #: the mask, as passed in, inverted
         mask = mask[..., None, :] if mask.ndim < query.ndim else mask
         #: Which axes does this mask have, and which does it need to line up with the scores of all heads?
-        mask = mask.unsqueeze(-3) if mask.ndim == query.ndim else mask  #: the mask, lined up with the scores of all heads
+        mask = (
+            mask.unsqueeze(-3) if mask.ndim == query.ndim else mask
+        )  #: the mask, lined up with the scores of all heads
         hidden_in_line = ~mask  #: the mask, lined up with the scores of all heads, inverted
         whole = mask.expand(*queries.shape[:-1], keys.shape[-2])  #: the mask of every head
         hidden_in_whole = ~whole  #: the mask of every head, inverted
