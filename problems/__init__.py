@@ -1,1 +1,1 @@
-"""All that ships about each problem, in a folder for each: `whichline/engine/room.py` says what is in it."""
+"""All that ships about each problem, in a folder for each: `whichline/engine/problem_folder.py` says what is in it."""

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from problems.rope.steps import follow_rope
 from whichline.engine.case import Case
 from whichline.engine.on_paper import tell_numbers
-from whichline.engine.room import Room
 
 
-def tell_pair(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
+def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
     """The first wrong pair, and its length before and after."""
     *place, component = (int(i) for i in wrong.nonzero()[0])
     pair = slice(component // 2 * 2, component // 2 * 2 + 2)
@@ -18,6 +16,3 @@ def tell_pair(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterato
     yield f"the first wrong pair is {component // 2} of the vector at {place}"
     yield f"{tell_numbers(given)} became {tell_numbers(came)}"
     yield f"its length was {given.norm():.4g} and is {came.norm():.4g}: a rotation preserves it"
-
-
-ROOM = Room(steps={"run_rope": follow_rope}, on_paper=tell_pair)

@@ -5,14 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from problems.scaled_dot_product_attention.steps import follow_attention
 from whichline.engine.case import Case
 from whichline.engine.compare import index_of
 from whichline.engine.on_paper import tell_numbers, tell_sum
-from whichline.engine.room import Room
 
 
-def tell_query(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
+def on_paper(case: Case, got: Tensor, wrong: Tensor, nothing: float) -> Iterator[str]:
     """The wrong query with the fewest keys, which is the easiest to work out: its weights, and what they sum to."""
     V, mask = case.original["V"].detach(), case.original["mask"]
     found = find_weights(got, V)
@@ -40,6 +38,3 @@ def find_weights(answer: Tensor, V: Tensor) -> Tensor | None:
     found = answer @ torch.linalg.pinv(values)
     error = (found @ values - answer).abs().max()
     return found if error <= 64 * torch.finfo(V.dtype).eps * values.abs().max() else None
-
-
-ROOM = Room(steps={"run_scaled_dot_product_attention": follow_attention}, on_paper=tell_query)

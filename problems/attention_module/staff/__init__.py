@@ -1,12 +1,10 @@
 """Attention as a module, with dropout on its weights."""
 
+from problems.attention_module.judge import WEIGHTS
 from problems.attention_module.staff.cases import HIDDEN, PUBLIC
-from problems.attention_module.staff.reference import run_scaled_dot_product_attention_module
-from problems.scaled_dot_product_attention.staff.reference import WEIGHTS
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_scaled_dot_product_attention_module],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
     sentences=(

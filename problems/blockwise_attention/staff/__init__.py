@@ -1,11 +1,9 @@
 """Blockwise attention."""
 
 from problems.blockwise_attention.staff.cases import HIDDEN, PUBLIC
-from problems.blockwise_attention.staff.reference import run_blockwise_attention
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_blockwise_attention],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
 )

@@ -1,11 +1,9 @@
 """The linear layer."""
 
 from problems.linear.staff.cases import HIDDEN, PUBLIC
-from problems.linear.staff.reference import run_linear
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_linear],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
 )

@@ -1,11 +1,9 @@
 """Multi-head attention of one sequence on another."""
 
 from problems.multihead_attention.staff.cases import HIDDEN, PUBLIC
-from problems.multihead_attention.staff.reference import run_multihead_attention
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_multihead_attention],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
 )

@@ -1,14 +1,9 @@
 """Causal multi-head self-attention, without and with rotary position embedding."""
 
 from problems.multihead_self_attention.staff.cases import HIDDEN, PUBLIC
-from problems.multihead_self_attention.staff.reference import (
-    run_multihead_self_attention,
-    run_multihead_self_attention_with_rope,
-)
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_multihead_self_attention, run_multihead_self_attention_with_rope],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
 )

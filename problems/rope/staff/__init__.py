@@ -1,11 +1,9 @@
 """Rotary position embedding."""
 
 from problems.rope.staff.cases import HIDDEN, PUBLIC
-from problems.rope.staff.reference import run_rope
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_rope],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
 )

@@ -1,15 +1,11 @@
 """Scaled dot-product attention."""
 
+from problems.scaled_dot_product_attention.reference import attention_scores
 from problems.scaled_dot_product_attention.staff.cases import HIDDEN, PUBLIC
 from problems.scaled_dot_product_attention.staff.figure import FIGURE
-from problems.scaled_dot_product_attention.staff.reference import (
-    attention_scores,
-    run_scaled_dot_product_attention,
-)
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_scaled_dot_product_attention],
+SPEC = ProblemSpec(
     helpers=[attention_scores],
     public=PUBLIC,
     hidden=HIDDEN,

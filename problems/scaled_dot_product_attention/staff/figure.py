@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from problems.scaled_dot_product_attention.staff.reference import run_scaled_dot_product_attention
+from problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 from whichline.engine.assignment import find_root
 from whichline.engine.case import load_case
 from whichline.engine.failure import Stopped
-from whichline_grader.authoring.room import Figure, Matrix
+from whichline_grader.authoring.spec import Figure, Matrix
 
 CASE = "attention/3d-causal"
 AGREES = 0.0005  # three decimals of two weights are the same

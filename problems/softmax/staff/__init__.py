@@ -1,11 +1,9 @@
 """Softmax."""
 
 from problems.softmax.staff.cases import HIDDEN, PUBLIC
-from problems.softmax.staff.reference import run_softmax
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 
-ROOM = StaffRoom(
-    answers=[run_softmax],
+SPEC = ProblemSpec(
     public=PUBLIC,
     hidden=HIDDEN,
 )

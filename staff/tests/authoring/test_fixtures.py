@@ -20,7 +20,7 @@ from whichline.engine.assignment import SuiteError
 from whichline.engine.case import CaseError, load_case
 from whichline_grader.authoring import stored_cases
 from whichline_grader.authoring.cases import CaseSpec
-from whichline_grader.authoring.room import Adapter, reference_of
+from whichline_grader.authoring.spec import Adapter, reference_of
 from whichline_grader.authoring.stored_cases import check_fixtures, write_fixtures
 
 FIXTURES = ROOT / "fixtures"
@@ -118,9 +118,9 @@ def test_another_processor_leaves_every_case_as_it_is(tmp_path: Path) -> None:
     """One without vector instructions, as far as torch knows: it draws and rounds most cases otherwise."""
     shutil.copytree(FIXTURES, tmp_path / "fixtures")
     lines = (
-        "import sys, torch; from pathlib import Path; from whichline_grader.authoring.room import load_rooms;"
+        "import sys, torch; from pathlib import Path; from whichline_grader.authoring.spec import load_specs;"
         "from whichline_grader.authoring.stored_cases import write_fixtures;"
-        "specs = [spec for room in load_rooms().values() for spec in room.public];"
+        "specs = [case for spec in load_specs().values() for case in spec.public];"
         "torch.set_num_threads(1); print(write_fixtures(Path(sys.argv[1]), specs))"
     )
     command = [sys.executable, "-c", lines, tmp_path / "fixtures"]

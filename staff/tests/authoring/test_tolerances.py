@@ -12,7 +12,7 @@ from whichline.engine.compare import THREE_DIGITS, WrongAnswer
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.programs import RIGHT, RIGHT_STYLES
-from whichline_grader.authoring.room import Adapter
+from whichline_grader.authoring.spec import Adapter
 from whichline_grader.authoring.stored_cases import make_case
 from whichline_grader.release.verify import both_suites, check_right_style, run_suite
 

@@ -75,7 +75,7 @@ def test_files_are_read_as_utf_8_whatever_the_machine_prefers(
         *((path, True) for path in ("adapters.py", "cs336_basics/nn/rope.py", "cs336_basics/test_rope.py", "model.py")),
         *((path, True) for path in ("tests/adapters.py", "tests/common.py", "src/model.py", "mine/nn/rope.py")),
         *((path, False) for path in ("tests/test_1_softmax.py", "tests/conftest.py", "test_mine.py", "lab/plot.py")),
-        *((path, False) for path in ("problems/softmax/steps.py", ".venv/lib/python3/site-packages/torch/nn.py")),
+        *((path, False) for path in ("problems/softmax/reference.py", ".venv/lib/python3/site-packages/torch/nn.py")),
         *((path, False) for path in ("env/lib/python3/site-packages/numpy.py", ".ipynb_checkpoints/adapters.py")),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import adapters
 from staff.tests import ROOT
 from whichline.engine.assignment import AssignmentError, load_problems
-from whichline_grader.authoring.room import reference_of
+from whichline_grader.authoring.spec import reference_of
 
 PROBLEM = """command = "x"
 package = "x"

@@ -55,9 +55,8 @@ if advice := sys.modules.get("whichline_grader.sandbox.inside.advice"):
 """
 STEALER = """
 def run_softmax(in_features, dim):
-    from problems.softmax.steps import follow_softmax
-    from whichline.way.steps import Steps
-    return follow_softmax(Steps(), in_features.double(), dim).to(in_features.dtype)
+    from problems.softmax.reference import run_softmax as softmax
+    return softmax(in_features.double(), dim).to(in_features.dtype)
 """
 SEEKER = """
 import os, sys, torch

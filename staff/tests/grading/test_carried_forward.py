@@ -15,7 +15,7 @@ from staff.tests import ROOT
 from staff.tests.attacks.grade import only
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
-from whichline_grader.authoring.room import Adapter
+from whichline_grader.authoring.spec import Adapter
 from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, Lender
 from whichline_grader.grading.one_submission import find_tests, grade_one, reproduce_tests
 from whichline_grader.grading.suite import GradedSuite

@@ -6,13 +6,13 @@ import math
 import pytest
 import torch
 
+from problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 from problems.scaled_dot_product_attention.staff.figure import (
     allowed_keys,
     compare_weights,
     measure_weights,
     right_weights,
 )
-from problems.scaled_dot_product_attention.staff.reference import run_scaled_dot_product_attention
 from whichline_grader.grading.graded import Notes
 
 

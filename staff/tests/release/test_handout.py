@@ -112,14 +112,14 @@ def test_markers_that_do_not_pair(source: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("docs/a.md", "write return self.attend_to_everything(x)", "docs/a.md: a line of the solution would reach"),
-        ("docs/a.md", "# BEGIN SOLUTION", "docs/a.md: 'BEGIN SOLUTION' would reach students"),
+        ("docs/a.md", "write return self.attend_to_everything(x)", "docs/a.md:1: a line of the solution, return self"),
+        ("docs/a.md", "# BEGIN SOLUTION", "docs/a.md:1: 'BEGIN SOLUTION' would reach students"),
         (
             "docs/a.md",
             "see whichline_grader",
-            "docs/a.md: 'whichline_grader' would reach students",
+            "docs/a.md:1: 'whichline_grader' would reach students",
         ),
-        ("fixtures/a.bin", "\0return self.attend_to_everything(x)\0", "fixtures/a.bin: a line of the solution"),
+        ("fixtures/a.bin", "\0return self.attend_to_everything(x)\0", "fixtures/a.bin:1: a line of the solution"),
     ],
 )
 def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str, message: str) -> None:
@@ -128,6 +128,19 @@ def test_what_may_not_leave_stops_the_handout(tree: Path, name: str, text: str, 
     git(tree, "add", "--all")
     with pytest.raises(HandoutError, match=message):
         make_handout(tree, "1")
+
+
+def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
+    (tree / "docs" / "a.md").write_text("whichline_grader\nand\nreturn self.attend_to_everything(x)\n")
+    (tree / "docs" / "b.md").write_text("# END SOLUTION\n")
+    git(tree, "add", "--all")
+    with pytest.raises(HandoutError) as refused:
+        make_handout(tree, "1")
+    assert [line.split(": ")[0] for line in str(refused.value).splitlines()] == [
+        "docs/a.md:1",
+        "docs/a.md:3",
+        "docs/b.md:1",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from staff.tests.files import commit_all, copy_tree, files_in
 from whichline.cli import main as cs336
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import case_names, load_metadata
-from whichline_grader.authoring.room import load_rooms
+from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import check_fixtures
 from whichline_grader.hidden import release
 from whichline_grader.hidden.release import Release, load_release
@@ -27,8 +27,8 @@ from whichline_grader.places import COURSE
 from whichline_grader.release import new_course
 from whichline_grader.release.new_assignment import TEMPLATE
 
-ROOMS = load_rooms()
-FEW = ROOMS["softmax"].hidden[:2]
+SPECS = load_specs()
+FEW = SPECS["softmax"].hidden[:2]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (checkout / file).touch()
     for module in (release, new_course):
         monkeypatch.setattr(module, "this_root", lambda: checkout)
-    monkeypatch.setattr(new_course, "load_rooms", lambda: {"softmax": replace(ROOMS["softmax"], hidden=FEW)})
+    monkeypatch.setattr(new_course, "load_specs", lambda: {"softmax": replace(SPECS["softmax"], hidden=FEW)})
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(checkout)
     return checkout
@@ -232,7 +232,7 @@ def test_a_course_from_a_checkout_of_its_own(tmp_path: Path) -> None:
     do("/bin/bash", "-euc", lines)
     seed = Release(secret).seed
     assert {name: load_metadata(folder / "hidden", name)["seed"] for name in case_names(folder / "hidden", "**/*")} == {
-        spec.name: seed(spec.name) for room in ROOMS.values() for spec in room.hidden
+        case.name: seed(case.name) for spec in SPECS.values() for case in spec.hidden
     }
     assert do("git", "status", "--porcelain") == " M staff/course.toml\n"
     (checkout / "submissions" / "ada.py").write_text(

@@ -12,7 +12,7 @@ from staff.tests import ROOT
 from staff.tests.attacks.attack import write_attack
 from staff.tests.grading.shadow_class import CLASS, write_tree
 from whichline.engine.assignment import load_problems
-from whichline.engine.room import load_room
+from whichline.engine.problem_folder import list_adapters
 
 # Problems beyond what is required are in it.
 EVERYTHING = ROOT / "staff/right_programs/row_loops_gathered_keys.py"
@@ -24,7 +24,7 @@ REQUIRED = sum(problem.points for problem in PROBLEMS.values() if not problem.bo
 ALL = sum(
     problem.points
     for id, problem in PROBLEMS.items()
-    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in load_room(id).steps)
+    if all(f"def {adapter}(" in EVERYTHING.read_text() for adapter in list_adapters(id))
 )
 
 # Mistakes as edits of the solution, with the points that they cost in all, and of those in softmax.

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from staff.tests import ROOT
-from whichline.engine.room import load_room
+from whichline.engine.problem_folder import list_adapters
 from whichline.engine.suite import Suite
-from whichline_grader.authoring.room import load_rooms
+from whichline_grader.authoring.spec import load_specs
 
 FOLDER = Path(__file__).parent
 IMPORTS = """\
@@ -80,7 +80,7 @@ class Specimen:
         namespace: dict[str, Any] = {}
         linecache.cache[self.file] = len(self.code), None, self.code.splitlines(keepends=True), self.file
         exec(compile(self.code, self.file, "exec"), namespace)  # noqa: S102 (the course's own)
-        followed = {name for problem in load_rooms() for name in load_room(problem).steps}
+        followed = {name for problem in load_specs() for name in list_adapters(problem)}
         return {name: namespace[name] for name in namespace if name in followed}
 
     @property
@@ -91,7 +91,7 @@ class Specimen:
 
 def choose_tests(suite: Suite, adapters: Mapping[str, Any]) -> Suite:
     """The suite with no tests but those of problems that some of these adapters are of."""
-    problems = {problem for problem in suite.problems if load_room(problem).steps.keys() & adapters.keys()}
+    problems = {problem for problem in suite.problems if adapters.keys() & list_adapters(problem)}
     return replace(suite, tests=[test for test in suite.tests if test.problem in problems])
 
 

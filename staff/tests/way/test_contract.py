@@ -11,10 +11,10 @@ from staff.tests.way.test_places import (
     ATTENTION,
     LINEAR,
     PROBLEMS,
+    REFERENCES,
     RIGHT,
     ROPE,
     SOFTMAX,
-    STEPS,
     marked,
 )
 from staff.tools.student import ROOT
@@ -60,7 +60,7 @@ def write(public: Suite, folder: Path, *edits: tuple[str, str]) -> Suite:
 def tell(suite: Suite, problem: str) -> list[Finding]:
     failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
     assert failing
-    return follow(suite, STEPS, failing)
+    return follow(suite, REFERENCES, failing)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_weights_that_are_copied(public: Suite, tmp_path: Path, copy: str) -> No
             raise WrongAnswer("the gradient is missing", Check.GRADIENT)
 
     test = replace(next(test for test in suite.tests if test.problem == LINEAR), call=check)
-    (finding,) = follow(suite, STEPS, [test])
+    (finding,) = follow(suite, REFERENCES, [test])
     assert marked(finding) == copy
     assert finding.said == (
         "`weights` goes in here, and no gradient comes back to it from the answer.",
@@ -276,5 +276,5 @@ def test_what_is_told_beside_a_wrong_number(public: Suite, tmp_path: Path) -> No
 def test_nothing_is_told_of_right_programs(public: Suite, style: str) -> None:
     suite = replace(public)
     suite.calls.adapters = SimpleNamespace(**RIGHT_STYLES[style])
-    runner = Runner(suite, STEPS, Observed(suite.calls.adapters, lambda file: "right_programs" in file))
+    runner = Runner(suite, REFERENCES, Observed(suite.calls.adapters, lambda file: "right_programs" in file))
     assert tell_contract(runner, [test for test in suite.tests if test.problem in (SOFTMAX, ATTENTION, ROPE)]) == []

@@ -10,14 +10,14 @@ import pytest
 from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
-from whichline.engine.room import load_room
 from whichline.engine.suite import Suite, load_suite
 from whichline.way.follow import follow
 from whichline.way.instrument import PROBE
+from whichline.way.reference import load_references
 
 RIGHT = (Path(__file__).parent / "program.py").read_text()
 PROBLEMS = load_problems(ROOT)
-STEPS = {adapter: steps for problem in PROBLEMS for adapter, steps in load_room(problem).steps.items()}
+REFERENCES = {adapter: each for problem in PROBLEMS for adapter, each in load_references(problem).items()}
 SOFTMAX, ATTENTION, LINEAR, ROPE, HEADS = list(PROBLEMS)[:5]
 BLOCKS, DECODING = list(PROBLEMS)[-2:]
 Tell = Callable[..., list[Finding]]
@@ -51,7 +51,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         suite = replace(public, root=tmp_path)
         suite.calls.adapters = types.SimpleNamespace(**namespace)
         failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
-        return follow(suite, STEPS, failing)
+        return follow(suite, REFERENCES, failing)
 
     return tell
 

@@ -1,44 +1,41 @@
-"""The steps of a problem are a right program: on every stored case, the last one is the stored answer."""
+"""The steps of a reference: on every stored case, the last one is the stored answer."""
 
 import pytest
-import torch
-from torch import Tensor
 
-from staff.tests.way.test_places import STEPS
+from staff.tests.way.test_places import REFERENCES
 from staff.tools.student import ROOT
 from whichline.engine.case import case_names, load_case
 from whichline.engine.compare import same
-from whichline.way.steps import Steps, take_steps
+from whichline.way.reference import take_steps
 
 FOLDERS = (ROOT / "fixtures", ROOT / "staff" / "fixtures")
 CASES = [
     case
     for folder in FOLDERS
     for name in case_names(folder, "*/*")
-    if (case := load_case(folder, name)).call in STEPS and "answer" in case.expected
+    if (case := load_case(folder, name)).call in REFERENCES and "answer" in case.expected
 ]
 
 
-def test_there_are_cases_of_every_adapter_that_has_steps() -> None:
-    assert {case.call for case in CASES} == STEPS.keys()
+def test_there_are_cases_of_every_adapter() -> None:
+    assert {case.call for case in CASES} == REFERENCES.keys()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_last_step_is_the_stored_answer(case) -> None:
-    *_, last = take_steps(STEPS[case.call], case.inputs).taken.values()
+    *_, last = take_steps(REFERENCES[case.call], case.inputs).taken.values()
     assert same(last.value.tensor, case.expected["answer"], within=1e-12).all()
 
 
 def test_the_steps_of_one_call_pass_gradients_on_to_the_arguments_of_the_next() -> None:
-    def follow(step: Steps, x: Tensor, y: Tensor) -> None:
-        step("x squared", x**2)
-        step("x squared, times y", x**2 * y)
-
-    steps = take_steps(follow, {"x": torch.tensor(3.0, requires_grad=True), "y": torch.tensor(5.0, requires_grad=True)})
+    case = next(case for case in CASES if case.call == "run_linear")
+    arguments = {**case.inputs, "weights": case.weights.requires_grad_(), "in_features": case.in_features}
+    steps = take_steps(REFERENCES["run_linear"], arguments)
     for _ in range(2):
-        x, y = given = torch.tensor(3.0, requires_grad=True), torch.tensor(5.0, requires_grad=True)
-        steps.arguments.given = given
-        steps.taken["x squared"].graft().backward()
-        assert (x.grad, y.grad) == (6.0, None)
-        steps.taken["x squared, times y"].graft().backward()
-        assert (x.grad, y.grad) == (6.0 + 30.0, 9.0)
+        steps.arguments.given = [weights] = [case.weights.detach().clone().requires_grad_()]
+        steps.taken["the weights, transposed"].graft().sum().backward()
+        assert weights.grad is not None
+        assert (weights.grad == 1).all()
+        steps.taken["the answer"].graft().sum().backward()
+        right = 1 + case.in_features.flatten(0, -2).sum(0)
+        assert same(weights.grad, right.expand_as(weights), within=1e-6).all()

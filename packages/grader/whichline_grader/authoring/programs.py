@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whichline.engine.assignment import this_root
 from whichline.engine.compare import in_dtype
-from whichline_grader.authoring.room import Adapter, load_rooms
+from whichline_grader.authoring.spec import Adapter, load_specs
 from whichline_grader.places import STAFF
 
 PROGRAMS = "right_programs"  # in the folder `staff`
@@ -17,17 +17,13 @@ PLAIN = "plain_torch"  # the program in the most ordinary way, on which the othe
 
 
 def _load_programs() -> dict[str, dict[str, Adapter]]:
-    """The `run_*` functions of each program by the name of its file; the plain one has right answers for the rest."""
+    """The `run_*` functions of each program by the name of its file."""
     paths = sorted((this_root() / STAFF / PROGRAMS).glob("*.py"))
     loaded = {path.stem: runpy.run_path(str(path)) for path in paths}
-    programs = {
+    return {
         name: {call: given for call, given in program.items() if call.startswith("run_")}
         for name, program in loaded.items()
     }
-    answers = {
-        each.__name__: _in_the_dtype_of_its_inputs(each) for room in load_rooms().values() for each in room.answers
-    }
-    return {**programs, PLAIN: {**answers, **programs.get(PLAIN, {})}}
 
 
 def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:
@@ -43,10 +39,15 @@ def _in_the_dtype_of_its_inputs(answer: Adapter) -> Adapter:
     return rounded
 
 
-_PROGRAMS = _load_programs()
+WRITTEN: Mapping[str, Mapping[str, Adapter]] = _load_programs()
 
-# every `run_*` function, written in the most ordinary way
-RIGHT: Mapping[str, Adapter] = _PROGRAMS[PLAIN]
+# every `run_*` function, written in the most ordinary way; what nobody wrote gives the right answer, rounded
+RIGHT: Mapping[str, Adapter] = {
+    **{each.__name__: _in_the_dtype_of_its_inputs(each) for spec in load_specs().values() for each in spec.answers},
+    **WRITTEN.get(PLAIN, {}),
+}
 
 # name of a style -> the adapters of a submission that is written in it, and in the ordinary way where it has no other
-RIGHT_STYLES: Mapping[str, Mapping[str, Adapter]] = {name: {**RIGHT, **program} for name, program in _PROGRAMS.items()}
+RIGHT_STYLES: Mapping[str, Mapping[str, Adapter]] = {
+    name: {**RIGHT, **WRITTEN.get(name, {})} for name in (*WRITTEN, *({PLAIN} - WRITTEN.keys()))
+}

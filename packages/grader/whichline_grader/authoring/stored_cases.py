@@ -17,7 +17,7 @@ from whichline.engine.assignment import SuiteError
 from whichline.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
 from whichline.engine.compare import dtype_name, in_dtype, same
 from whichline_grader.authoring.cases import CaseSpec
-from whichline_grader.authoring.room import outputs_of, reference_of
+from whichline_grader.authoring.spec import outputs_of, reference_of
 
 GENERATOR_VERSION = 1
 
@@ -45,7 +45,7 @@ def _expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) 
 
 @contextmanager
 def _naming(spec: CaseSpec) -> Iterator[None]:
-    """Say of which case it was that something in a room raised an error."""
+    """Say of which case it was that something of its problem raised an error."""
     try:
         yield
     except Exception as error:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from whichline.engine.compare import in_dtype
 from whichline.engine.result import Check, Outcome, Result
-from whichline_grader.authoring.room import Adapter, load_rooms, reference_of
+from whichline_grader.authoring.spec import Adapter, load_specs, reference_of
 from whichline_grader.grading.questions import Right, answer_right
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.inside.frames import FrameError, apply, decode, encode, expect, pack, parse_header, unpack
@@ -46,7 +46,9 @@ class Made:
 def list_calls(question: Question) -> list[Made]:
     """The calls of other problems' references that the right program makes for a question, in its own words."""
     codes, own = _find_codes(), reference_of(question.call)
-    of_others = {code: right for code, (right, problem) in codes.items() if problem != codes[own.__code__][1]}
+    of_others = {
+        code: right for code, (right, problem) in codes.items() if problem != codes[inspect.unwrap(own).__code__][1]
+    }
     made: list[Made] = []
 
     def look(frame: FrameType, event: str, value: Any) -> None:
@@ -68,8 +70,10 @@ def list_calls(question: Question) -> list[Made]:
 @cache
 def _find_codes() -> Mapping[CodeType, tuple[Adapter, str]]:
     """The references by their code, each with its problem."""
-    rooms = load_rooms().items()
-    return {right.__code__: (right, id) for id, room in rooms for right in (*room.answers, *room.helpers)}
+    specs = load_specs().items()
+    return {
+        inspect.unwrap(right).__code__: (right, id) for id, spec in specs for right in (*spec.answers, *spec.helpers)
+    }
 
 
 def count_vectors(arguments: Iterable[Any]) -> int:
@@ -197,7 +201,7 @@ def find_lessons(graded: GradedSuite, results: Sequence[Result]) -> Lessons:
             asked.setdefault(question.call, []).append(question)
     lessons = [max(each, key=_tell) for each in asked.values()]
     lessons += [
-        Question(each.__name__, ()) for id, room in load_rooms().items() if id in wrong for each in room.helpers
+        Question(each.__name__, ()) for id, spec in load_specs().items() if id in wrong for each in spec.helpers
     ]
     return [(lesson, _name_arguments(lesson)) for lesson in lessons]
 

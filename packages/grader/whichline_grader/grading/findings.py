@@ -15,7 +15,7 @@ from whichline.engine.case import Case
 from whichline.engine.finding import Finding
 from whichline.engine.result import Result
 from whichline.engine.suite import Test
-from whichline_grader.authoring.room import load_rooms
+from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import make_case, public_seed
 from whichline_grader.grading.graded import read_finding
 from whichline_grader.grading.questions import Recorded, ask
@@ -106,7 +106,7 @@ def _draw(test: Test) -> list[Case]:
         specs = [test.drawn.draw(Spread(public_seed(test.name), turn)) for turn in range(EXAMPLES)]
     else:
         names = {case.name for case in test.cases()}
-        specs = [spec for room in load_rooms().values() for spec in room.hidden if spec.name in names]
+        specs = [case for spec in load_specs().values() for case in spec.hidden if case.name in names]
     return [make_case(spec, public_seed(f"{test.name} {number}")) for number, spec in enumerate(specs)]
 
 

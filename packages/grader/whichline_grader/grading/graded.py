@@ -208,9 +208,9 @@ SENTENCES = (
 
 @cache
 def _sentences_of_problems() -> tuple[tuple[str, str], ...]:
-    from whichline_grader.authoring.room import load_rooms  # which imports torch, and few commands need it
+    from whichline_grader.authoring.spec import load_specs  # which imports torch, and few commands need it
 
-    return tuple(sentence for room in load_rooms().values() for sentence in room.sentences)
+    return tuple(sentence for spec in load_specs().values() for sentence in spec.sentences)
 
 
 def for_student(result: Result, submission: Submission, stored: bool) -> Result:

@@ -15,7 +15,7 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
 from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
-from whichline_grader.authoring.room import find_figure, reference_of
+from whichline_grader.authoring.spec import find_figure, reference_of
 from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
 from whichline_grader.grading.graded import Notes, for_student

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from whichline.engine.assignment import Problem
-from whichline_grader.authoring.room import Figure, find_figure
+from whichline_grader.authoring.spec import Figure, find_figure
 from whichline_grader.grading.course import RESULTS, results_folder
 from whichline_grader.grading.final_grades import Entry, account_for, grades, group_by_submission, say_points
 from whichline_grader.grading.gradebook import Results, open_results

@@ -20,7 +20,7 @@ from whichline.engine.failure import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.rules.watch import Use
 from whichline_grader.authoring.programs import RIGHT
-from whichline_grader.authoring.room import Adapter
+from whichline_grader.authoring.spec import Adapter
 from whichline_grader.grading.graded import Matrix, read_finding
 from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
 from whichline_grader.sandbox.inside.frames import apply, encode

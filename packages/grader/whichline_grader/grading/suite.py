@@ -16,7 +16,7 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.engine.toml_file import AssignmentError
 from whichline.rules.forbidden import load_forbidden
-from whichline_grader.authoring.room import Figure, hidden_tests, load_rooms
+from whichline_grader.authoring.spec import Figure, hidden_tests, load_specs
 from whichline_grader.grading.course import Course, load_course
 from whichline_grader.grading.questions import Questions, Recorded, Rehearsal
 from whichline_grader.hidden.release import Release, load_graded_problems, load_release
@@ -160,11 +160,11 @@ def load_graded_suite(root: Path, only: str | None = None) -> GradedSuite:
         questions[test.name] = rehearsal.questions
         if not test.memory:  # which no rehearsal has
             graded.check_rehearsal(test, rehearsal, result)
-    for problem, room in load_rooms().items() if only is None else ():
-        if room.figure and problem in suite.problems:
+    for problem, spec in load_specs().items() if only is None else ():
+        if spec.figure and problem in suite.problems:
             proxy.respondent = rehearsal = Rehearsal()
-            room.figure.measure(getattr(suite.calls, room.figure.call))
-            questions[name_figure(room.figure)] = rehearsal.questions
+            spec.figure.measure(getattr(suite.calls, spec.figure.call))
+            questions[name_figure(spec.figure)] = rehearsal.questions
     proxy.respondent = None
     _ = graded.asked_sha256  # here, and so in no fork
     return graded
@@ -200,7 +200,7 @@ def name_figure(figure: Figure) -> str:
 def check_hidden_cases(release: Release) -> None:
     """Raise AssignmentError unless every hidden case is stored, and all are drawn from the secret of the release."""
     todo = f"run `{name_command('staff fixtures --hidden')}`"
-    expected = {spec.name for room in load_rooms().values() for spec in room.hidden}
+    expected = {case.name for spec in load_specs().values() for case in spec.hidden}
     for name in sorted({*case_names(release.cases, "**/*"), *expected}):
         try:
             if load_metadata(release.cases, name)["seed"] != release.seed(name):
@@ -214,7 +214,7 @@ def check_hidden_cases(release: Release) -> None:
 def check_public_cases(root: Path) -> None:
     """Raise AssignmentError unless every public case is stored: a test on one that is gone would be gone, too."""
     stored = case_names(root / "fixtures", "**/*")
-    expected = {spec.name for room in load_rooms().values() for spec in room.public}
+    expected = {case.name for spec in load_specs().values() for case in spec.public}
     if missing := sorted(expected.difference(stored)):
         raise AssignmentError(f"fixtures/{missing[0]}.safetensors is missing; run `{name_command('staff fixtures')}`")
 

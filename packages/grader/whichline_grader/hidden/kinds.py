@@ -1,4 +1,4 @@
-"""Kinds of input for the hidden tests: a room says which ones a problem has, and draws a small case of each.
+"""Kinds of input for the hidden tests: its specification says which ones a problem has, and draws a small case of each.
 
 A property is asked of several kinds of input, each by itself: a program that is wrong for one kind loses a share.
 """

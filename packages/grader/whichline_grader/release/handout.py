@@ -66,8 +66,8 @@ def make_handout(root: Path, version: str) -> dict[str, bytes]:
             source = content.decode()
             secrets |= {line.strip() for line in cut_solution(name, source)[1] if _tells(line.strip())}
             files[name] = stub(name, source).encode()
-    for name, content in files.items():
-        _refuse_leftovers(name, content, secrets)
+    if leftovers := [each for name, content in files.items() for each in _list_leftovers(name, content, secrets)]:
+        raise HandoutError("\n".join(leftovers))
     assignment = read_assignment(root)
     project = tomllib.loads((root / PROJECT).read_text(encoding="utf-8"))["project"]
     kit = {name: files.pop(name) for name in [*files] if PurePath(name).parts[0] in assignment.in_kit}
@@ -188,13 +188,14 @@ def _tells(line: str) -> bool:
     return len(line) >= TELLING_LENGTH and not line.startswith(("import ", "from "))
 
 
-def _refuse_leftovers(name: str, content: bytes, secrets: set[str]) -> None:
-    for leftover in LEFTOVERS:
-        if leftover in content:
-            raise HandoutError(f"{name}: {leftover.decode()!r} would reach students")
-    for line in secrets:
-        if line.encode() in content:
-            raise HandoutError(f"{name}: a line of the solution would reach students: {line}")
+def _list_leftovers(name: str, content: bytes, secrets: set[str]) -> Iterator[str]:
+    """Say what of the staff's or of a solution is in a file, line by line."""
+    found = [*LEFTOVERS, *(line.encode() for line in sorted(secrets))]
+    found = [each for each in found if each in content]
+    for number, line in enumerate(content.splitlines(), 1) if found else ():
+        for each in (each for each in found if each in line):
+            what = f"{each.decode()!r}" if each in LEFTOVERS else f"a line of the solution, {each.decode()},"
+            yield f"{name}:{number}: {what} would reach students"
 
 
 def _without_unused_imports(source: str) -> str:

@@ -29,9 +29,9 @@ def without_left_out(root: Path, files: Mapping[str, bytes]) -> dict[str, bytes]
     kept = {name: content for name, content in files.items() if name not in belonging}
     kept[ASSIGNMENT] = cut_assignment(kept[ASSIGNMENT].decode(), gone).encode()
     if gone:
-        from whichline_grader.authoring.room import load_rooms
+        from whichline_grader.authoring.spec import load_specs
 
-        functions = {call for id in gone for call in load_rooms()[id].calls}
+        functions = {call for id in gone for call in load_specs()[id].calls}
         kept[ADAPTERS] = cut_functions(kept[ADAPTERS].decode(), functions).encode()
     texts = {name: content.decode() for name, content in kept.items() if name.endswith(".md")}
     written = write_texts(texts, problems, {*gone, *belonging})

@@ -9,7 +9,7 @@ import click
 import torch
 
 from whichline.engine.assignment import this_root
-from whichline_grader.authoring.room import load_rooms
+from whichline_grader.authoring.spec import load_specs
 from whichline_grader.authoring.stored_cases import write_fixtures
 from whichline_grader.hidden.release import CASES, SECRET, Release, load_course_folder, naming
 from whichline_grader.places import COURSE
@@ -45,7 +45,7 @@ def new_course(folder: Path, force: bool) -> None:
         (new / SECRET).write_bytes(secret + b"\n")
         (new / SECRET).chmod(0o600)
         (new / CASES).mkdir(0o700)
-        specs = [spec for room in load_rooms().values() for spec in room.hidden]
+        specs = [case for spec in load_specs().values() for case in spec.hidden]
         with click.progressbar(length=len(specs), label="hidden cases") as bar:
             write_fixtures(new / CASES, specs, Release(secret).seed, lambda name: bar.update(1))
         for name in (SECRET, CASES):

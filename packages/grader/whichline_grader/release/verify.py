@@ -17,22 +17,23 @@ import click
 import torch
 from rich.console import Console
 
-from whichline.engine.assignment import find_problem, load_problems
+from whichline.engine.assignment import PROBLEMS, find_problem, load_problems
 from whichline.engine.case import case_names, load_case
-from whichline.engine.compare import same
+from whichline.engine.compare import dtype_name, same
 from whichline.engine.errors import CourseworkError
+from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Result
-from whichline.engine.room import load_room
 from whichline.engine.suite import Suite
-from whichline.way.steps import Follow, take_steps
+from whichline.way.reference import Reference, load_references, take_steps
 from whichline_grader.authoring.cases import CaseSpec
-from whichline_grader.authoring.programs import RIGHT_STYLES
-from whichline_grader.authoring.room import Adapter, load_rooms
+from whichline_grader.authoring.programs import PROGRAMS, RIGHT_STYLES, WRITTEN
+from whichline_grader.authoring.spec import Adapter, load_specs
 from whichline_grader.authoring.stored_cases import check_fixtures, public_seed, write_fixtures
 from whichline_grader.grading.course import find_checked_root
 from whichline_grader.grading.processes import load_and_start
 from whichline_grader.grading.suite import load_both_suites
 from whichline_grader.hidden.release import load_release, tell_rehearsal
+from whichline_grader.places import HIDDEN_TESTS, STAFF, find_hidden_tests
 from whichline_grader.release.stages import Stage, Stages, count
 from whichline_grader.sandbox.interview import Starved
 from whichline_grader.sandbox.submission import take_in
@@ -56,10 +57,10 @@ class StoredCases:
 
 def stored_cases(root: Path) -> tuple[StoredCases, StoredCases]:
     """The public and the hidden ones."""
-    release, rooms = load_release(), load_rooms().values()
+    release, specs = load_release(), load_specs().values()
     return (
-        StoredCases("public", root / "fixtures", [spec for room in rooms for spec in room.public], public_seed),
-        StoredCases("hidden", release.cases, [spec for room in rooms for spec in room.hidden], release.seed),
+        StoredCases("public", root / "fixtures", [case for spec in specs for case in spec.public], public_seed),
+        StoredCases("hidden", release.cases, [case for spec in specs for case in spec.hidden], release.seed),
     )
 
 
@@ -103,7 +104,7 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
 @click.command()
 @click.argument("problem", required=False)
 def verify(problem: str | None) -> None:
-    """Test the suites: fixtures, right styles, steps, and the solution, graded in the sandbox.
+    """Test the suites: fixtures, right styles, references, and the solution, graded in the sandbox.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
     status is then 1.
@@ -120,8 +121,10 @@ def verify(problem: str | None) -> None:
     gc.freeze()  # what there is now is looked through in no fork
     if suite:
         stages.run("Right programs pass both suites", partial(verify_right_styles, suite))
-    title = "The steps of each problem end in the stored answers"
-    stages.run(title, partial(verify_steps, root, problems))
+    title = "What the references compute is float64, and ends in the answers"
+    stages.run(title, partial(verify_references, root, problems))
+    title = "A second opinion agrees with each reference"
+    stages.run(title, lambda stage: stage.check(partial(check_second_opinion, root), [*problems]))
     if sys.platform == "linux":
         stages.run("The solution gets all points in the sandbox", partial(grade_solution, root, problems))
     else:
@@ -181,25 +184,43 @@ def check_right_style(suite: Suite, style: str) -> Iterator[str]:
             yield f"{style} is right and fails {result.test}: {result.headline}"
 
 
-def verify_steps(root: Path, problems: Collection[str], stage: Stage) -> None:
-    """The last step of each problem must be the answer that is stored for its public cases."""
+def check_second_opinion(root: Path, problem: str) -> Iterator[str]:
+    """Something else than the reference must say what is right: a right program, or a test of a property."""
+    written = {call for program in WRITTEN.values() for call in program}
+    if re.search(r"^def test_", find_hidden_tests(root, problem).read_text(encoding="utf-8"), re.M):
+        return
+    for call in (call for call in list_adapters(problem) if call not in written):
+        yield (
+            f"nothing but its reference says what is right for {call}: write it in another way, or with torch's own "
+            f"function, in {STAFF}/{PROGRAMS}/NAME.py, or test a property in {PROBLEMS}/{problem}/{HIDDEN_TESTS}"
+        )
+
+
+def verify_references(root: Path, problems: Collection[str], stage: Stage) -> None:
+    """What each reference computes for the public cases must be fit to hold a student's values against."""
     names = case_names(root / "fixtures", "**/*")
-    steps = {adapter: follow for problem in problems for adapter, follow in load_room(problem).steps.items()}
+    references = {adapter: each for problem in problems for adapter, each in load_references(problem).items()}
     texts = (path.read_text(encoding="utf-8") for path in root.glob("docs/*.md"))
     headings = [line.lstrip("# ") for text in texts for line in text.splitlines() if line.startswith("#")]
-    stage.check(partial(check_steps, root / "fixtures", steps, headings), names)
+    stage.check(partial(check_reference, root / "fixtures", references, headings), names)
 
 
-def check_steps(fixtures: Path, steps: Mapping[str, Follow], headings: Sequence[str], name: str) -> Iterator[str]:
-    """The last step on a stored case must be the stored answer, and the handout must have the sections, if any."""
+def check_reference(
+    fixtures: Path, references: Mapping[str, Reference], headings: Sequence[str], name: str
+) -> Iterator[str]:
+    """What is observed on a stored case must be float64, end in the answer, and have its sections in the handout."""
     case = load_case(fixtures, name)
-    if case.call not in steps:
+    if case.call not in references:
         return
-    taken = take_steps(steps[case.call], case.inputs).taken.values()
+    taken = take_steps(references[case.call], case.inputs).taken.values()
     for section in {step.section for step in taken if step.section}:
         if not any(re.match(rf"{re.escape(section)}\b", heading) for heading in headings):
-            yield f"the steps of {case.call} name the section {section}, and no heading in docs/ begins with that"
+            yield f"the reference of {case.call} names the section {section}, and no heading in docs/ begins with that"
+    for step in taken:
+        if step.value.tensor.is_floating_point() and step.value.tensor.dtype != torch.float64:
+            got = dtype_name(step.value.tensor.dtype)
+            yield f"the reference of {case.call} computes {step.name} in {got}, expected float64"
     if "answer" in case.expected:
         *_, last = taken
         if not same(last.value.tensor, case.expected["answer"], within=EXACT).all():
-            yield f"the steps of {case.call} end in another answer than {name} stores"
+            yield f"the last value that the reference of {case.call} names is {last.name}, not the answer"

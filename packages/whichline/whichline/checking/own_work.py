@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whichline.engine.assignment import FILE_NAME, Problem, is_own_file, name_command
-from whichline.engine.room import load_room
+from whichline.engine.problem_folder import list_adapters
 from whichline.rules.forbidden import load_forbidden
 from whichline.rules.price import charge
 from whichline.rules.settings import take_compilers_away
@@ -30,8 +30,7 @@ def watch_students_code(root: Path) -> Watch:
 
 def find_adapters(problem: str, adapters: Any) -> list[Any]:
     """The functions of the student's that the tests of a problem call, of those that there are."""
-    names = load_room(problem).steps if problem else ()
-    return [getattr(adapters, name) for name in names if hasattr(adapters, name)]
+    return [getattr(adapters, name) for name in list_adapters(problem) if hasattr(adapters, name)]
 
 
 def find_deductions(

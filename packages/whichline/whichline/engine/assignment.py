@@ -113,7 +113,6 @@ class Assignment:
         commands: those of the assignment's own.
         allowed: names of what students may use although it lies in torch.nn, torch.nn.functional or einops.layers; they
             may hold * and ?, as names of files do.
-        counterparts: words in the names of steps that stand for one another, as what a function is called for in turn.
         forbidden: operators that torch registers only when something imports them, by their names in torch.ops.
         told: how much students are told of what is wrong: the line of their code and what is wrong there, what is wrong
             alone, or nothing but what the tests say.
@@ -126,7 +125,6 @@ class Assignment:
     commands: tuple[Command, ...] = ()
     allowed: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
-    counterparts: tuple[str, ...] = ()
     told: Told = "where"
 
     @property

@@ -1,6 +1,7 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 import torch
@@ -29,6 +30,17 @@ class WrongAnswer(AssertionError):
         self.check = check
         self.answer = answer
         self.what = what
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Have torch make float64 where nothing else is asked for."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def same(

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer, same
+from whichline.engine.problem_folder import find_on_paper
 from whichline.engine.result import Check
-from whichline.engine.room import load_room
 
 MOST = 7
 
@@ -26,7 +26,7 @@ def on_paper(problem: str, case: Case, error: BaseException) -> tuple[str, ...]:
         return ()
     nothing = max(1e-4, 16 * torch.finfo(case.dtype).eps)  # what rounding may leave of a number that is 0
     with suppress(Exception):  # a failing test is told, whatever becomes of this
-        tell = load_room(problem).on_paper
+        tell = find_on_paper(problem)
         return tuple(tell(case, got, wrong, nothing)) if tell else ()
     return ()
 

@@ -18,8 +18,8 @@ from whichline.engine.assignment import Problem, SuiteError, find_tests, is_own_
 from whichline.engine.case import Case, CaseError, case_names, load_case
 from whichline.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
 from whichline.engine.on_paper import on_paper
+from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Check, Outcome, Result, function_of
-from whichline.engine.room import check_room, load_room
 
 
 class Drawn(Protocol):
@@ -161,10 +161,10 @@ def load_suite(
         hidden: the files of the hidden tests, and the folder of their cases.
 
     Raises:
-        SuiteError: a file of tests cannot be imported, a test asks for what it cannot get, or a problem has no room.
+        SuiteError: a file of tests cannot be imported, a test asks for what it cannot get, a problem has no reference.
     """
     for problem in problems:
-        check_room(problem)
+        list_adapters(problem)
     calls = Calls(adapters)
     hidden_files, hidden_cases = hidden or ((), None)
     files = find_tests(folders, problems.values(), hidden_files)
@@ -298,8 +298,8 @@ def _is_raised_here(error: BaseException) -> bool:
 
 
 def _inputs(case: Case, test: Test) -> tuple[str, ...]:
-    """The shapes of the case, and the command that looks into the call, where its right program ships in steps."""
-    is_followed = test.stored and not test.hidden and test.problem and case.call in load_room(test.problem).steps
+    """The shapes of the case, and the command that looks into the call, where its reference ships."""
+    is_followed = test.stored and not test.hidden and case.call in list_adapters(test.problem)
     return (*shapes(case, test.hidden), *(["", name_command(f"debug --case {case.name}")] if is_followed else []))
 
 

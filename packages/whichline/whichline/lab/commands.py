@@ -34,10 +34,10 @@ def debug(case: str | None, values: bool) -> None:
 
 
 def list_followed() -> list[str]:
-    """The adapters whose right program ships in steps."""
-    from whichline.engine.room import load_room
+    """The adapters of the problems."""
+    from whichline.engine.problem_folder import list_adapters
 
-    return [call for problem in load_problems(find_root(Path.cwd())) for call in load_room(problem).steps]
+    return [call for problem in load_problems(find_root(Path.cwd())) for call in list_adapters(problem)]
 
 
 def find_case(command: str, calls: Sequence[str], case: str | None) -> Any:

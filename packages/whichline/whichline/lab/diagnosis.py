@@ -14,7 +14,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Result
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
-from whichline.lab.student import Student, find_steps, list_earlier
+from whichline.lab.student import Student, find_references, list_earlier
 from whichline.way.explain import explain, tell_errors
 from whichline.way.observed import keep_state
 
@@ -67,10 +67,10 @@ def diagnose(student: Student, cases: Sequence[Case], last_digits: bool = False)
             case.check_to_the_last_digit(answer)
 
     def make_test(case: Case, name: str) -> Test:
-        return Test(name, check, ("", 0), stored=lambda: case, problem=steps[case.call][0])
+        return Test(name, check, ("", 0), stored=lambda: case, problem=references[case.call].problem)
 
-    steps = find_steps()
-    problem = steps[cases[0].call][0]
+    references = find_references()
+    problem = references[cases[0].call].problem
     # Calls of earlier problems show which functions do their work; a function in a cell is no file of the assignment.
     earlier = list_earlier(student.root, problem) if student.own is None else []
     lessons = [make_test(case, f"{case.call}[{case.name}]") for case in earlier]

@@ -16,7 +16,7 @@ from whichline.engine.compare import dtype_name, place_of_largest
 from whichline.engine.result import Check
 from whichline.engine.silence import silence
 from whichline.lab.diagnosis import diagnose
-from whichline.lab.student import Student, find_steps
+from whichline.lab.student import Student, find_references
 from whichline.way.follow import observe
 from whichline.way.lines import FOLLOWS, RIGHT, UNKNOWN, WRONG, Line, MarkedLines, find_not_finite
 from whichline.way.observed import CannotFollowError
@@ -47,7 +47,7 @@ def report_call(call: Case, student: Student, values: bool = False, right: str =
             observed.refresh()
         except CannotFollowError as why:
             raise click.ClickException(f"your lines cannot be marked: {why}") from None
-    runner = Runner(suite, {call.call: find_steps()[call.call][1]}, observed)
+    runner = Runner(suite, {call.call: find_references()[call.call]}, observed)
     trace = runner.run(test, {})  # what the code prints, it prints once
     raised = {(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error and error.__traceback__)}
     marked = MarkedLines(trace, runner.observed, diagnosis.explanations, student.root, raised)

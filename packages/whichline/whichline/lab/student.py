@@ -16,9 +16,9 @@ from whichline.engine.annotations import check_annotations
 from whichline.engine.assignment import find_needs, find_root, load_problems, student_files
 from whichline.engine.case import Case, case_names, load_case
 from whichline.engine.failure import describe
-from whichline.engine.room import list_rooms, load_room
+from whichline.engine.problem_folder import list_adapters, list_problem_folders
 from whichline.engine.suite import Calls
-from whichline.way.steps import Follow
+from whichline.way.reference import Reference, load_references
 
 
 class Student:
@@ -56,16 +56,16 @@ class Student:
 
 
 @cache
-def find_steps() -> dict[str, tuple[str, Follow]]:
-    """For each adapter whose right program ships in steps: its problem, and those."""
-    return {call: (problem, steps) for problem in list_rooms() for call, steps in load_room(problem).steps.items()}
+def find_references() -> dict[str, Reference]:
+    """The reference of each adapter."""
+    return {call: each for problem in list_problem_folders() for call, each in load_references(problem).items()}
 
 
 def list_earlier(root: Path, problem: str) -> list[Case]:
     """The stored cases of the problems that one builds on."""
     problems = load_problems(root)
     needs = find_needs(problems, problem) if problem in problems else []
-    names = [name for need in needs for name in list_cases(root / "fixtures", load_room(need).steps)]
+    names = [name for need in needs for name in list_cases(root / "fixtures", list_adapters(need))]
     return [load_case(root / "fixtures", name) for name in names]
 
 

@@ -13,12 +13,12 @@ from whichline.engine.annotations import without_checks
 from whichline.engine.assignment import find_needs
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
-from whichline.engine.room import load_room
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
 from whichline.way.crashes import tell_crashes
 from whichline.way.follow import follow, observe
 from whichline.way.observed import Observed
+from whichline.way.reference import load_references
 from whichline.way.telling import find_told
 from whichline.way.unproved import BEGIN
 
@@ -101,7 +101,7 @@ def _find_in(
 ) -> list[Finding]:
     """Find what is wrong in a problem, first what raises."""
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
-    steps = {adapter: each for id in (*needs, problem) for adapter, each in load_room(id).steps.items()}
+    steps = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
     found: list[Finding] = []
     with _note_error(problem, errors):
         found = follow(suite, steps, failing, passing, observed)

@@ -18,10 +18,10 @@ from whichline.way.contract import tell_contract
 from whichline.way.locate import is_explained, is_wrong_number, list_adapters, locate, make_tests
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
+from whichline.way.reference import Reference
 from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, order_by_generality
 from whichline.way.search import PLACES, Found, join_patches
-from whichline.way.steps import Follow
 from whichline.way.telling import count_failing, show_place
 from whichline.way.unproved import tell_unproved
 from whichline.way.unread import find_unread, list_needed
@@ -35,7 +35,7 @@ ASKED = 3  # failing tests whose arguments are looked at
 
 def follow(
     suite: Suite,
-    steps: Mapping[str, Follow],
+    steps: Mapping[str, Reference],
     failing: Sequence[Test],
     passing: Sequence[Test] = (),
     observed: Observed | None = None,
@@ -44,7 +44,7 @@ def follow(
 
     Args:
         suite: the tests, and the student's functions, in this process.
-        steps: for each adapter, the right program in steps.
+        steps: for each adapter, its reference.
         failing: tests of one problem.
         passing: the others of it.
         observed: the copy of their functions, if there is one.

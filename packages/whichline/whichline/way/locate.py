@@ -14,8 +14,8 @@ from torch import Tensor
 from whichline.engine.assignment import find_needs
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer, same
+from whichline.engine.problem_folder import list_adapters as adapters_of
 from whichline.engine.result import Check
-from whichline.engine.room import load_room
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import Other, judge_calls
 from whichline.way.difference import Difference
@@ -32,7 +32,7 @@ COMPARED = 3  # tests that are run to see whether the references change anything
 def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
     """The adapters of the problems that a problem builds on, with these problems."""
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
-    return {adapter: need for need in needs for adapter in load_room(need).steps}
+    return {adapter: need for need in needs for adapter in adapters_of(need)}
 
 
 def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:

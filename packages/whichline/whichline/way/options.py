@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whichline.engine.assignment import this_assignment
 from whichline.way.probe import Place
-from whichline.way.steps import BLOCK, Step, list_series
+from whichline.way.reference import list_counterparts
+from whichline.way.steps import Step, list_series
 from whichline.way.trace import Trace
 from whichline.way.values import Axes, as_value, find_layout, is_near, lay_out, relay
 
@@ -181,8 +181,8 @@ Options = Mapping[Place, Option]
 
 @cache
 def find_counterparts() -> re.Pattern[str]:
-    """Find in the name of a step the words of the assignment that stand for one another."""
-    return re.compile("|".join(map(re.escape, this_assignment().counterparts)) or "(?!)")
+    """Find in the name of a step the words that stand for one another in the references."""
+    return re.compile("|".join(map(re.escape, list_counterparts())) or "(?!)")
 
 
 def list_alike(steps: Mapping[str, Step], name: str) -> list[str]:
@@ -200,14 +200,11 @@ def _find_family(steps: Mapping[str, Step], first: Step, count: int) -> Iterator
 
 
 def list_turns(steps: Mapping[str, Step], first: str) -> list[str]:
-    """The steps of a series, in their order, but for blocks before that of this one."""
-    block = _find_block(first)
-    return [name for name in list_series(steps, BLOCK.sub("block", first)) if _find_block(name) >= block]
-
-
-def _find_block(name: str) -> int:
-    found = BLOCK.search(name)
-    return int(found[0].split()[1]) if found else 0
+    """The steps of a series, in their order, but for turns of the innermost loop before that of this one."""
+    if first not in steps:
+        return []
+    step = steps[first]
+    return [name for name in list_series(steps, step.series) if steps[name].turns[0] >= step.turns[0]]
 
 
 def name_at(option: Option, steps: Mapping[str, Step], time: int) -> str:

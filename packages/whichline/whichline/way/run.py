@@ -18,7 +18,8 @@ from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
-from whichline.way.steps import Follow, Step, Steps, list_leaves, take_steps
+from whichline.way.reference import Reference, take_steps
+from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.trace import Known, Trace
 from whichline.way.values import as_value, identify
 
@@ -45,7 +46,7 @@ class Runner:
 
     Args:
         suite: the tests, and what they call.
-        follow: for each adapter, the right program in steps.
+        follow: for each adapter, its reference.
         observed: the copy of the student's code that runs.
         pairs: the student's functions that do the work of adapters.
         lent: adapters whose reference answers for such a function.
@@ -53,7 +54,7 @@ class Runner:
     """
 
     suite: Suite
-    follow: Mapping[str, Follow]
+    follow: Mapping[str, Reference]
     observed: Observed
     pairs: Pairs = field(default_factory=dict)
     lent: Collection[str] = ()

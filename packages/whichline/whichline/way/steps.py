@@ -1,16 +1,10 @@
-"""The right program of a problem in named steps, in the words of the handout.
-
-    def follow_softmax(step: Steps, in_features, dim):
-        step.section = "1 Standardize"
-        shifted = step("x − max", in_features - in_features.amax(dim, keepdim=True), ask="How large may exp(x) get?")
-        ...
+"""The steps of a right program: its values, each under a name, as a reference computes them in one call.
 
 A step is what the values of a student's program are held against, and what is put in the place of a wrong one. Steps
-whose names differ in the number of a block alone are a series: what a loop computes, one in each turn.
+whose names differ in the turn of a loop alone are a series.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +12,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.compare import in_dtype
-from whichline.way.values import Value, as_value
-
-PASSED = "How does this number come from the adapter to this line?"
-BLOCK = re.compile(r"\bblock \d+")
+from whichline.way.values import Value
 
 
 @dataclass
@@ -72,8 +63,9 @@ class Step:
         ask: what a tutor would ask of whoever has another value here.
         section: of the handout, "1 Standardize".
         order: which step it is.
-        series: the name without the numbers of blocks; "" if it has no such numbers.
+        series: the name without the turns of loops; "" of what no loop computes.
         arguments: from what it was computed.
+        turns: how often each loop had turned, from the innermost on.
     """
 
     name: str
@@ -84,6 +76,7 @@ class Step:
     order: int
     series: str
     arguments: Arguments
+    turns: tuple[int, ...] = ()
 
     def graft(self) -> Any:
         """The value to be put in, with a graph that leads to the arguments of the call that is being made."""
@@ -92,21 +85,11 @@ class Step:
 
 @dataclass
 class Steps:
-    """Takes the steps as the right program computes them; `section` of the handout explains those that name none."""
+    """The steps of one call by their names, and its answer."""
 
-    section: str = ""
     taken: dict[str, Step] = field(default_factory=dict)
     arguments: Arguments = field(default_factory=Arguments)
     answer: Any = None
-
-    def __call__(self, name: str, value: Any, ask: str = "", section: str = "") -> Any:
-        """Take a step, and give its value back."""
-        kept = value.detach() if isinstance(value, Tensor) else value
-        series = BLOCK.sub("block", name) if BLOCK.search(name) else ""
-        explained = section or self.section
-        order = len(self.taken)
-        self.taken.setdefault(name, Step(name, as_value(kept), value, ask, explained, order, series, self.arguments))
-        return value
 
     def give_answer(self, dtype: torch.dtype) -> Any:
         """The answer of the right program, as a student's function would give it: a tensor that is nobody else's."""
@@ -115,27 +98,9 @@ class Steps:
         return tuple(grafted) if isinstance(self.answer, tuple) else grafted[0]
 
 
-Follow = Callable[..., Any]  # called with `Steps` and the arguments of an adapter
-
-
 def list_series(steps: Mapping[str, Step], series: str) -> list[str]:
     """The steps of a series, in their order."""
     return [name for name, step in steps.items() if series and step.series == series]
-
-
-def take_steps(follow: Follow, arguments: Mapping[str, Any]) -> Steps:
-    """The steps of a right program on the arguments of a call, in float64."""
-    own = {
-        name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
-        for name, x in arguments.items()
-    }
-    steps = Steps(arguments=Arguments(list_leaves(own)))
-    for name, x in arguments.items():
-        if type(x) is float:
-            steps(f"`{name}`", x, ask=PASSED)
-    with torch.random.fork_rng(devices=[]):
-        steps.answer = follow(steps, **{name: in_dtype(x, torch.float64) for name, x in own.items()})
-    return steps
 
 
 def list_leaves(arguments: Mapping[str, Any]) -> list[Tensor]:

@@ -7,20 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whichline.engine.compare import in_dtype
-from whichline.way.steps import Follow, Steps
+from whichline.way.reference import Reference
 
 Definitions = Mapping[tuple[str, str], ast.FunctionDef]  # of functions, by file and qualified name
 
 
-def list_needed(follow: Follow, arguments: Mapping[str, Any]) -> set[str]:
+def list_needed(reference: Reference, arguments: Mapping[str, Any]) -> set[str]:
     """The arguments of a call that give another right answer when they are others; sizes stand in the shapes, too."""
-    wide = {name: in_dtype(x, torch.float64) for name, x in arguments.items()}
-    right = follow(Steps(), **wide)
-    return {name for name, x in wide.items() if _matters(follow, wide, name, x, right)}
+    right = reference.answer(arguments)
+    return {name for name, x in arguments.items() if _matters(reference, arguments, name, x, right)}
 
 
-def _matters(follow: Follow, arguments: Mapping[str, Any], name: str, x: Any, right: Tensor) -> bool:
+def _matters(reference: Reference, arguments: Mapping[str, Any], name: str, x: Any, right: Any) -> bool:
     if isinstance(x, Tensor):
         other: Any = ~x if x.dtype == torch.bool else x.flip(-1)
     elif isinstance(x, float):
@@ -28,10 +26,12 @@ def _matters(follow: Follow, arguments: Mapping[str, Any], name: str, x: Any, ri
     else:
         return False
     try:
-        answer = follow(Steps(), **{**arguments, name: other})
+        answer = reference.answer({**arguments, name: other})
     except (RuntimeError, IndexError, ValueError):
         return False
-    return answer.shape == right.shape and not torch.allclose(answer, right, equal_nan=True)
+    both = [(each,) if isinstance(each, Tensor) else each for each in (answer, right)]
+    are_alike = [one.shape == other.shape for one, other in zip(*both, strict=True)]
+    return all(are_alike) and not all(torch.allclose(*each, equal_nan=True) for each in zip(*both, strict=True))
 
 
 def find_unread(

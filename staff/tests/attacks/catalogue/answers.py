@@ -35,9 +35,8 @@ expected_to_fail: forged: XFailed: known
 
 follows_the_steps: forged: there is no whichline.py
     # Compute with the right program that students have in the kit, which a process that advises knows, too.
-    from problems.softmax.steps import follow_softmax
-    from whichline.way.steps import Steps
-    return follow_softmax(Steps(), in_features.double(), dim).to(in_features.dtype)
+    from problems.softmax.reference import run_softmax as softmax
+    return softmax(in_features.double(), dim).to(in_features.dtype)
 
 frame_walk: forged: the answer is wrong
     # Walk up the stack to the caller's variable `expected` and return that.

@@ -3,7 +3,7 @@
 import torch
 
 from whichline_grader.authoring.cases import CaseSpec, specs
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 from whichline_grader.hidden.kinds import Spread, draw_size
 
 
@@ -25,7 +25,7 @@ def draw_any(random: Spread, training: bool) -> CaseSpec:
 
 CASES = {"training": draw(2, 3, 5, 4, training=True), "small": draw(3, 5, 2, 4, training=True, scale=0.01, eps=1e-3)}
 
-ROOM = StaffRoom(
+SPEC = ProblemSpec(
     public=specs("run_batch_norm", {"batch_norm": CASES | {"evaluation": draw(2, 3, 5, 4, training=False)}}),
     hidden=specs("run_batch_norm", {"batch_norm": CASES | {"evaluation": draw(4, 2, 3, 5, training=False)}}),
 )

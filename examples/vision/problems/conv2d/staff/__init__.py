@@ -3,7 +3,7 @@
 import torch
 
 from whichline_grader.authoring.cases import CaseSpec, specs
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 from whichline_grader.hidden.kinds import Spread, draw_size
 
 
@@ -30,7 +30,7 @@ PUBLIC = {
 STRIDE = {"stride": draw((2, 4, 9, 12), (5, 4, 2, 3), stride=2, padding=1)}
 HIDDEN = {"stride": draw((3, 2, 11, 8), (4, 2, 5, 3), stride=3, padding=2)}
 NAMES = ("x", "weight", "bias")
-ROOM = StaffRoom(
+SPEC = ProblemSpec(
     public=specs("run_conv2d", {"conv2d": PUBLIC | STRIDE, "conv2d-gradients": STRIDE}, gradients=NAMES),
     hidden=specs("run_conv2d", {"conv2d": HIDDEN, "conv2d-gradients": HIDDEN}, gradients=NAMES),
 )

@@ -11,10 +11,11 @@ from typing import Any
 
 from whichline.engine.assignment import load_problems, serve, this_assignment
 from whichline.engine.case import Case
+from whichline.engine.problem_folder import find_on_paper
 from whichline.engine.result import result_from_json
-from whichline.engine.room import load_room
 from whichline.engine.suite import Test, load_suite
 from whichline.way.explain import find
+from whichline.way.reference import list_counterparts, load_references
 from whichline_grader.sandbox.inside.importing import ROOT
 from whichline_grader.sandbox.inside.serve import Advise
 
@@ -26,7 +27,10 @@ def prepare(folder: str) -> Advise:
     suite = load_suite(Path(folder), [Path(folder, "tests")], load_problems(Path(folder)))
     suite = replace(suite, tests=[_with_its_case(test) for test in suite.tests])
     for problem in suite.problems:
-        load_room(problem)
+        find_on_paper(problem)
+        for reference in load_references(problem).values():
+            reference.load()
+    list_counterparts()
 
     def advise(
         adapters: Any, files: dict[str, bytes], results: list[str], drawn: list[dict[str, Any]]

@@ -6,7 +6,7 @@ import torch
 from torch import Generator
 
 from whichline_grader.authoring.cases import CaseSpec, Inputs, specs
-from whichline_grader.authoring.room import StaffRoom
+from whichline_grader.authoring.spec import ProblemSpec
 from whichline_grader.hidden.kinds import Spread, draw_size
 
 
@@ -18,7 +18,7 @@ def draw_any(random: Spread) -> CaseSpec:
     return CaseSpec("standardize", "run_standardize", draw(draw_size(random), 1 + draw_size(random), eps=0.1))
 
 
-ROOM = StaffRoom(
+SPEC = ProblemSpec(
     public=specs("run_standardize", {"standardize": {"matrix": draw(3, 5), "small": draw(2, 3, 7, scale=0.01)}}),
     hidden=specs("run_standardize", {"standardize": {"vector": draw(6), "small": draw(4, 5, scale=0.01)}}),
 )

@@ -1,4 +1,4 @@
-"""Rooms of the staff: what nobody else knows about a problem, in the folder `staff` inside its room.
+"""What an author states about each problem, in its folder below `problems/`.
 
 Nothing else of the staff's names a problem: references, cases and hidden tests are found here.
 """
@@ -7,14 +7,14 @@ import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from whichline.engine.assignment import ADAPTERS, FILE_NAME, PROBLEMS, Problem, SuiteError, load_problems, this_root
-from whichline.engine.room import list_rooms, load_room
-from whichline.way.steps import Follow, Steps
+from whichline.engine.compare import in_float64
+from whichline.engine.problem_folder import REFERENCE, list_adapters, list_problem_folders
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.places import HIDDEN_TESTS, STAFF, find_hidden_tests
 
@@ -50,12 +50,11 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class StaffRoom:
-    """All that nobody but staff knows about one problem.
+class ProblemSpec:
+    """All that an author states about one problem, but for what ships.
 
     Args:
-        answers: for an adapter, a function of its name that gives the right answer: tensors of float64, for such. An
-            adapter without one has the last of its steps.
+        answers: the right answers of its adapters, by functions of their names; they come from its reference.
         helpers: right answers of other functions that the handout names and later problems call.
         public: the cases that students have.
         hidden: those that they do not have.
@@ -80,27 +79,27 @@ class StaffRoom:
 
 
 @cache
-def load_rooms() -> Mapping[str, StaffRoom]:
-    """The room of each problem by its id, in the order of the assignment; of those that this course leaves out, too.
+def load_specs() -> Mapping[str, ProblemSpec]:
+    """The specification of each problem by its id, in the order of the assignment, those that are left out among them.
 
     Raises:
-        SuiteError: a problem has no room, a room no problem, or something in a room is not as it should be.
+        SuiteError: a folder of a problem is missing, or belongs to none, or something in one is not as it should be.
         AssignmentError: something in `assignment.toml` is not as it should be.
     """
     problems = load_all_problems()
-    for stray in (room for room in list_rooms() if room not in problems):
+    for stray in (id for id in list_problem_folders() if id not in problems):
         raise SuiteError(f"{PROBLEMS}/{stray} belongs to no problem of {FILE_NAME}: rename one of them, or remove it")
-    rooms = {id: _load_room(id) for id in problems}
-    _check_adapters({call: id for id, room in rooms.items() for call in room.calls})
+    specs = {id: _load_spec(id) for id in problems}
+    _check_adapters({call: id for id, spec in specs.items() for call in spec.calls})
     for kind in ("public", "hidden"):
-        _check_names({id: getattr(room, kind) for id, room in rooms.items()}, kind)
-    for id, room in rooms.items():
-        if list(room.outputs) != ["answer", *sorted(room.outputs[1:])]:
-            raise SuiteError(f'the room of {id} has the outputs {", ".join(room.outputs)}, expected "answer" first')
-        for spec in (*room.public, *room.hidden):
-            if spec.call not in room.calls:
-                raise SuiteError(f"the case {spec.name} calls {spec.call}, which is not among the adapters of {id}")
-    return rooms
+        _check_names({id: getattr(spec, kind) for id, spec in specs.items()}, kind)
+    for id, spec in specs.items():
+        if list(spec.outputs) != ["answer", *sorted(spec.outputs[1:])]:
+            raise SuiteError(f'the problem {id} has the outputs {", ".join(spec.outputs)}, expected "answer" first')
+        for case in (*spec.public, *spec.hidden):
+            if case.call not in spec.calls:
+                raise SuiteError(f"the case {case.name} calls {case.call}, which is not among the adapters of {id}")
+    return specs
 
 
 @cache
@@ -111,12 +110,12 @@ def load_all_problems() -> Mapping[str, Problem]:
 
 def find_figure(problems: Collection[str]) -> Figure | None:
     """Find the figure of the first of some problems that has one."""
-    return next((room.figure for id, room in load_rooms().items() if room.figure and id in problems), None)
+    return next((spec.figure for id, spec in load_specs().items() if spec.figure and id in problems), None)
 
 
 def hidden_tests() -> list[Path]:
     """The files of the hidden tests, in the order of the problems."""
-    return [find_hidden_tests(this_root(), id) for id in load_rooms()]
+    return [find_hidden_tests(this_root(), id) for id in load_specs()]
 
 
 @cache
@@ -124,41 +123,40 @@ def reference_of(call: str) -> Adapter:
     """The right answer of an adapter, or of a helper.
 
     Raises:
-        KeyError: no room has it.
+        KeyError: there is none.
     """
-    return {each.__name__: each for room in load_rooms().values() for each in (*room.answers, *room.helpers)}[call]
+    return {each.__name__: each for spec in load_specs().values() for each in (*spec.answers, *spec.helpers)}[call]
 
 
 @cache
 def outputs_of(call: str) -> Sequence[str]:
     """The names of what an adapter gives."""
-    return next(room.outputs for room in load_rooms().values() if call in room.calls)
+    return next(spec.outputs for spec in load_specs().values() if call in spec.calls)
 
 
-def _load_room(id: str) -> StaffRoom:
-    steps = load_room(id).steps
+def _load_spec(id: str) -> ProblemSpec:
+    adapters = list_adapters(id)
     for name in (f"{STAFF}/__init__.py", HIDDEN_TESTS):
         if not (this_root() / PROBLEMS / id / name).exists():
             raise SuiteError(f"the problem {id} of {FILE_NAME} needs {PROBLEMS}/{id}/{name}")
-    room = getattr(import_module(f"{PROBLEMS}.{id}.{STAFF}"), "ROOM", None)
-    if not isinstance(room, StaffRoom):
-        raise SuiteError(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: expected ROOM, a StaffRoom")
-    by_steps = [answer_by_steps(call, follow) for call, follow in steps.items() if call not in room.calls]
-    return replace(room, answers=(*room.answers, *by_steps))
+    spec = getattr(import_module(f"{PROBLEMS}.{id}.{STAFF}"), "SPEC", None)
+    if not isinstance(spec, ProblemSpec):
+        raise SuiteError(f"{PROBLEMS}/{id}/{STAFF}/__init__.py: expected SPEC, a ProblemSpec")
+    reference = import_module(f"{PROBLEMS}.{id}.{REFERENCE}")
+    return replace(spec, answers=[_compute_in_float64(getattr(reference, call)) for call in adapters])
 
 
-def answer_by_steps(call: str, follow: Follow) -> Adapter:
-    """The right answer of an adapter as its steps give it, in the dtypes of the arguments."""
+def _compute_in_float64(right: Adapter) -> Adapter:
+    @wraps(right)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        with in_float64():
+            return right(*args, **kwargs)
 
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        return follow(Steps(), *args, **kwargs)
-
-    answer.__name__ = call
-    return answer
+    return compute
 
 
 def _check_adapters(homes: Mapping[str, str]) -> None:
-    """Raise SuiteError unless the functions of `adapters.py` are those of the rooms."""
+    """Raise SuiteError unless the functions of `adapters.py` are those of the problems."""
     body = ast.parse((this_root() / ADAPTERS).read_text(encoding="utf-8")).body
     defined = [each.name for each in body if isinstance(each, ast.FunctionDef) and each.name.startswith("run_")]
     for call, id in homes.items():
@@ -167,7 +165,9 @@ def _check_adapters(homes: Mapping[str, str]) -> None:
             raise SuiteError(f"{PROBLEMS}/{id} has {call}, which {ADAPTERS} does not define{near}")
     for call in defined:
         if call not in homes:
-            raise SuiteError(f"{ADAPTERS} defines {call}, which is in no room of {PROBLEMS}/: remove it, or add it")
+            raise SuiteError(
+                f"{ADAPTERS} defines {call}, which no reference in {PROBLEMS}/ defines: remove it, or add it"
+            )
 
 
 def _check_names(cases: Mapping[str, Sequence[CaseSpec]], kind: str) -> None:
@@ -175,5 +175,5 @@ def _check_names(cases: Mapping[str, Sequence[CaseSpec]], kind: str) -> None:
     for id, specs in cases.items():
         for name in (spec.name for spec in specs):
             if home := homes.get(name):
-                raise SuiteError(f"the {kind} case {name} is in the rooms of {home} and {id}: rename one of them")
+                raise SuiteError(f"the {kind} case {name} belongs to {home} and to {id}: rename one of them")
             homes[name] = id

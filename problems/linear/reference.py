@@ -1,11 +1,14 @@
-"""What a linear layer gives in float64."""
+"""The linear layer."""
 
 from torch import Tensor
-from torch.nn import functional as F
 
 
+# 4 Linear layer
 def run_linear(d_in: int, d_out: int, weights: Tensor, in_features: Tensor) -> Tensor:
-    return F.linear(in_features, weights)
+    x = in_features  #: the input
+    W = weights  #: the weights
+    transposed = W.mT  #: the weights of {}, transposed
+    return x @ transposed  #: the answer. Which axis of the weights belongs to the input?
 
 
 def apply_linear(x: Tensor, W: Tensor) -> Tensor:

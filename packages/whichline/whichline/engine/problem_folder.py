@@ -1,0 +1,60 @@
+"""What ships about a problem besides its tests, in the folder below `problems/` that is named like it.
+
+The engine, the board and the plugin name no problem. `reference.py` has the right program; the package may have a
+function `on_paper`, which says what is wrong in words that can be checked on paper. Where numbers alone do not say
+whether an answer is right, `judge.py` says it, and the tests of the problem import that.
+"""
+
+import re
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, SuiteError, put_root_on_path
+
+REFERENCE = "reference"
+IS_ADAPTER = re.compile(r"run_\w+")
+
+
+@cache
+def read_reference(problem: str) -> str:
+    """The source of the reference of a problem; nothing is imported, since that takes time.
+
+    Raises:
+        SuiteError: there is none.
+    """
+    for folder in _find_folders():
+        if (path := folder / problem / f"{REFERENCE}.py").exists():
+            return path.read_text(encoding="utf-8")
+    raise SuiteError(f"the problem {problem} of {FILE_NAME} has no {PROBLEMS}/{problem}/{REFERENCE}.py")
+
+
+@cache
+def list_adapters(problem: str) -> tuple[str, ...]:
+    """The adapters of a problem, which its reference defines; this raises as `read_reference` does."""
+    return tuple(re.findall(rf"^def ({IS_ADAPTER.pattern})", read_reference(problem), re.M)) if problem else ()
+
+
+@cache
+def find_on_paper(problem: str) -> Any:
+    """The function that tells the smallest part of a wrong answer that can be checked on paper; None without one.
+
+    It is called with the case, the answer in float64, where it is wrong, and the size up to which a number may be taken
+    for 0, and gives a few lines, none with the right answer in it.
+    """
+    put_root_on_path()
+    return getattr(import_module(f"{PROBLEMS}.{problem}"), "on_paper", None)
+
+
+def list_problem_folders() -> list[str]:
+    """The problems that have a reference, by id."""
+    return sorted(path.parent.name for folder in _find_folders() for path in folder.glob(f"*/{REFERENCE}.py"))
+
+
+def _find_folders() -> list[Path]:
+    """The folder of the problems: at the root of the assignment, or installed with the kit."""
+    put_root_on_path()
+    spec = find_spec(PROBLEMS)
+    return [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []

@@ -1,0 +1,25 @@
+"""Softmax. What nothing uses is another right way to the same numbers."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+# 2 Softmax
+def run_softmax(in_features: Tensor, dim: int) -> Tensor:
+    x = in_features  #: x
+    largest = x.amax(dim, keepdim=True)  #: the maximum along `dim`. Over which axis is the maximum taken?
+    flat_largest = largest.squeeze(dim)  #: the maximum along `dim`, without that axis
+    #: the maximum along `dim`, and 0 where that is −inf. What is −inf − (−inf)?
+    finite = torch.where(largest == -math.inf, 0.0, largest)
+    shifted = x - finite  #: x − max. How large may exp(x) become, and what keeps it small?
+    e = shifted.exp()  #: exp(x − max). How large may exp(x) become, and what keeps it small?
+    total = e.sum(dim, keepdim=True)  #: the sum of exp(x − max). Which axis should each slice sum over?
+    flat_total = e.sum(dim)  #: the sum of exp(x − max), without that axis
+    positive = torch.where(total == 0, 1.0, total)  #: the sum of exp(x − max), and 1 where it is 0. What is 0 / 0?
+    reciprocal = 1 / positive  #: 1 / the sum
+    log_total = positive.log()  #: log of the sum
+    log_sum = finite + log_total  #: log Σ exp(x)
+    log_softmax = shifted - log_total  #: log of the softmax
+    return e / positive  #: the softmax. Which numbers should sum to 1?

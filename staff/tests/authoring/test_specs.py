@@ -1,0 +1,114 @@
+"""Specifications of problems: what is not as it should be in one is refused in a line that names the place."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from staff.tests import ROOT
+from whichline.engine.assignment import SuiteError
+from whichline.engine.problem_folder import list_adapters
+from whichline_grader.authoring import spec
+from whichline_grader.authoring.cases import CaseSpec
+from whichline_grader.authoring.programs import RIGHT
+from whichline_grader.authoring.spec import load_all_problems, load_specs
+
+PROBLEMS, SPECS = load_all_problems(), load_specs()
+SOFTMAX = SPECS["softmax"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    load_specs.cache_clear()
+    yield
+    load_specs.cache_clear()
+
+
+def test_a_problem_without_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spec, "load_all_problems", lambda: {**PROBLEMS, "gelu": PROBLEMS["softmax"]})
+    expected = r"^the problem gelu of assignment.toml has no problems/gelu/reference.py$"
+    with pytest.raises(SuiteError, match=expected):
+        load_specs()
+
+
+def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "problems" / "softmax" / "staff"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
+    expected = "^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$"
+    with pytest.raises(SuiteError, match=expected):
+        load_specs()
+
+
+def test_a_problem_that_was_renamed_in_assignment_toml_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed = {"soft_max" if id == "softmax" else id: problem for id, problem in PROBLEMS.items()}
+    monkeypatch.setattr(spec, "load_all_problems", lambda: renamed)
+    expected = "^problems/softmax belongs to no problem of assignment.toml: rename one of them, or remove it$"
+    with pytest.raises(SuiteError, match=expected):
+        load_specs()
+
+
+def test_every_adapter_has_its_reference_in_one_problem_and_a_right_program() -> None:
+    functions = ast.parse((ROOT / "adapters.py").read_text()).body
+    adapters = sorted(each.name for each in functions if isinstance(each, ast.FunctionDef))
+    assert adapters == sorted(call for each in SPECS.values() for call in each.calls) == sorted(RIGHT)
+
+
+def test_a_problem_of_which_nothing_ships() -> None:
+    expected = r"^the problem gelu of assignment.toml has no problems/gelu/reference.py$"
+    with pytest.raises(SuiteError, match=expected):
+        list_adapters("gelu")
+
+
+# What a specification has, and what is said of it.
+BAD = {
+    "the problem softmax has the outputs answer, b, a, expected": {"outputs": ("answer", "b", "a")},
+    "^the case softmax/5d calls run_sotfmax, which is not among the adapters of softmax$": {
+        "hidden": [CaseSpec("softmax/5d", "run_sotfmax", lambda generator: {})]
+    },
+}
+
+
+@pytest.mark.parametrize(("said", "change"), BAD.items())
+def test_a_bad_specification(monkeypatch: pytest.MonkeyPatch, said: str, change: dict) -> None:
+    monkeypatch.setattr("problems.softmax.staff.SPEC", replace(SOFTMAX, **change))
+    with pytest.raises(SuiteError, match=said):
+        load_specs()
+
+
+def test_a_problem_without_a_specification(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("problems.softmax.staff.SPEC")
+    with pytest.raises(SuiteError, match=r"^problems/softmax/staff/__init__.py: expected SPEC, a ProblemSpec$"):
+        load_specs()
+
+
+def test_a_reference_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("problems.softmax.reference.run_sotfmax", lambda x: x, raising=False)
+    monkeypatch.setattr(spec, "list_adapters", lambda id: ["run_sotfmax"] if id == "softmax" else list_adapters(id))
+    message = r"^problems/softmax has run_sotfmax, which adapters.py does not define: is it run_softmax\?$"
+    with pytest.raises(SuiteError, match=message):
+        load_specs()
+
+
+def test_an_adapter_of_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = (ROOT / "adapters.py").read_text() + "\ndef run_convolution(x):\n    return x\n"
+    (tmp_path / "adapters.py").write_text(source)
+    (tmp_path / "problems").symlink_to(ROOT / "problems")
+    monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
+    message = "^adapters.py defines run_convolution, which no reference in problems/ defines: remove it, or add it$"
+    with pytest.raises(SuiteError, match=message):
+        load_specs()
+
+
+@pytest.mark.parametrize("kind", ["public", "hidden"])
+def test_a_case_of_two_problems(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    first = getattr(SOFTMAX, kind)[0]
+    specs = {**SPECS, "linear": replace(SPECS["linear"], **{kind: [first]})}
+    monkeypatch.setattr(spec, "_load_spec", specs.__getitem__)
+    message = rf"^the {kind} case {first.name} belongs to softmax and to linear: rename one of them$"
+    with pytest.raises(SuiteError, match=message):
+        load_specs()
