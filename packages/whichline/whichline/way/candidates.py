@@ -152,17 +152,14 @@ def list_instead(trace: Trace, root: Place, most: int = 40) -> Iterator[Options]
         yield from ({operand: option} for option in list_siblings(trace, operand))
 
 
-def list_swaps(trace: Trace, root: Place) -> Iterator[Options]:
-    """Two names that a root may be made of, each in the place of its sibling: `q, v, k = x.chunk(3)`."""
-    names = [
-        place for place in trace.places if place.is_read and (place.file, place.function) == (root.file, root.function)
-    ]
-    known = {place: option for place in names if (option := find_what_is(trace, place))}
+def list_swaps(trace: Trace) -> Iterator[Options]:
+    """Two values that are unpacked, each in the place of its sibling: `q, v, k = x.chunk(3)`."""
+    unpacked = [place for place in trace.places if place.is_unpacked]
+    known = {place: option for place in unpacked if (option := find_what_is(trace, place))}
     for place, option in known.items():
-        if place in list_upstream(trace, root):
-            for sibling in list_siblings(trace, place):
-                others = [each for each, other in known.items() if other.names == sibling.names]
-                yield from ({place: sibling, each: option} for each in others[:1])
+        for sibling in list_siblings(trace, place):
+            others = [each for each, other in known.items() if other.names == sibling.names]
+            yield from ({place: sibling, each: option} for each in others[:1])
 
 
 def count_missing(trace: Trace, change: Options) -> tuple[int, bool]:

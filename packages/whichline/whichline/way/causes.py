@@ -77,7 +77,7 @@ def find_common_cause(
         missing: whether later steps are tried.
     """
     for trace, root in roots:
-        swapped = (each for each in list_swaps(trace, root) if is_known(experiment, each))
+        swapped = (each for each in list_swaps(trace) if is_known(experiment, each))
         if change := _find_instead(experiment, trace, root) or next(swapped, None):
             return trace, change
     for trace, root in roots[:ROOTS] if missing else ():

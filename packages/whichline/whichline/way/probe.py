@@ -152,7 +152,7 @@ class Recorder:
         if place.in_place:
             self._kept.clear()  # what is changed by way of `x.data`, or of an array, has the same version
         kind = type(value)
-        if place.is_unpacked and kind is not int:
+        if place.is_unpacked and kind is not int and kind is not Tensor:
             return value  # it was seen where it was made
         if isinstance(value, NUMBERS):
             return self._look(place, value)
