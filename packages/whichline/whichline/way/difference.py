@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from whichline.way.known import Match
 from whichline.way.options import Option, Options, choose_value, name_at
 from whichline.way.probe import Place
-from whichline.way.trace import Match, Trace
+from whichline.way.trace import Trace
 from whichline.way.values import Value, as_value, find_layout, is_near
 
 FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common

@@ -14,13 +14,14 @@ from torch import Tensor
 from whichline.engine.case import dtype_of
 from whichline.engine.suite import Suite, Test
 from whichline.rules.pairing import INIT, list_parameters, remember
+from whichline.way.known import Known
 from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
 from whichline.way.reference import Reference, take_steps
 from whichline.way.steps import Step, Steps, list_leaves
-from whichline.way.trace import Known, Trace
+from whichline.way.trace import Trace
 from whichline.way.values import as_value, identify
 
 MOST_RUNS = 1000  # of tests, for one problem

@@ -3,72 +3,23 @@
 import ast
 import math
 import re
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from whichline.engine.suite import Test
+from whichline.way.known import Known, Match
 from whichline.way.probe import Place
-from whichline.way.steps import Step, Steps, list_leaves
+from whichline.way.steps import Step, list_leaves
 from whichline.way.values import Axes, Value, as_value, find_layout, identify
 
 BEGINS = re.compile("zeros|ones|empty|full")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
-
-
-@dataclass(frozen=True)
-class Match:
-    """The steps that the values of an expression are.
-
-    Args:
-        names: for each time that it was computed, a step; for all times together, one.
-        axes: their layouts.
-        together: whether the values of all times, one beside the other, are one step: a loop over one axis.
-    """
-
-    names: tuple[str, ...]
-    axes: tuple[Axes, ...]
-    together: bool = False
-
-
-@dataclass
-class Known:
-    """The steps of the right program in one call, and what came in.
-
-    Args:
-        steps: of the right program.
-        values: those of the steps, and of the arguments, by name.
-        found: which of these a value is, as far as that was asked for in some run.
-        matches: the same for all values of an expression.
-    """
-
-    steps: Steps
-    values: dict[str, Value]
-    found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
-    matches: dict[Hashable, Match | None] = field(default_factory=dict)
-
-    @cached_property
-    def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:
-        """Of each size the values: the sums of their numbers, in this order, which they are, and their names."""
-        found: dict[int, list[tuple[float, int, str, Value]]] = {}
-        for i, (name, value) in enumerate(self.values.items()):
-            found.setdefault(value.tensor.numel(), []).append((value.digest[2], i, name, value))
-        return {size: sorted(known, key=lambda each: each[:2]) for size, known in found.items()}
-
-    def list_alike(self, value: Value) -> list[tuple[str, Value]]:
-        """The values that may hold the same numbers as this one, in their order."""
-        known, total = self._of_size.get(value.tensor.numel(), []), value.digest[2]
-        room = 3e-4 * (abs(total) + 1e-9)
-        first = bisect_left(known, total - room, key=itemgetter(0))
-        last = bisect_right(known, total + room, key=itemgetter(0))
-        return [(name, each) for _, _, name, each in sorted(known[first:last], key=itemgetter(1))]
 
 
 @dataclass
