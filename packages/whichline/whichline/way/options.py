@@ -114,7 +114,8 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
-    return [each for option in options for each in (option, *([replace(option, is_low=True)] if is_low else []))]
+    low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
+    return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
 
 
 def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:

@@ -20,7 +20,7 @@ from whichline.way.options import Option, Options
 from whichline.way.probe import Place
 from whichline.way.run import Experiment
 from whichline.way.trace import Trace
-from whichline.way.values import as_value, is_equal, is_near
+from whichline.way.values import is_equal
 
 TRACES = 3  # tests that are held against steps at once
 PLACES = 3  # that together explain the tests
@@ -144,7 +144,7 @@ class Search:
         new = [place for place in places if place not in self.tried and not self.experiment.runner.is_lent(place)]
         roots = [place for place in new if self._is_root(place)]
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
-            roots += [place for trace in self.traces[:1] for place in find_early_return(trace)]
+            roots += [place for trace in self.traces[:1] for place in trace.list_returned_early()]
         self.calls = [place for place in new if place not in roots and self._is_call(place)]
         return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
 
@@ -180,10 +180,10 @@ class Search:
                 if not self._is_whole([found]):
                     part = max(part, [found], key=lambda found: (bool(found), is_plain(found), rank(found)))
                 elif is_given or (found.difference.is_simple and len(found.patch) == 1):
-                    return found, next(iter(part), None)
+                    return found, next(map(self._refine, part), None)
                 else:
                     whole = whole or found
-        return whole, next(iter(part), None)
+        return whole, next(map(self._refine, part), None)
 
     def _try(self, root: Place) -> Iterator[Found]:
         """Try the changes of a root, and note those that come near."""
@@ -194,7 +194,8 @@ class Search:
             then = self.experiment.run(trace.test, change)
             if then.passed:
                 if found := self._prove(change):
-                    yield replace(found, is_clean=is_clean(then, root))
+                    found = self._refine(found) if self._is_whole([found]) else found
+                    yield replace(found, is_clean=then.is_clean_after(root))
             elif is_equal(then.came, trace.came):
                 unmoved += 1
             else:
@@ -213,14 +214,18 @@ class Search:
         if not explained:
             return None
         trace = trace or self.trace_of(place)
-        found = self._point(Found(change, trace, compare(trace, change), tuple(test.name for test in explained)))
-        difference = found.difference
+        return Found(change, trace, compare(trace, change), tuple(test.name for test in explained))
+
+    def _refine(self, proved: Found) -> Found:
+        """Find the cause of what was proved, and the words for it."""
+        found = self._point(proved)
+        difference, place = found.difference, proved.place
         if difference.is_needless and not self._can_go(found):
             difference = replace(difference, words=difference.instead, is_simple=False, is_needless=False)
             found = replace(found, difference=difference)
         if not difference.is_simple and not self.experiment.patch and [*found.patch] == [place]:
             only = self._only(found)
-            if cause := find_cause_in_most(only, found.trace, place, change[place]):
+            if cause := find_cause_in_most(only, found.trace, place, proved.option):
                 names = tuple(test.name for test in cause[1])
                 return replace(found, patch=cause[0], difference=compare(found.trace, cause[0]), explains=names)
         return found
@@ -326,7 +331,9 @@ class Search:
         for needless in found[:-1]:
             *others, last = [each for each in found if each is not needless]
             experiment = self.experiment.add(join_patches(others))
-            proved = Search(experiment)._prove(last.patch, experiment.run(last.trace.test))
+            search = Search(experiment)
+            proved = search._prove(last.patch, experiment.run(last.trace.test))
+            proved = search._refine(proved) if proved else None
             is_as_plain = proved and (proved.difference.is_simple or not needless.difference.is_simple)
             if proved and is_as_plain and self._is_whole([proved]):
                 return self._leave_out_needless([*others, proved])
@@ -337,6 +344,7 @@ class Search:
         for root in self.roots[:NEAREST]:
             for option in self.candidates.options(root)[:FIRST]:
                 if not self.experiment.runner.is_spent and (found := self._prove({root: option})):
+                    found = self._refine(found)
                     rest = self._list_left(found)
                     return [found, *(Search(self.experiment.add(found.patch, rest)).find(most=1) if rest else [])]
         return []
@@ -371,30 +379,9 @@ def rank(found: Sequence[Found]) -> tuple[int, int, int]:
     return len(list_explained(found)), plain, -len(found)
 
 
-def is_clean(then: Trace, root: Place) -> bool:
-    """Tell whether all that is computed after a root is right."""
-    after = then.places[then.places.index(root) + 1 :] if root in then.values else []
-    computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not then.is_number(each)]
-    return all(then.is_right(each) for each in computed)
-
-
 def count_mended(before: Trace, then: Trace, change: Options) -> int:
     """Count the steps that are right with a change and were not without it, beside those that were put in."""
     put = {name for option in change.values() for name in option.names}
     wrong = [place for place in before.places if isinstance(place.node, ast.Call | ast.BinOp) and place not in change]
     matches = [then.match(place) for place in wrong if not before.match(place)]
     return len({name for match in matches if match for name in match.names} - put)
-
-
-def find_early_return(trace: Trace) -> list[Place]:
-    """The expressions that are what comes back, where that is another step than it should be, or of another shape."""
-    parts = trace.came if isinstance(trace.came, tuple | list) else (trace.came,)
-    last = list(trace.steps)[-1]
-    for what, part in zip(trace.test.cases()[0].outputs, parts, strict=False):
-        name = f"the {what}" if f"the {what}" in trace.steps else last
-        came = [place for place in trace.places if any(each is part for each in trace.objects[place])]
-        match = trace.match(came[-1]) if came else None
-        right = trace.steps[name].value.tensor
-        if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
-            return [each for each in trace.places if trace.match(each) == match and not isinstance(each.node, ast.Name)]
-    return []

@@ -16,7 +16,7 @@ from whichline.engine.suite import Test
 from whichline.way.known import Known, Match
 from whichline.way.probe import Place
 from whichline.way.steps import Step, list_leaves
-from whichline.way.values import Axes, Value, as_value, find_layout, identify
+from whichline.way.values import Axes, Value, as_value, find_layout, identify, is_near
 
 BEGINS = re.compile("zeros|ones|empty|full")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
@@ -273,6 +273,26 @@ class Trace:
         parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
         value = as_value(self.value(place)[-1])
         return any(isinstance(x, Tensor) and find_layout(value, as_value(x)) is not None for x in parts)
+
+    def is_clean_after(self, root: Place) -> bool:
+        """Tell whether all that is computed after an expression is right."""
+        after = self.places[self.places.index(root) + 1 :] if root in self.values else []
+        computed = [each for each in after if isinstance(each.node, ast.Call | ast.BinOp) and not self.is_number(each)]
+        return all(self.is_right(each) for each in computed)
+
+    def list_returned_early(self) -> list[Place]:
+        """The expressions that are what came back, where that is another step than it should be, or of another shape."""
+        parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
+        last = list(self.steps)[-1]
+        for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
+            name = f"the {what}" if f"the {what}" in self.steps else last
+            came = [place for place in self.places if any(each is part for each in self.objects[place])]
+            match = self.match(came[-1]) if came else None
+            right = self.steps[name].value.tensor
+            if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
+                alike = (each for each in self.places if self.match(each) == match)
+                return [each for each in alike if not isinstance(each.node, ast.Name)]
+        return []
 
     def is_number(self, place: Place) -> bool:
         """Tell whether an expression is a number and no tensor."""
