@@ -281,7 +281,7 @@ class Trace:
         return all(self.is_right(each) for each in computed)
 
     def list_returned_early(self) -> list[Place]:
-        """The expressions that are what came back, where that is another step than it should be, or of another shape."""
+        """The expressions that are what came back, where that is another step than the answer, or of another shape."""
         parts = self.came if isinstance(self.came, tuple | list) else (self.came,)
         last = list(self.steps)[-1]
         for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
