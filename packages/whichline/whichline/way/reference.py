@@ -128,7 +128,8 @@ class _References:
     def _leave_out(self, steps: Steps, answer: Any, frame: int) -> None:
         """Leave out what another adapter computes for an answer that is a step: the reference has another way to it."""
         inside = [name for name, (_, inner) in self._taken.items() if inner == frame]
-        if inside and any(_is_same(as_value(answer), each) for each, inner in self._taken.values() if inner != frame):
+        value = as_value(answer) if inside else None
+        if value and any(_is_same(value, each) for each, inner in self._taken.values() if inner != frame):
             for name in inside:
                 del self._taken[name], steps.taken[name]
 
@@ -186,8 +187,9 @@ def _is_step(value: Any, named: Named) -> bool:
 
 def _is_same(one: Value, other: Value) -> bool:
     """Tell whether two values are the same tensor; of single numbers that may be chance."""
-    is_like = one.digest == other.digest and one.tensor.dtype == other.tensor.dtype
-    return one.tensor.numel() > 1 and is_like and torch.equal(one.tensor, other.tensor)
+    x, y = one.tensor, other.tensor
+    is_like = x.shape == y.shape and x.dtype == y.dtype and x.numel() > 1
+    return is_like and one.digest == other.digest and torch.equal(x, y)
 
 
 @cache
