@@ -11,10 +11,9 @@ from problems.softmax.reference import run_softmax
 # 3 Attention
 def run_scaled_dot_product_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
     values = V  #: the values. Which of Q, K and V belongs here, and along which axes?
-    scores = attention_scores(Q, K, mask)
-    weigh(scores)
-    weights = run_softmax(scores, -1)  #: the weights. Over which axis should each query's weights sum to 1?
-    return weights @ values  #: the answer. Which values does each weight belong to?
+    logits = attention_scores(Q, K, mask)  #: the masked, scaled scores
+    weights = weigh(logits)  #: the weights. Over which axis should each query's weights sum to 1?
+    return run_softmax(logits, -1) @ values  #: the answer. Which values does each weight belong to?
 
 
 def attention_scores(Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor:

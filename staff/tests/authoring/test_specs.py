@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,10 @@ def test_a_problem_without_a_specification(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_reference_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("problems.softmax.reference.run_sotfmax", lambda x: x, raising=False)
+    def run_sotfmax(x: Any) -> Any:
+        return x
+
+    monkeypatch.setattr("problems.softmax.reference.run_sotfmax", run_sotfmax, raising=False)
     monkeypatch.setattr(spec, "list_adapters", lambda id: ["run_sotfmax"] if id == "softmax" else list_adapters(id))
     message = r"^problems/softmax has run_sotfmax, which adapters.py does not define: is it run_softmax\?$"
     with pytest.raises(SuiteError, match=message):

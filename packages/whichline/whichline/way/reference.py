@@ -54,7 +54,7 @@ class _References:
         self._contexts: dict[Any, Context] = {}
         self._turns: dict[tuple[int, int], int] = {}
         self._steps: Steps | None = None
-        self._taken: list[tuple[Value, int]] = []
+        self._taken: dict[str, tuple[Value, int]] = {}  # by name, and in which call of another adapter
 
     # The import.
 
@@ -87,11 +87,11 @@ class _References:
     @contextmanager
     def observing(self, steps: Steps) -> Iterator[None]:
         """Take the steps of what is called in this block."""
-        self._steps, self._taken = steps, []
+        self._steps, self._taken = steps, {}
         try:
             yield
         finally:
-            self._steps, self._taken, self._turns = None, [], {}
+            self._steps, self._taken, self._turns = None, {}, {}
 
     def _count_turns(self, line: int, values: Any) -> Iterator[Any]:
         frame = id(sys._getframe(1))
@@ -105,6 +105,7 @@ class _References:
 
     def _take(self, steps: Steps, named: Named, value: Any, frames: Sequence[FrameType]) -> None:
         if named.is_answer and len(frames) > 1:
+            self._leave_out(steps, value, id(frames[-1]))
             return  # the caller names it
         key = named, *((each.f_code, each.f_lasti) for each in frames[:-1])
         if key not in self._contexts:
@@ -115,15 +116,23 @@ class _References:
             return  # what another adapter is given has a name already
         tensor = torch.view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
         new = as_value(tensor)
-        if inner and any(other != inner and _is_same(new, each) for each, other in self._taken):
+        if inner and any(other != inner and _is_same(new, each) for each, other in self._taken.values()):
             return  # and so may what it computes
-        self._taken.append((new, inner))
         turns = tuple(self._turns[id(frames[number]), line] for number, line in context.loops)
         name = named.write(context.where % turns)
         series = named.write(context.where.replace(" %d", "")) if turns else ""
         ask, section, order = named.ask, named.section, len(steps.taken)
         step = Step(name, new, tensor, ask, section, order, series, steps.arguments, turns)
-        steps.taken.setdefault(name, step)
+        if steps.taken.setdefault(name, step) is step:
+            self._taken[name] = new, inner
+
+    def _leave_out(self, steps: Steps, answer: Any, frame: int) -> None:
+        """Leave out what another adapter computes for an answer that is a step: the reference has another way to it."""
+        inside = [name for name, (_, inner) in self._taken.items() if inner == frame]
+        value = as_value(answer) if inside else None
+        if value and any(_is_same(value, each) for each, inner in self._taken.values() if inner != frame):
+            for name in inside:
+                del self._taken[name], steps.taken[name]
 
     def _find_context(self, named: Named, frames: Sequence[FrameType]) -> Context:
         """Find the loops in which a value is computed, and the roles of the calls on which it depends."""
@@ -179,8 +188,9 @@ def _is_step(value: Any, named: Named) -> bool:
 
 def _is_same(one: Value, other: Value) -> bool:
     """Tell whether two values are the same tensor; of single numbers that may be chance."""
-    is_like = one.digest == other.digest and one.tensor.dtype == other.tensor.dtype
-    return one.tensor.numel() > 1 and is_like and torch.equal(one.tensor, other.tensor)
+    x, y = one.tensor, other.tensor
+    is_like = x.shape == y.shape and x.dtype == y.dtype and x.numel() > 1
+    return is_like and one.digest == other.digest and torch.equal(x, y)
 
 
 @cache
