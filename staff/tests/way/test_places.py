@@ -188,7 +188,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
             "torch.exp(scores - largest)",
             "torch.exp(scores - before)",
             "before",
-            "Expected m after key block 1 of query block 1; found ",
+            "Expected m after key block 1 of query block 1, and 0 where it is −inf; found m before",
         ),
         (
             BLOCKS,

@@ -56,7 +56,8 @@ def test_a_constant_in_the_place_of_a_number_of_the_adapter_is_told(tell_alone: 
 
 def test_two_names_that_are_swapped_are_told_together(tell_alone: Explain) -> None:
     (finding,) = tell_alone(MULTIHEAD, ("q, k, v = (", "q, v, k = ("))
-    assert finding.said == ("Expected the keys of each head; found the values of each head: the two are swapped.",)
+    assert list_marks([finding]) == ["v"]
+    assert finding.said == ("Expected the values of each head; found the keys of each head: the two are swapped.",)
 
 
 def test_one_mistake_in_four_places_is_told_in_all_of_them(tell_alone: Explain) -> None:

@@ -66,7 +66,9 @@ def list_exchanges(trace: Trace, root: Place) -> Iterator[Options]:
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:
             if one.is_like(other):
-                yield {first: other, second: one}
+                here, there = (find_counterparts().findall(each.names[0]) for each in (one, other))
+                kinds = (here[0], there[0]) if len(here) == len(there) == 1 else None
+                yield {first: replace(other, kinds=kinds), second: replace(one, kinds=kinds and kinds[::-1])}
 
 
 def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:
