@@ -21,7 +21,9 @@ def run_ordinary(x: Tensor, blocks: int) -> Tensor:
     first = halve(x, 1)
     second = halve(x, 2)  #: the lower half. Which is it?
     #: Does the order matter?
-    both = torch.stack((first, second))
+    both = torch.stack(
+        (first, second)
+    )  #: both
     first_sum = first.sum()  #: x₁ in all
     second_sum = second.sum()  #: x₂ in all
 
@@ -67,7 +69,7 @@ def test_values_are_named_by_their_variables_comments_calls_and_turns(ordinary: 
         "the first",
         "a part of the second",
         "the lower half",
-        "the both",
+        "both",
         "x₁ in all",
         "x₂ in all",
         "the sums, side by side",
@@ -89,7 +91,7 @@ def test_values_are_named_by_their_variables_comments_calls_and_turns(ordinary: 
 def test_a_question_is_asked_of_a_value_or_up_to_a_blank_line(ordinary: dict[str, Step]) -> None:
     assert {name: step.ask for name, step in ordinary.items() if step.ask} == {
         "the lower half": "Which is it?",
-        "the both": "Does the order matter?",
+        "both": "Does the order matter?",
         "x₁ in all": "Does the order matter?",
         "x₂ in all": "Does the order matter?",
         "the sums, side by side": "Which comes first?",

@@ -145,8 +145,8 @@ class NamedFile:
 
     def _read_comment(self, node: ast.stmt) -> str:
         """What a comment says of a statement."""
-        lines = (node.lineno, node.end_lineno or 0)
-        return next((self._said[line] for line in lines if self._said.get(line)), "")
+        texts = [self._said.get(line, "") for line in (node.lineno, node.end_lineno or 0)]
+        return next((each for each in texts if each.partition(". ")[0]), texts[0])
 
     def _read_function(self, node: ast.FunctionDef, callees: set[str]) -> Function:
         function = Function([each.arg for each in (*node.args.args, *node.args.kwonlyargs)])
