@@ -88,3 +88,15 @@ def test_what_an_earlier_call_left_is_marked_where_it_is_read(tell_alone: Explai
     (finding,) = tell_alone("rope", cache)
     assert list_marks([finding]) == [kept]
     assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
+
+
+def test_what_is_wrong_in_one_of_several_calls_is_marked_where_it_is_passed(tell_alone: Explain) -> None:
+    split = (
+        f"q, k, v = ({SPLIT})",
+        """def split(t):
+        return rearrange(t, "... n (h d) -> ... h n d", h=num_heads)
+    q, k, v = split(x @ weights[0].T), split(x @ weights[1].T), split(x @ weights[1].T)""",
+    )
+    (finding,) = tell_alone(MULTIHEAD, split)
+    assert (list_marks([finding]), finding.line) == (["x @ weights[1].T"], 59)
+    assert finding.said == ("Expected the values; found the keys.",)

@@ -16,7 +16,7 @@ from whichline.way.breach import put_operand
 from whichline.way.candidates import Candidates
 from whichline.way.causes import find_cause, find_cause_in_most, find_common_cause, follow_constructors
 from whichline.way.difference import Difference, compare
-from whichline.way.options import Option, Options
+from whichline.way.options import Option, Options, name_at
 from whichline.way.probe import Place
 from whichline.way.run import Experiment
 from whichline.way.trace import Trace
@@ -266,7 +266,7 @@ class Search:
         ((root, wanted),) = patch.items()
         patch = find_cause(experiment, trace, root, wanted) or patch
         found = found if patch == found.patch else replace(found, patch=patch, difference=compare(trace, patch))
-        return replace(found, shown=_find_shown(trace, found.place))
+        return replace(found, shown=_find_shown(trace, found.place, found.option))
 
     def _find_common_cause(self, missing: bool) -> list[Found]:
         roots = [(self.trace_of(root), root) for root in self.roots]
@@ -350,13 +350,18 @@ class Search:
         return []
 
 
-def _find_shown(trace: Trace, place: Place) -> Place | None:
+def _find_shown(trace: Trace, place: Place, option: Option) -> Place | None:
     """Find the call to show in place of a constant that it passes, or of what is wrong in one of several calls."""
-    values = trace.value(place)
-    if len(values) == 1 or trace.is_number(place) or place.is_read:
+    times = range(len(trace.value(place)))
+    if len(times) == 1 or trace.is_number(place):
         return trace.find_call(place)
-    wrong = [time for time in range(len(values)) if not trace.is_right_at(place, time)]
-    return trace.find_one_call(place, wrong[0]) if len(wrong) == 1 else None
+    match = trace.match(place)
+    if match and len(match.names) == len(times):
+        wrong = [time for time in times if match.names[time] != name_at(option, trace.steps, time)]
+    else:
+        wrong = [time for time in times if not trace.is_right_at(place, time)]
+    find = trace.find_given if place.is_read else trace.find_one_call
+    return find(place, wrong[0]) if len(wrong) == 1 else None
 
 
 def join_patches(found: Iterable[Found]) -> Options:
