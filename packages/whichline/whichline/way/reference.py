@@ -54,7 +54,7 @@ class _References:
         self._contexts: dict[Any, Context] = {}
         self._turns: dict[tuple[int, int], int] = {}
         self._steps: Steps | None = None
-        self._taken: dict[str, tuple[Value, int]] = {}  # by name, and in which call of another adapter
+        self._taken: dict[str, tuple[Value, FrameType | None]] = {}  # by name, and in which call of another adapter
 
     # The import.
 
@@ -105,18 +105,18 @@ class _References:
 
     def _take(self, steps: Steps, named: Named, value: Any, frames: Sequence[FrameType]) -> None:
         if named.is_answer and len(frames) > 1:
-            self._leave_out(steps, value, id(frames[-1]))
+            self._leave_out(steps, value, frames[-1])
             return  # the caller names it
         key = named, *((each.f_code, each.f_lasti) for each in frames[:-1])
         if key not in self._contexts:
             self._contexts[key] = self._find_context(named, frames)
         context = self._contexts[key]
-        inner = id(frames[context.inner]) if context.inner else 0
+        inner = frames[context.inner] if context.inner else None
         if inner and isinstance(named.node, ast.Name):
             return  # what another adapter is given has a name already
         tensor = torch.view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
         new = as_value(tensor)
-        if inner and any(other != inner and _is_same(new, each) for each, other in self._taken.values()):
+        if inner and any(other is not inner and _is_same(new, each) for each, other in self._taken.values()):
             return  # and so may what it computes
         turns = tuple(self._turns[id(frames[number]), line] for number, line in context.loops)
         name = named.write(context.where % turns)
@@ -126,11 +126,11 @@ class _References:
         if steps.taken.setdefault(name, step) is step:
             self._taken[name] = new, inner
 
-    def _leave_out(self, steps: Steps, answer: Any, frame: int) -> None:
+    def _leave_out(self, steps: Steps, answer: Any, frame: FrameType) -> None:
         """Leave out what another adapter computes for an answer that is a step: the reference has another way to it."""
-        inside = [name for name, (_, inner) in self._taken.items() if inner == frame]
+        inside = [name for name, (_, inner) in self._taken.items() if inner is frame]
         value = as_value(answer) if inside else None
-        if value and any(_is_same(value, each) for each, inner in self._taken.values() if inner != frame):
+        if value and any(_is_same(value, each) for each, inner in self._taken.values() if inner is not frame):
             for name in inside:
                 del self._taken[name], steps.taken[name]
 
