@@ -20,7 +20,12 @@ ROWS = (
     Result(
         *("test_hidden_softmax[1d]", "softmax", True, False, 1.0, Outcome.FAILED, Check.ANSWER),
         *("wrong", ("line 1", "  line 2"), ("row 0 sums to 2",), ("the case is 1d:", "")),
-        *("ValueError", (("adapters.py", "run_softmax"),), "wrong: 1 and 2"),
+        see="run 1d",
+        kind="wrong",
+        place="adapters.py:3",
+        raised="ValueError",
+        functions=(("adapters.py", "run_softmax"),),
+        staff="wrong: 1 and 2",
         seconds=0.1,
     ),
 )
@@ -105,7 +110,7 @@ def test_a_class_is_read_without_texts(tmp_path):
         (grading,) = gradebook.latest(texts=False)
     assert grading.notes == Notes(missing=("wandb",))
     assert grading.results == [
-        replace(row, headline="", details=(), on_paper=(), inputs=(), functions=(), staff="") for row in ROWS
+        replace(row, headline="", kind="", details=(), on_paper=(), inputs=(), functions=(), staff="") for row in ROWS
     ]
 
 

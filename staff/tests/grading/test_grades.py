@@ -103,7 +103,7 @@ def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebo
 def write_all(folder: Path, course: Course, *gradings: Grading, **points: float) -> list[Grade]:
     """Write all that staff and students get of these."""
     with gradebook_with(folder, *gradings, **points) as gradebook:
-        return write_course(Console(), Results(folder, gradebook, course, {"softmax": SOFTMAX}))
+        return write_course(Console(), Results(folder, gradebook, course, {"softmax": SOFTMAX}))[0]
 
 
 def rows(path: Path) -> dict[str, dict[str, str]]:

@@ -195,15 +195,6 @@ RAISED = (
     *("NotImplementedError", "RecursionError", "RuntimeError", "SyntaxError", "TypeError", "UnboundLocalError"),
     *("ValueError", "ZeroDivisionError"),
 )
-# Headlines with something in them that the submission chose, and what is said in their place.
-SENTENCES = (
-    (r"(the [\w ]+) has shape .*", r"\1 does not have the expected shape"),
-    (r"(the [\w ]+) has dtype .*", r"\1 does not have the dtype of the inputs"),
-    (r"(the [\w ]+) is NaN or infinite in .*", r"\1 is NaN or infinite"),
-    (r"(the [\w ]+) is wrong in .*", r"\1 is wrong"),
-    (r"the answer is .*, expected (a tuple: .*)", r"the answer is not \1"),
-    (r"(the [\w ]+) is .*, expected a tensor.*", r"\1 is not a tensor: is a `return` missing?"),
-)
 
 
 @cache
@@ -225,7 +216,8 @@ def for_student(result: Result, submission: Submission, stored: bool) -> Result:
         return result
     inputs = result.inputs if stored else ()
     headline = _say_what_failed(result) + _say_where(result, submission)
-    return replace(result, headline=headline, details=(), on_paper=(), inputs=inputs, staff=result.text)
+    said = replace(result, headline=headline, kind="", place="", details=(), on_paper=(), inputs=inputs)
+    return replace(said, staff=result.text)
 
 
 def _say_what_failed(result: Result) -> str:
@@ -235,19 +227,21 @@ def _say_what_failed(result: Result) -> str:
         return "not implemented yet"
     if result.raised:
         return result.raised if result.raised in RAISED else "an exception"
-    return sentence(result.headline)
+    return sentence(result)
 
 
-def sentence(headline: str) -> str:
+def sentence(result: Result) -> str:
     """The headline of a wrong answer without what the submission chose: the same for all of one kind."""
-    for pattern, fixed in (*SENTENCES, *_sentences_of_problems()):
-        if match := re.match(pattern, headline):
-            return match.expand(fixed) + headline[match.end() :]
-    return headline
+    for pattern, fixed in _sentences_of_problems():
+        if match := re.match(pattern, result.headline):
+            return match.expand(fixed) + result.headline[match.end() :]
+    return result.kind or result.headline
 
 
 def _say_where(result: Result, submission: Submission) -> str:
     """The innermost of the student's functions that an exception went through, if it is one that may be named."""
+    if not result.raised:
+        return ""
     named = [(file, function.rpartition(".")[2]) for file, function in reversed(result.functions)]
     return next((f" in {name} of {file}" for file, name in named if (file, name) in submission.functions), "")
 
@@ -277,7 +271,9 @@ def without_words(grading: Grading, number: str) -> Grading:
             explanations=tuple(_strip(each) for each in notes.explanations),
             weights=notes.weights,
         ),
-        results=[replace(each, headline=_say_kind(each), details=(), staff="") for each in grading.results],
+        results=[
+            replace(each, headline=_say_kind(each), kind="", place="", details=(), staff="") for each in grading.results
+        ],
         overruled=dict.fromkeys(grading.overruled, DECIDED),
         adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
         comments=(),
@@ -300,4 +296,4 @@ def _say_kind(result: Result) -> str:
     if result.check in (Check.CALL, None):
         raised = result.headline.partition(":")[0].partition(" ")[0]
         return raised if raised in RAISED else "an exception, or no answer"
-    return sentence(result.headline)
+    return sentence(result)

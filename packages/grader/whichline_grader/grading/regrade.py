@@ -173,7 +173,7 @@ def rescore(out: Path) -> None:
     with open_results(out) as results:
         before = _read_published(results) if (out / "grades.csv").exists() else None
         results.gradebook.score_with(results.problems)
-        found = write_course(Console(), results)
+        found, _ = write_course(Console(), results)
         if before:  # else the first batch was killed
             _print_changes(before, _read_published(results), out)
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
