@@ -9,11 +9,11 @@ And who wrote a message, the name of a file or a line of code may be recognised 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -75,7 +75,11 @@ def notes_from_json(text: str) -> Notes:
     Raises:
         ValueError: it did not.
     """
-    said = msgspec.json.decode(text, type=dict[str, Any])
+    return read_notes(msgspec.json.decode(text, type=dict[str, Any]))
+
+
+def read_notes(said: dict[str, Any]) -> Notes:
+    """The notes with these fields."""
     found = said.pop("explanations", ())
     return replace(msgspec.convert(said, Notes), explanations=tuple(filter(None, map(read_finding, found))))
 
@@ -88,6 +92,37 @@ def read_finding(written: object) -> Finding | None:
         return msgspec.convert(written, Finding)
     except (ValueError, RecursionError):
         return None
+
+
+class Score(NamedTuple):
+    """What the results in a problem add up to, without what the rules take away and what staff decide."""
+
+    bonus: bool
+    tests: int
+    passed: int
+    meddled: int
+    not_run: int
+    maximum: float
+    points: float
+
+
+def add_up_results(results: Iterable[Result]) -> dict[str, Score]:
+    """The score of each problem."""
+    own: dict[str, list[Result]] = {}
+    for result in results:
+        own.setdefault(result.problem, []).append(result)
+    return {
+        problem: Score(
+            each[0].bonus,
+            len(each),
+            sum(result.passed for result in each),
+            sum(result.outcome is Outcome.VIOLATION for result in each),
+            sum(result.outcome is Outcome.NOT_RUN for result in each),
+            math.fsum(result.maximum for result in each),
+            math.fsum(result.points for result in each),
+        )
+        for problem, each in own.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -105,10 +140,12 @@ class Grading:
         seconds: how long it took.
         notes: what else the report says.
         handed_in: by whom, and when.
-        results: one for every test, scored with the present weights.
+        results: one for every test, scored with the present weights; none where a class is read without texts.
+        scores: what they add up to, by problem.
         overruled: the problems in which staff counted what breaks the rules, and why.
         adjusted: the problems to whose points staff added something, how much and why.
         comments: what staff say besides.
+        id: in the gradebook.
     """
 
     submission: str
@@ -121,10 +158,16 @@ class Grading:
     seconds: float
     notes: Notes
     handed_in: HandedIn
-    results: Sequence[Result] = field(repr=False)
+    results: Sequence[Result] = field(default=(), repr=False)
+    scores: Mapping[str, Score] = field(default_factory=dict, repr=False, compare=False)
     overruled: Mapping[str, str] = field(default_factory=dict)
     adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     comments: Sequence[str] = ()
+    id: int = field(default=0, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.results:
+            object.__setattr__(self, "scores", add_up_results(self.results))
 
     def results_of(self, problem: str) -> list[Result]:
         return [result for result in self.results if result.problem == problem]
@@ -132,7 +175,7 @@ class Grading:
     @cached_property
     def charges(self) -> dict[str, dict[str, float]]:
         """The points that each problem pays for works that are not the student's own, unless staff count them."""
-        points = {problem: self.maximum_of(problem) for problem in {result.problem for result in self.results}}
+        points = {problem: score.maximum for problem, score in self.scores.items()}
         ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
         paid = charge(ran, points)
         return {problem: works for problem, works in paid.items() if problem not in self.overruled}
@@ -148,11 +191,11 @@ class Grading:
 
     def earned(self, problem: str) -> float:
         """The points of a problem by its tests, less what it pays."""
-        points = math.fsum(result.points for result in self.results_of(problem))
+        points = self.scores[problem].points if problem in self.scores else 0.0
         return max(0.0, points - math.fsum(self.charges.get(problem, {}).values()))
 
     def maximum_of(self, problem: str) -> float:
-        return math.fsum(result.maximum for result in self.results_of(problem))
+        return self.scores[problem].maximum if problem in self.scores else 0.0
 
     def points_of(self, problem: str) -> float:
         """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
@@ -161,7 +204,7 @@ class Grading:
 
     @cached_property
     def points(self) -> float:
-        return math.fsum(self.points_of(problem) for problem in {result.problem for result in self.results})
+        return math.fsum(map(self.points_of, self.scores))
 
     @property
     def decisions(self) -> list[str]:
@@ -175,16 +218,16 @@ class Grading:
     @property
     def meddled(self) -> int:
         """The tests to which something other than the sandbox's own code wrote the answer."""
-        return sum(result.outcome is Outcome.VIOLATION for result in self.results)
+        return sum(score.meddled for score in self.scores.values())
 
     @property
     def not_run(self) -> int:
         """The tests that are newer than it."""
-        return sum(result.outcome is Outcome.NOT_RUN for result in self.results)
+        return sum(score.not_run for score in self.scores.values())
 
     @cached_property
     def maximum(self) -> float:
-        return math.fsum(result.maximum for result in self.results if not result.bonus)
+        return math.fsum(score.maximum for score in self.scores.values() if not score.bonus)
 
 
 # What failed in a hidden test, for its student.

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from whichline_grader.grading.class_losses import ClassLoss, count_losses
+from whichline_grader.grading.decisions import DIGITS, FILE, as_toml
 from whichline_grader.grading.feedback import feedback
 from whichline_grader.grading.final_grades import (
     EARLIER,
@@ -26,7 +27,7 @@ from whichline_grader.grading.final_grades import (
     write_grades,
     write_table,
 )
-from whichline_grader.grading.gradebook import DIGITS, FILE, Results, as_toml
+from whichline_grader.grading.gradebook import Results
 from whichline_grader.grading.identity import name_for_return
 from whichline_grader.grading.report import Report
 from whichline_grader.grading.results_json import for_gradescope
