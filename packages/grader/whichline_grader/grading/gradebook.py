@@ -7,10 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import chain, groupby, repeat
-from math import fsum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -28,7 +26,7 @@ from whichline_grader.grading.decisions import (
     read_decisions,
     write_decision,
 )
-from whichline_grader.grading.graded import Grading, Score, read_notes
+from whichline_grader.grading.graded import Grading, Score, Worth, add_up_counts, read_notes
 from whichline_grader.grading.identity import HandedIn, handed_in_from_json
 from whichline_grader.grading.tables import (
     BEFORE,
@@ -54,15 +52,6 @@ class GradebookError(CourseworkError):
 
 class DamagedRow(GradebookError):
     """The record of one submission cannot be read."""
-
-
-class Worth(NamedTuple):
-    """What a test function is worth: the points of one case, of how many, and how many of these were run."""
-
-    problem: Problem
-    points: float
-    cases: int
-    ran: int
 
 
 class Gradebook:
@@ -285,11 +274,15 @@ class Gradebook:
     def _add_up(self) -> dict[int, dict[str, Score]]:
         """What the results of each grading add up to, by problem."""
         if not self._scores:
-            failed: dict[int, dict[str, tuple[int, int]]] = {}
-            for id, test, *count in self._connection.execute("SELECT * FROM failed"):
-                failed.setdefault(id, {})[test] = tuple(count)
+            failed: dict[int, list[tuple[str, int, int]]] = {}
+            for id, *each in self._connection.execute("SELECT * FROM failed"):
+                failed.setdefault(id, []).append(tuple(each))
+            known: dict[object, dict[str, Score]] = {}  # many fail alike
             for id, tests in self._connection.execute("SELECT id, tests FROM attempt"):
-                self._scores[id] = _score(self._weigh(tests), failed.get(id, {}))
+                key = tests, *failed.get(id, ())
+                if key not in known:
+                    known[key] = add_up_counts(self._weigh(tests), {test: count for test, *count in key[1:]})
+                self._scores[id] = known[key]
         return self._scores
 
     def _read_results(self, id: int, tests: int) -> list[Result]:
@@ -352,23 +345,6 @@ class Gradebook:
                 yield self._connection
         except sqlite3.OperationalError as error:  # the disk is full, for example
             raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None
-
-
-def _score(worth: Mapping[str, Worth], failed: Mapping[str, tuple[int, int]]) -> dict[str, Score]:
-    """The score of each problem, when so many cases of these tests did not pass, and so many of them for meddling."""
-    scores = {}
-    for id, own in groupby(worth.items(), lambda each: each[1].problem.id):
-        each = [(one, *failed.get(test, (0, 0))) for test, one in own]
-        scores[id] = Score(
-            each[0][0].problem.bonus,
-            sum(one.cases for one, _, _ in each),
-            sum(one.ran - count for one, count, _ in each),
-            sum(meddled for _, _, meddled in each),
-            sum(one.cases - one.ran for one, _, _ in each),
-            fsum(chain.from_iterable(repeat(one.points, one.cases) for one, _, _ in each)),
-            fsum(chain.from_iterable(repeat(one.points, one.ran - count) for one, count, _ in each)),
-        )
-    return scores
 
 
 def _as_key(grading: Grading) -> dict[str, Any]:

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
+from itertools import chain, groupby, repeat
 from typing import Any, NamedTuple
 
 import msgspec
 
+from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 from whichline.rules.price import charge
@@ -123,6 +125,32 @@ def add_up_results(results: Iterable[Result]) -> dict[str, Score]:
         )
         for problem, each in own.items()
     }
+
+
+class Worth(NamedTuple):
+    """What a test function is worth: the points of one case, of how many, and how many of these were run."""
+
+    problem: Problem
+    points: float
+    cases: int
+    ran: int
+
+
+def add_up_counts(worth: Mapping[str, Worth], failed: Mapping[str, Sequence[int]]) -> dict[str, Score]:
+    """The score of each problem, when so many cases of these tests did not pass, and so many of them for meddling."""
+    scores = {}
+    for id, own in groupby(worth.items(), lambda each: each[1].problem.id):
+        each = [(one, *failed.get(test, (0, 0))) for test, one in own]
+        scores[id] = Score(
+            each[0][0].problem.bonus,
+            sum(one.cases for one, _, _ in each),
+            sum(one.ran - count for one, count, _ in each),
+            sum(meddled for _, _, meddled in each),
+            sum(one.cases - one.ran for one, _, _ in each),
+            math.fsum(chain.from_iterable(repeat(one.points, one.cases) for one, _, _ in each)),
+            math.fsum(chain.from_iterable(repeat(one.points, one.ran - count) for one, count, _ in each)),
+        )
+    return scores
 
 
 @dataclass(frozen=True)
