@@ -33,7 +33,7 @@ from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.sandbox import answer as answers
 from whichline_grader.sandbox import confinement as sandbox
-from whichline_grader.sandbox import connection, submission
+from whichline_grader.sandbox import connection, files
 from whichline_grader.sandbox import interview as client
 from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation
 from whichline_grader.sandbox.submission import Refused, take_in
@@ -87,7 +87,7 @@ def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = write_attack("exploding_archive", tmp_path)
     with pytest.raises(Refused):
         take_in(path)
-    monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 1 << 30)
+    monkeypatch.setattr(files, "MAX_SOURCE_BYTES", 1 << 30)
     assert sum(map(len, take_in(path).files.values())) > 1000 * path.stat().st_size / 2
 
 
