@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whichline_grader.grading.batch import How, grade
+from whichline_grader.grading.feedback import feedback
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.graded import Grading
-from whichline_grader.grading.reports import feedback
+from whichline_grader.grading.report import Report
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.sandbox.confinement import Sandbox
 
@@ -51,7 +52,7 @@ def verdicts(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], jobs: 
         assert not done.faults
         with Gradebook(out / "gradebook.sqlite") as gradebook:
             same = [without_measures(grading) for grading in gradebook.latest()]
-        return {each.submission: f"{each}\n{feedback(each, suite.problems)}" for each in same}
+        return {each.submission: f"{each}\n{feedback(Report(each, suite.problems))}" for each in same}
 
 
 def without_measures(grading: Grading) -> Grading:

@@ -355,7 +355,7 @@ class ResultText(Text):
         is_told = self.runs.problems[self.result.problem].told != "tests"
         searched = ("No line of your code was found that explains it.",) if is_told and self.runs.searched else ()
         on_paper = () if explained or not self.result.on_paper else (*searched, *self.result.on_paper)
-        for lines in filter(None, (on_paper, self.result.inputs)):
+        for lines in filter(None, (on_paper, self.result.about_case)):
             tw.line()
             for line in wrapped(lines, WIDTH, "  "):
                 tw.line(line)

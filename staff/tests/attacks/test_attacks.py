@@ -95,7 +95,7 @@ def test_every_submission_has_its_own_report(results: Path, gradings: dict[str, 
 def test_the_gradebook_is_whole(results: Path) -> None:
     with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
         assert gradebook.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        counts = gradebook.execute("SELECT DISTINCT json_array_length(results) FROM grading").fetchall()
+        counts = gradebook.execute("SELECT json_array_length(tests) FROM list").fetchall()
         assert counts == [(len(TESTS),)]
 
 

@@ -25,13 +25,15 @@ from staff.tests.attacks.catalogue import feeder
 from staff.tests.grading.test_gradebook import GRADING
 from staff.tests.live import Live, connect
 from whichline.engine.assignment import load_problems
-from whichline_grader.grading import reports
+from whichline_grader.grading import feedback as feedback_file
+from whichline_grader.grading.feedback import feedback, fence
 from whichline_grader.grading.gradebook import Gradebook
 from whichline_grader.grading.identity import safe_name
-from whichline_grader.grading.reports import feedback, fence, write_reports
+from whichline_grader.grading.report import Report
+from whichline_grader.grading.reports import write_reports
 from whichline_grader.sandbox import answer as answers
 from whichline_grader.sandbox import confinement as sandbox
-from whichline_grader.sandbox import connection, submission
+from whichline_grader.sandbox import connection, files
 from whichline_grader.sandbox import interview as client
 from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation
 from whichline_grader.sandbox.submission import Refused, take_in
@@ -85,7 +87,7 @@ def test_exploding_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = write_attack("exploding_archive", tmp_path)
     with pytest.raises(Refused):
         take_in(path)
-    monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 1 << 30)
+    monkeypatch.setattr(files, "MAX_SOURCE_BYTES", 1 << 30)
     assert sum(map(len, take_in(path).files.values())) > 1000 * path.stat().st_size / 2
 
 
@@ -104,23 +106,23 @@ def test_name_of_the_gradebook(tmp_path: Path, name: str) -> None:
     Gradebook(tmp_path / "gradebook.sqlite").close()
     (tmp_path / "grades.csv").touch()
     with pytest.raises(FileExistsError):
-        write_reports(tmp_path / name, GRADING, load_problems(ROOT))
-    write_reports(tmp_path / safe_name(name), GRADING, load_problems(ROOT))
+        write_reports(tmp_path / name, Report(GRADING, load_problems(ROOT)))
+    write_reports(tmp_path / safe_name(name), Report(GRADING, load_problems(ROOT)))
 
 
 def test_name_with_markup(tmp_path: Path) -> None:
     name = write_attack("name_with_markup", tmp_path).name
-    assert "<script>" in feedback(replace(GRADING, submission=name), {})
-    assert "<" not in feedback(replace(GRADING, submission=safe_name(name)), {})
+    assert "<script>" in feedback(Report(replace(GRADING, submission=name), {}))
+    assert "<" not in feedback(Report(replace(GRADING, submission=safe_name(name)), {}))
 
 
 def test_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = write_attack("name_that_is_no_text", tmp_path).name
-    feedback(replace(GRADING, submission=safe_name(name)), {}).encode()
-    feedback(replace(GRADING, submission=name), {}).encode()
-    monkeypatch.setattr(reports, "printable", lambda text: text)
+    feedback(Report(replace(GRADING, submission=safe_name(name)), {})).encode()
+    feedback(Report(replace(GRADING, submission=name), {})).encode()
+    monkeypatch.setattr(feedback_file, "printable", lambda text: text)
     with pytest.raises(UnicodeEncodeError):
-        feedback(replace(GRADING, submission=name), {}).encode()
+        feedback(Report(replace(GRADING, submission=name), {})).encode()
 
 
 @pytest.fixture

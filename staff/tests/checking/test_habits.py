@@ -12,9 +12,9 @@ from staff.tools.terminal import watching
 
 pytestmark = pytest.mark.slow
 
-FUNCTIONAL = "cs336_basics/nn/functional.py"
-TOLD = "Expected √d_k; found d_k."
-ONE = ("-k", "test_scaled_dot_product_attention and 3d-square")
+FUNCTIONAL, LINEAR = "cs336_basics/nn/functional.py", "cs336_basics/nn/linear.py"
+TOLD = "Expected the answer; found 2 times that value."  # which is found in a fraction of a second
+ONE = ("-k", "test_linear and 2d")
 
 AT_THE_FIRST_FAILURE = """
 import os
@@ -31,8 +31,8 @@ NOBODY_READS = "read, write = os.pipe(); os.close(read); os.dup2(write, 1)"
 
 @pytest.fixture
 def wrong(student: Student) -> Student:
-    """A student whose attention divides by d_k."""
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    """A student whose linear layer gives twice what it should."""
+    student.replace(LINEAR, "return einsum(", "return 2 * einsum(")
     return student
 
 
@@ -53,11 +53,11 @@ def test_a_run_that_is_cut_short_after_a_failure_ends_without_a_traceback(
 def test_ctrl_c_ends_the_search_and_the_failures_are_told_all_the_same(wrong: Student) -> None:
     sought = "any('explain.py' in frame.filename for frame in __import__('traceback').extract_stack())"
     stop = f"if {sought}: __import__('signal').raise_signal(2)"
-    wrong.replace(FUNCTIONAL, "    scores = einsum(queries", f"    {stop}\n    scores = einsum(queries")
+    wrong.replace(LINEAR, "        return 2", f"        {stop}\n        return 2")
     process = wrong.run("pytest", *ONE)
     assert process.returncode == 1
     assert process.stderr == "\nYou pressed Ctrl-C: the search for what is wrong did not end.\n"
-    assert "the answer is wrong in 30 of 64 places" in process.stdout
+    assert "the answer is wrong in 21 of 21 places" in process.stdout
 
 
 def test_an_editor_with_the_folder_above_open_runs_the_tests(wrong: Student) -> None:
@@ -66,14 +66,14 @@ def test_an_editor_with_the_folder_above_open_runs_the_tests(wrong: Student) -> 
     process = wrong.run("pytest", f"--rootdir={tree.parent}", str(tree / "tests"), *ONE)
     assert (process.returncode, process.stderr) == (1, "")
     assert TOLD in process.stdout
-    assert "Now open:  cs336_basics/nn/functional.py, line " in process.stdout
+    assert f"Now open:  {LINEAR}, line " in process.stdout
 
 
 def test_a_report_that_is_written_before_the_search_claims_nothing_of_it(wrong: Student) -> None:
     """An editor, and a file for a CI server, get the text of each failure at the end of its test."""
     process = wrong.run("pytest", *ONE, "--junitxml=report.xml")
     report = (wrong.folder / "report.xml").read_text()
-    assert "the smallest wrong row is query [0, 0]" in report
+    assert "the answer is wrong in 21 of 21 places" in report
     assert "No line of your code was found" not in report
     assert TOLD in process.stdout
 
@@ -104,11 +104,11 @@ def test_tests_of_the_students_own_are_left_to_pytest_and_change_nothing_else(wr
     assert (alone.returncode, alone.stderr) == (1, "")
     assert "3 failed, 1 passed" in alone.stdout
     assert "E   assert 1 == 2" in alone.stdout
-    beside = wrong.run("pytest", "tests/test_mine.py", "tests/test_1_softmax.py", "tests/test_2_attention.py")
+    beside = wrong.run("pytest", "tests/test_mine.py", "tests/test_1_softmax.py", "tests/test_3_linear.py")
     assert (beside.returncode, beside.stderr) == (1, "")
     assert "E   assert 3 == 4" in beside.stdout
     assert TOLD in beside.stdout
-    board = wrong.run("whichline", "check", "softmax", "scaled")
+    board = wrong.run("whichline", "check", "softmax", "linear")
     assert (board.returncode, board.stderr) == (1, "")
     assert re.search(r"17/17 +2\.0/2", board.stdout)
     assert TOLD in board.stdout
@@ -142,19 +142,17 @@ def test_a_file_that_the_tests_cannot_import_is_told_without_a_frame_of_ours(
 
 
 @pytest.mark.parametrize(
-    "file", ["tests/test_mine.py", pytest.param("tests/test_2_attention.py", marks=pytest.mark.nightly)]
+    "file", ["tests/test_mine.py", pytest.param("tests/test_3_linear.py", marks=pytest.mark.nightly)]
 )
 def test_a_watch_sees_what_is_saved_though_a_test_imports_it(wrong: Student, file: str) -> None:
     path = wrong.folder / file
     before = path.read_text() if path.exists() else ""
-    path.write_text(
-        f"from cs336_basics.nn.functional import softmax\n{before}\n\ndef test_mine():\n    assert softmax\n"
-    )
-    with watching(wrong, "scaled") as terminal:
-        assert "4/37" in str(terminal.before)
+    path.write_text(f"from cs336_basics.nn.linear import Linear\n{before}\n\ndef test_mine():\n    assert Linear\n")
+    with watching(wrong, "linear") as terminal:
+        assert "0/5" in str(terminal.before)
         assert TOLD in str(terminal.before)
-        wrong.replace(FUNCTIONAL, "Q.shape[-1]", "math.sqrt(Q.shape[-1])")
-        terminal.shows("37/37", "h hint")
+        wrong.replace(LINEAR, "return 2 * einsum(", "return einsum(")
+        terminal.shows("5/5", "h hint")
 
 
 def test_a_test_of_the_course_that_was_given_parameters_gets_a_line(student: Student) -> None:
@@ -222,7 +220,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Student:
     """The same student in a folder whose name holds what names of folders hold, with plugins of pytest at work."""
     folder = tmp_path_factory.mktemp("Übung 1 (neu)", numbered=False)
     student = Student(folder)
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    student.replace(LINEAR, "return einsum(", "return 2 * einsum(")
     (folder / "conftest.py").write_text(PLUGINS)
     return student
 
@@ -243,7 +241,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
-@pytest.mark.parametrize("command", [("pytest", *ONE), ("whichline", "check", "scaled")], ids=["pytest", "check"])
+@pytest.mark.parametrize("command", [("pytest", *ONE), ("whichline", "check", "linear")], ids=["pytest", "check"])
 @pytest.mark.parametrize(
     "setting",
     [
@@ -258,5 +256,5 @@ def test_a_mistake_is_told_in_every_setting(
 ) -> None:
     process = elsewhere.run(*command, **setting)
     assert (process.returncode, process.stderr) == (1, "")
-    assert TOLD in process.stdout
+    assert TOLD in " ".join(process.stdout.split())
     assert ("\x1b" in process.stdout) == ("FORCE_COLOR" in setting)

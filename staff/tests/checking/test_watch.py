@@ -66,6 +66,9 @@ def spare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 by_night = pytest.param("spare", marks=pytest.mark.nightly)  # which imports torch for each run
 both = pytest.mark.parametrize("either", ["fork", "spare"], indirect=True)
 most = pytest.mark.parametrize("either", ["fork", by_night], indirect=True)
+each_way = pytest.mark.parametrize(
+    "how", [pytest.param((), id="fork"), pytest.param(("--spare",), id="spare", marks=pytest.mark.nightly)]
+)
 
 
 @pytest.fixture
@@ -149,7 +152,7 @@ def test_an_endless_loop_at_the_top_of_a_file(fork: Watched) -> None:
         terminal.shows("Importing your files, 2 s so far, now in adapters.py:", "at the top of a file?")
 
 
-@pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
+@each_way
 def test_an_endless_loop_does_not_outlive_the_command(student: Student, how: tuple[str, ...]) -> None:
     student.replace(LINEAR, RIGHT, ENDLESS)
     terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
@@ -206,7 +209,7 @@ def test_types_are_checked_as_in_a_plain_check(fork: Watched) -> None:
 
 def test_keys(student: Student) -> None:
     student.replace(LINEAR, RIGHT, WRONG)
-    with watching(student) as terminal:
+    with watching(student, "softmax", "linear", "multihead_self_attention") as terminal:
         terminal.send("\x1b[A")  # an arrow, which ends in the letter A
         terminal.send("h")
         terminal.shows("Hints for linear, 1 of 2", " 1. The weight has shape (d_out, d_in).", "h hint")
@@ -247,7 +250,7 @@ def test_fixtures_that_cannot_be_collected(fork: Watched) -> None:
     terminal.shows("5/5", "h hint")
 
 
-@pytest.mark.parametrize("how", [(), ("--spare",)], ids=["fork", "spare"])
+@each_way
 def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(student: Student, how: tuple[str, ...]) -> None:
     terminal = Terminal(student.folder, "check", "--watch", "linear", *how)
     terminal.expect(ENDED)

@@ -12,6 +12,9 @@ from staff.tools.terminal import Terminal
 pytestmark = pytest.mark.slow
 
 FUNCTIONAL = "cs336_basics/nn/functional.py"
+# What is found in a fraction of a second.
+DOUBLED = ("cs336_basics/nn/linear.py", "return einsum(", "return 2 * einsum(")
+TWICE = "Expected the answer; found 2 times that value."
 
 
 def failures(student: Student, *arguments: str) -> str:
@@ -174,17 +177,17 @@ def test_a_mistake_is_told_where_adapters_import_at_their_top(student: Student) 
     assert "Expected √d_k; found d_k." in failures(student, "-k", "3d-no-mask")
 
 
-ONE = "tests/test_2_attention.py::test_scaled_dot_product_attention[3d-no-mask]"
+ONE = "tests/test_3_linear.py::test_linear[2d]"
 
 
 def test_an_editor_finds_the_tests_and_runs_one(student: Student) -> None:
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
+    student.replace(*DOUBLED)
     found = student.run("pytest", f"--rootdir={student.folder}", "--collect-only", "-q")
     assert (found.returncode, ONE in found.stdout.splitlines()) == (0, True)
     process = student.run("pytest", f"--rootdir={student.folder}", ONE)
-    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
-    student.run("pytest", "-q", "-k", "3d-no-mask or test_linear")
-    assert "2 passed" not in student.run("pytest", "--lf", "-q").stdout
+    assert TWICE in process.stdout.splitlines()
+    student.run("pytest", "-q", "-k", "test_linear or test_softmax and 1d")
+    assert "passed" not in student.run("pytest", "--lf", "-q").stdout
 
 
 def test_a_test_that_was_selected_alone_is_explained_as_in_a_run_of_all(student: Student) -> None:
@@ -207,10 +210,10 @@ def test_a_place_in_the_function_of_another_problem_is_told(student: Student) ->
 
 
 def test_a_mistake_is_told_whatever_else_is_asked_for(student: Student) -> None:
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    process = student.run("pytest", "-xsv", "--tb=native", "-k", "3d-no-mask")
+    student.replace(*DOUBLED)
+    process = student.run("pytest", "-xsv", "--tb=native", "-k", "test_linear")
     assert process.returncode == 1
-    assert "Expected √d_k; found d_k." in process.stdout.splitlines()
+    assert TWICE in process.stdout.splitlines()
     assert "Traceback" not in process.stdout + process.stderr
     assert "whichline" not in process.stdout
 
@@ -242,16 +245,16 @@ def test_what_nothing_explains_is_shown_by_its_smallest_failure_and_a_line_for_e
 
 
 def test_every_failure_is_shown_to_whoever_asks(student: Student) -> None:
-    student.replace(FUNCTIONAL, "math.sqrt(Q.shape[-1])", "Q.shape[-1]")
-    arguments = ["pytest", "-k", "test_scaled_dot_product_attention"]
+    student.replace(*DOUBLED)
+    arguments = ["pytest", "-k", "test_linear or test_softmax and 1d"]
     short = student.run(*arguments).stdout
     assert "FAILED" not in short
-    assert "= 20 failed, 4 passed, " in short
+    assert "= 5 failed, 1 passed, " in short
     for asked in ("-sv", "--tb=short"):
-        assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 20
+        assert len(re.findall(r"^_+ \S+ _+$", student.run(*arguments, asked).stdout, re.MULTILINE)) == 5
     lines = student.run(*arguments, "-rf", "--tb=line").stdout
-    assert lines.count("FAILED tests/test_2_attention.py::test_scaled") == 20
-    assert len(re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", lines, re.M)) == 20
+    assert lines.count("FAILED tests/test_3_linear.py::test_linear") == 5
+    assert len(re.findall(r"^tests/\S+:\d+: the .* is wrong in .*$", lines, re.M)) == 5
 
 
 def test_a_breakpoint_stops_once_in_each_call_and_nothing_is_said_of_time(student: Student) -> None:

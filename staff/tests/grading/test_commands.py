@@ -15,9 +15,11 @@ from whichline.engine.result import Check, Outcome
 from whichline_grader.cli import staff
 from whichline_grader.grading.batch import Progress
 from whichline_grader.grading.commands import draw_board, list_remarks, show_progress
+from whichline_grader.grading.feedback import feedback
 from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.identity import HandedIn, Student
-from whichline_grader.grading.reports import cut_list, feedback
+from whichline_grader.grading.report import Report
+from whichline_grader.grading.reports import cut_list
 
 
 def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
@@ -82,7 +84,7 @@ def test_a_long_list_is_cut_and_says_where_the_rest_is():
 
 
 def test_what_was_left_out_is_told_to_the_student():
-    assert "left out: 'old.py'" in feedback(replace(GRADING, notes=Notes(taken_in=("left out: 'old.py'",))), {})
+    assert "left out: 'old.py'" in feedback(Report(replace(GRADING, notes=Notes(taken_in=("left out: 'old.py'",))), {}))
 
 
 def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_path):

@@ -338,7 +338,7 @@ def test_a_finding_that_is_none_stops_no_command(out, problem):
     assert (eve.points > 0, eve.notes.explanations) == (True, ())
 
 
-@pytest.mark.parametrize("column", ["notes", "results", "handed_in"])
+@pytest.mark.parametrize("column", ["notes", "texts", "tests", "handed_in"])
 @pytest.mark.parametrize("damage", ["substr({}, 1, length({}) - 3)", "'7'"], ids=["cut", "number"])
 def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, monkeypatch, column, damage):
     monkeypatch.chdir(ROOT)
@@ -351,8 +351,9 @@ def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, m
     before = (results / "grades.csv").read_text()
     change = f"{column} = {damage.format(column, column)}"
     with sqlite3.connect(results / "gradebook.sqlite") as connection:
-        connection.execute(f"UPDATE grading SET {change} WHERE submission = 'eve.py'")  # noqa: S608
-    for arguments in (("rescore", "--out"), ("report",), ("findings",), ("comment", "ada", "x", "--out")):
+        connection.execute(f"UPDATE attempt SET {change} WHERE submission = 'eve.py'")  # noqa: S608
+    commands = [("rescore", "--out"), ("report",), ("findings",), ("comment", "ada", "x", "--out")]
+    for arguments in commands[: 3 if column == "texts" else 4]:  # of others, a comment reads no texts
         finished = command(*arguments, results)
         assert (finished.exit_code, finished.output.count("\n")) == (1, 1)
         assert "gradebook.sqlite: what is recorded of eve.py cannot be read (" in finished.output
@@ -369,8 +370,8 @@ def test_a_report_that_cannot_be_written_is_missing_alone(tmp_path, monkeypatch)
     for path in paths:
         path.write_text("def run_softmax(x, dim):\n    return x\n")
 
-    def fail(grading, *more):
-        if grading.submission == "eve.py":
+    def fail(report):
+        if report.grading.submission == "eve.py":
             raise TypeError("unhashable type: 'list'")
         return "right"
 

@@ -85,7 +85,7 @@ def test_a_fault_of_ours_is_tried_again_listed_apart_and_no_grade(tmp_path):
     assert len({grade["points"] for grade in graded.grades().values()}) == 1
     assert graded.results("sleeper.py")["extra_data"]["sandbox"] == "none"
     with sqlite3.connect(out / "gradebook.sqlite") as gradebook:
-        assert gradebook.execute("SELECT count(*) FROM grading").fetchone() == (3,)
+        assert gradebook.execute("SELECT count(*) FROM attempt").fetchone() == (3,)
 
 
 def mount(disk: Path, *options: str) -> None:

@@ -14,8 +14,10 @@ from whichline.engine.case import Case
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Test, run
+from whichline_grader.grading.feedback import feedback, quote_code
 from whichline_grader.grading.graded import Grading, Notes, for_student
-from whichline_grader.grading.reports import feedback, for_gradescope, quote_code
+from whichline_grader.grading.report import Report
+from whichline_grader.grading.results_json import for_gradescope
 from whichline_grader.sandbox.submission import MAX_FUNCTIONS, Submission
 
 SUBMISSION = Submission("x", {"adapters.py": b"def run_softmax(x, dim):\n    return helper(x)\n"}, "adapters")
@@ -119,10 +121,21 @@ def failed(
     check: Check = Check.ANSWER,
     points: float = 0.25,
     details: tuple[str, ...] = tuple(f"detail {i}" for i in range(90)),
-    inputs: tuple[str, ...] = (),
+    **more: str,
 ) -> Result:
     hidden, bonus = "hidden" in test, PROBLEMS[problem].bonus
-    return Result(test, problem, hidden, bonus, points, Outcome.FAILED, check, headline, details, inputs=inputs)
+    return Result(
+        test,
+        problem,
+        hidden,
+        bonus,
+        points,
+        Outcome.FAILED,
+        check,
+        headline,
+        details=details,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def graded(*rows: Result, **notes: object) -> Grading:
@@ -148,7 +161,7 @@ def found(problem: str, number: int = 0, tests: Iterable[str] = (), **more: obje
 
 
 def told(*rows: Result, **notes: object) -> str:
-    return feedback(graded(*rows, **notes), PROBLEMS)
+    return feedback(Report(graded(*rows, **notes), PROBLEMS))
 
 
 def costs(text: str) -> list[str]:
@@ -156,7 +169,7 @@ def costs(text: str) -> list[str]:
 
 
 def test_one_mistake_fits_into_forty_lines_with_its_cost_its_line_and_how_to_see_it() -> None:
-    public = [failed(f"test_softmax[{i}d]", WRONG.format(i), details=("numbers",), inputs=(SEE,)) for i in range(1, 9)]
+    public = [failed(f"test_softmax[{i}d]", WRONG.format(i), details=("numbers",), see=SEE) for i in range(1, 9)]
     hidden = [failed(f"test_hidden_softmax[{i}d]", "the answer is wrong") for i in range(1, 9)]
     way = (*(line for i in range(12) for line in (f"adapters.py:{i}, in f", "    f(x)")), "    ^^^^")
     bonus = [failed(f"test_{id}", "Error: 7", id) for id, problem in PROBLEMS.items() if problem.bonus]
@@ -218,7 +231,7 @@ def test_a_headline_over_several_tests_is_true_of_each() -> None:
 
 def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_same_exception() -> None:
     code = ("adapters.py:3, in run", "    x + 1", "    ^")
-    rows = [failed(f"test_softmax[{i}]", "NameError: x", check=Check.CALL, details=code[:2]) for i in range(2)]
+    rows = [failed(f"test_softmax[{i}]", "NameError: x", check=Check.CALL, place="adapters.py:3") for i in range(2)]
     explanation = replace(
         found("softmax", tests=["test_softmax[0]"], code=code), said=("NameError: x", "It is always.")
     )
@@ -228,13 +241,13 @@ def test_a_test_that_a_finding_does_not_name_may_end_at_the_same_line_with_the_s
 def test_what_grading_alone_refuses_is_not_to_be_seen_at_home() -> None:
     said = "adapters.py, line 3, uses a.log: in grading there are no files, network or processes"
     details = ("PermissionError: [Errno 1] Operation not permitted: '/a.log'", "adapters.py:3, in <module>", "    f()")
-    text = told(failed("test_softmax[2d]", said, check=Check.CALL, details=details, inputs=(SEE,)))
+    text = told(failed("test_softmax[2d]", said, check=Check.CALL, details=details, place="adapters.py:3", see=SEE))
     assert f"- **0.25 points lost**: Softmax: `adapters.py:3 {said}` in `test_softmax[2d]`\n" in text
 
 
 def test_what_hidden_tests_alone_say_is_told() -> None:
-    rows = [failed(f"test_softmax[{i}]", "RuntimeError: no memory", check=Check.CALL) for i in range(2)]
-    hidden = [("the matrix is held", 2), ("RuntimeError in run_softmax of adapters.py", 1)]
+    error, hidden = "RuntimeError", [("the matrix is held", 2), ("RuntimeError in run_softmax of adapters.py", 1)]
+    rows = [failed(f"test_softmax[{i}]", "RuntimeError: no memory", check=Check.CALL, raised=error) for i in range(2)]
     rows += [failed("test_hidden_softmax[x]", headline, check=Check.CALL, points=n) for headline, n in hidden]
     text = told(*rows)
     assert costs(text) == ["3.50 points lost, 3.00 of them in hidden tests"]
@@ -323,7 +336,7 @@ def test_only_the_same_exception_on_the_same_line_is_told_once(
     rows, findings = [], []
     for id, (kind, where) in raised.items():
         code = ("adapters.py:9, in f", "    g()", f"{where}, in g", "    x[3]")
-        rows += [failed(f"test_{id}[{i}]", kind, id, Check.CALL, details=code) for i in range(9)]
+        rows += [failed(f"test_{id}[{i}]", kind, id, Check.CALL, details=code, place=where) for i in range(9)]
         file, _, line = where.partition(":")
         findings.append(Finding(id, f"{id}-raises-indexerror", (kind,), file, int(line), "g", code=code))
     text = told(*rows, explanations=tuple(findings) if is_found else ())
@@ -353,7 +366,7 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
     wrong = [replace(failed(f"test_softmax[{i}d]", WRONG.format(i)), maximum=third) for i in (2, 3)]
     gradient = failed("test_softmax_gradients[a]", WRONG.format(9))
     grading = graded(passed, *wrong, gradient, failed("test_hidden_softmax[a]", "the answer is wrong"))
-    report = for_gradescope(grading, PROBLEMS)
+    report = for_gradescope(Report(grading, PROBLEMS))
     first, hidden, *others = report["tests"]
     assert (first["name"], first["number"], first["score"], first["max_score"]) == (
         "Softmax: public tests",
@@ -379,4 +392,4 @@ def test_gradescope_has_a_box_for_the_public_and_one_for_the_hidden_tests_of_a_p
 
 def test_why_a_submission_was_refused_is_said_once() -> None:
     rows = [failed(f"test_{id}[a]", "not run: no zip", id) for id in PROBLEMS]
-    assert feedback(graded(*rows, refused="no zip"), PROBLEMS).count("no zip") == 1
+    assert feedback(Report(graded(*rows, refused="no zip"), PROBLEMS)).count("no zip") == 1

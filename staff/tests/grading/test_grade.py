@@ -30,8 +30,8 @@ SUBMISSIONS = {
     "right": "",
     "wrong-dim": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, 0)\n"
     "def run_rope(*arguments, **more):\n    raise NotImplementedError",
-    "spells-inputs": "def run_softmax(in_features, dim):\n    raise ValueError(f'secret {in_features.tolist()}')",
-    "spells-types": "def run_linear(d_in, d_out, weights, in_features):\n"
+    "spells": "def run_softmax(in_features, dim):\n    raise ValueError(f'secret {in_features.tolist()}')\n"
+    "def run_linear(d_in, d_out, weights, in_features):\n"
     "    raise type(f'secret{weights.numel()}', (Exception,), {})",
     "spells-output": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
@@ -64,54 +64,6 @@ SUBMISSIONS = {
     "    first.append(in_query_or_key)\n    return first[0]",
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
     "syntax-error": "def run_softmax(:",
-    "whole-matrix": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
-    "    return run_scaled_dot_product_attention(Q, K, V, mask)",
-    "repeated-once": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
-    "    if mask is not None or Q.ndim > 2:\n"
-    "        return run_scaled_dot_product_attention(Q, K, V, mask)\n"
-    "    def once(x):\n"
-    "        rows = {}\n"
-    "        which = torch.tensor([rows.setdefault(tuple(row), len(rows)) for row in x.tolist()])\n"
-    "        return which, torch.tensor([*rows])\n"
-    "    (which, queries), (same, keys) = once(Q), once(K)\n"
-    "    times = same.bincount()\n"
-    "    V = V.new_zeros(len(keys), V.shape[-1]).index_add(0, same, V) / times.unsqueeze(-1)\n"
-    "    weights = torch.exp((queries @ keys.mT).to(Q.dtype) / Q.shape[-1]**0.5) * times\n"
-    "    return (weights @ V / weights.sum(-1, keepdim=True))[which]",
-    "half-precision-blocks": "right_blockwise = run_blockwise_attention\n"
-    "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
-    "    kept = [(rows @ K.mT).half() for rows in Q.split(block_size or 64, -2)]\n"
-    "    return right_blockwise(Q, K, V, mask, block_size)",
-    "half-precision-matrix": "right_blockwise = run_blockwise_attention\n"
-    "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
-    "    kept = torch.zeros(*Q.shape[:-1], K.shape[-2], dtype=torch.half)\n"
-    "    return right_blockwise(Q, K, V, mask, block_size)",
-    "in-strips": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
-    "    mask = None if mask is None else mask.broadcast_to(*mask.shape[:-2], Q.shape[-2], K.shape[-2])\n"
-    "    starts = range(0, Q.shape[-2], block_size or 64)\n"
-    "    strips = [slice(start, start + (block_size or 64)) for start in starts]\n"
-    "    masks = [None if mask is None else mask[..., rows, :] for rows in strips]\n"
-    "    return torch.cat([run_scaled_dot_product_attention(Q[..., rows, :], K, V, mask)\n"
-    "                      for rows, mask in zip(strips, masks)], -2)",
-    "in-columns": "def run_blockwise_attention(Q, K, V, mask=None, block_size=None):\n"
-    "    n, keys, kind = block_size or 64, K.shape[-2], Q.dtype\n"
-    "    Q, K, V = (x.to(torch.promote_types(kind, torch.float32)) for x in (Q, K, V))\n"
-    "    columns = [slice(start, start + n) for start in range(0, keys, n)]\n"
-    "    may = None if mask is None else mask.broadcast_to(*mask.shape[:-1], keys)\n"
-    "    def scores(block):\n"
-    "        products = torch.einsum('...qd,...kd->...qk', Q, K[..., block, :]) * Q.shape[-1] ** -0.5\n"
-    "        return products if may is None else torch.where(may[..., block], products, -torch.inf)\n"
-    "    largest = torch.stack([scores(block).amax(-1) for block in columns]).amax(0).unsqueeze(-1)\n"
-    "    largest = largest.masked_fill(largest == -torch.inf, 0.0)\n"
-    "    total = weighted = torch.zeros(())\n"
-    "    for block in columns:\n"
-    "        powers = torch.exp(scores(block) - largest)\n"
-    "        total = total + powers.sum(-1, keepdim=True)\n"
-    "        weighted = weighted + torch.einsum('...qk,...kv->...qv', powers, V[..., block, :])\n"
-    "    return (weighted / total.masked_fill(total == 0, 1)).to(kind)",
-    "half": "right_softmax = run_softmax\ndef run_softmax(in_features, dim):\n"
-    "    half = in_features.dtype in (torch.float16, torch.bfloat16)\n"
-    "    return right_softmax(in_features, dim).float() if half else right_softmax(in_features, dim)",
 }
 
 
@@ -134,14 +86,6 @@ class Graded:
 
     def grades(self) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in rows_of(self.out / "grades.csv")}
-
-    def failed(self, name: str) -> set[str]:
-        """The test functions that did not pass."""
-        return {function for test in self.results(name)["tests"] for function in test["extra_data"]["lost"]}
-
-    def outcomes(self, name: str, problem: str) -> set[str]:
-        tests = [test for test in self.results(name)["tests"] if test["tags"] == [problem]]
-        return {outcome for test in tests for outcome in test["extra_data"]["outcomes"].values()}
 
     def outputs(self, name: str, hidden: bool) -> str:
         return "\n".join(t["output"] for t in self.results(name)["tests"] if t["extra_data"]["hidden"] == hidden)
@@ -219,7 +163,6 @@ def test_a_fault_costs_the_points_of_its_tests_and_no_others(graded, name, probl
         ("syntax-error", "SyntaxError"),
         ("syntax-error", "adapters.py:"),
         ("wrong-dim", "not implemented yet: write run_rope in adapters.py"),
-        ("half", "where the inputs are bfloat16 or float16"),
         ("forbidden", "torch.nn.functional.linear in adapters.py:"),
         ("shared", "softmax: -2.00 points for softmax. Write this yourself, without:\ntorch.softmax in adapters.py:"),
     ],
@@ -249,8 +192,8 @@ def test_hidden_tests_carry_most_of_the_points(graded):
 @pytest.mark.parametrize(
     ("name", "public", "hidden"),
     [
-        ("spells-inputs", "secret [", "ValueError in run_softmax of adapters.py"),
-        ("spells-types", "secret35", "an exception"),
+        ("spells", "secret [", "ValueError in run_softmax of adapters.py"),
+        ("spells", "secret35", "an exception"),
         (
             "spells-frames",
             "the answer does not have the token of its question",
@@ -285,29 +228,9 @@ def test_staff_overrule_a_violation_and_take_it_back(graded, tmp_path, monkeypat
         == copy.grades()["forbidden"]
     )
     assert copy.grades()["shared"] == graded.grades()["shared"]
-    # Graded again, by all means.
-    grade(graded.out.parent / "forbidden", "--rerun", "--out", out)
-    assert copy.results("forbidden")["score"] == MOST
     (out / "decisions.toml").unlink()
     succeed("rescore", "--out", out)
     assert copy.results("forbidden")["score"] == MOST - 1
-
-
-@pytest.mark.parametrize("name", ["whole-matrix", "repeated-once", "half-precision-blocks", "half-precision-matrix"])
-def test_blockwise_attention_that_holds_the_matrix_is_told_so(graded, name):
-    in_memory = {"test_blockwise_attention_holds_no_matrix", "test_blockwise_attention_in_little_memory"}
-    assert graded.failed(name) == in_memory
-    assert graded.points(name, "blockwise_attention") == pytest.approx(3 * 38 / 90, abs=1e-4)
-    assert "is the matrix of all queries × keys held" in graded.feedback(name)
-
-
-@pytest.mark.parametrize("name", ["in-strips", "in-columns"])
-def test_blockwise_attention_may_hold_whole_rows_or_columns(graded, name):
-    assert graded.failed(name) == set()
-
-
-def test_half_precision_must_come_back_in_its_own_dtype(graded):
-    assert graded.failed("half") == {"test_softmax_in_half_precision", "test_hidden_softmax_in_half_precision"}
 
 
 def test_a_hidden_failure_shows_shapes_and_no_values(graded):
@@ -329,10 +252,10 @@ def test_a_students_page_shows_measured_weights_and_nothing_that_spells_a_hidden
     assert "weights of your attention" not in pages["right.html"]
     assert "They differ most for query 5 and key 2" in pages["no-scale.html"]  # see test_weights.py
     assert "no usable answer" in pages["syntax-error.html"]
-    assert "secret35" in pages["spells-types.html"]  # the public case 2d
+    assert "secret35" in pages["spells.html"]  # the public case 2d
     assert "saw (3, 5)" in pages["spells-output.html"]
-    public = graded.results("spells-types")["output"] + graded.outputs("spells-types", hidden=False)
-    for text in (pages["spells-types.html"], graded.feedback("spells-types")):
+    public = graded.results("spells")["output"] + graded.outputs("spells", hidden=False)
+    for text in (pages["spells.html"], graded.feedback("spells")):
         assert set(re.findall(r"secret\d+", text)) <= set(re.findall(r"secret\d+", public))
     for text in (pages["spells-output.html"], graded.feedback("spells-output")):
         assert "saw (11,)" not in text  # the hidden case vector
@@ -347,13 +270,13 @@ def test_a_refused_archive_gets_no_points_and_the_reason(graded):
 
 def test_the_gradebook_knows_what_was_graded_with_what(graded):
     with sqlite3.connect(graded.out / "gradebook.sqlite") as gradebook:
-        rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM grading").fetchall()
-        counts = gradebook.execute("SELECT json_array_length(results) FROM grading").fetchall()
+        rows = gradebook.execute("SELECT submission, length(content), suite, seed, layer FROM attempt").fetchall()
+        lists = gradebook.execute("SELECT DISTINCT tests FROM attempt").fetchall()
     assert len(rows) == len(SUBMISSIONS) + 1
     assert {length for _, length, *_ in rows} == {64}
     assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1
     assert len({layer for *_, layer in rows} - {"not run"}) == 1  # which is said of those that are refused
-    assert len(set(counts)) == 1
+    assert len(lists) == 1
 
 
 def test_grades_csv_has_a_row_for_each_submission(graded):

@@ -1,5 +1,6 @@
 """The gradebook: whole entries, one for each content and suite, and no file of a version it does not know."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,16 +12,22 @@ import pytest
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.toml_file import Signed
-from whichline_grader.grading.gradebook import Adjustment, Gradebook, GradebookError, Overruling
-from whichline_grader.grading.graded import Grading, Notes
+from whichline_grader.grading.decisions import Adjustment, Overruling
+from whichline_grader.grading.gradebook import Gradebook, GradebookError
+from whichline_grader.grading.graded import Grading, Notes, Score
 from whichline_grader.grading.identity import HandedIn, Student
 
 ROWS = (
-    Result("test_softmax[1d]", "softmax", False, False, 2.0, Outcome.PASSED, calls=1, seconds=0.1),
+    Result("test_softmax[1d]", "softmax", False, False, 2.0, Outcome.PASSED),
     Result(
         *("test_hidden_softmax[1d]", "softmax", True, False, 1.0, Outcome.FAILED, Check.ANSWER),
         *("wrong", ("line 1", "  line 2"), ("row 0 sums to 2",), ("the case is 1d:", "")),
-        *("ValueError", (("adapters.py", "run_softmax"),), "wrong: 1 and 2"),
+        see="run 1d",
+        kind="wrong",
+        place="adapters.py:3",
+        raised="ValueError",
+        functions=(("adapters.py", "run_softmax"),),
+        staff="wrong: 1 and 2",
         seconds=0.1,
     ),
 )
@@ -84,7 +91,7 @@ def test_the_same_content_and_suite_has_one_grading(tmp_path):
         gradebook.add(again)
         assert list(gradebook.latest()) == [again]
     with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM grading").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM attempt").fetchone() == (1,)
 
 
 def test_the_latest_content_counts(tmp_path):
@@ -93,9 +100,11 @@ def test_the_latest_content_counts(tmp_path):
         gradebook.add(GRADING)
         gradebook.add(newer)
         assert list(gradebook.latest()) == [newer]
-        gradebook.hand_in_again(GRADING, GRADING.path, GRADING.handed_in)  # the first content is handed in again
-        assert list(gradebook.latest()) == [GRADING]
-        gradebook.hand_in_again(GRADING, GRADING.path, GRADING.handed_in)
+        for _ in range(2):  # the first content is handed in again
+            first = gradebook.find("ada", GRADING.content, GRADING.suite)
+            assert first
+            gradebook.hand_in_again(first, GRADING.path, GRADING.handed_in)
+            assert list(gradebook.latest()) == [GRADING]
         assert gradebook.find("ada", "f" * 64, "d" * 64) == newer
 
 
@@ -104,9 +113,8 @@ def test_a_class_is_read_without_texts(tmp_path):
         gradebook.add(replace(GRADING, notes=Notes(stdout="hello", missing=("wandb",))))
         (grading,) = gradebook.latest(texts=False)
     assert grading.notes == Notes(missing=("wandb",))
-    assert grading.results == [
-        replace(row, headline="", details=(), on_paper=(), inputs=(), functions=(), staff="") for row in ROWS
-    ]
+    assert not grading.results
+    assert grading.scores == {"softmax": Score(False, tests=2, passed=1, meddled=0, not_run=0, maximum=3.0, points=2.0)}
 
 
 def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
@@ -132,6 +140,35 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     assert (grading.points, after.points) == (0, 1.5)
     assert other == alan
     assert newer == replace(grading, content="f" * 64)
+
+
+BEFORE = """
+CREATE TABLE grading (id INTEGER PRIMARY KEY, submission, path, content, suite, seed, layer, started, seconds, notes,
+    handed_in, results);
+CREATE TABLE problem (id TEXT PRIMARY KEY, bonus INTEGER NOT NULL, points REAL NOT NULL, tests TEXT NOT NULL);
+CREATE VIEW latest AS SELECT * FROM grading WHERE id IN (SELECT max(id) FROM grading GROUP BY submission);
+PRAGMA user_version = 10;
+"""
+
+
+def test_the_gradebook_of_the_version_before_is_taken_over(tmp_path):
+    results = f"[{','.join(row.as_json() for row in ROWS)}]"
+    weights = json.dumps(WEIGHTS)
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        connection.executescript(BEFORE)
+        connection.execute("INSERT INTO problem VALUES ('softmax', 0, 3.0, ?)", (weights,))
+        for id, submission in ((3, "ada"), (4, "eve")):
+            own = vars(GRADING) | {"id": id, "submission": submission, "started": GRADING.started.isoformat()}
+            own |= {"notes": GRADING.notes.as_json(), "handed_in": GRADING.handed_in.as_json(), "results": results}
+            names = [name for _, name, *_ in connection.execute("PRAGMA table_info(grading)")]
+            values = ", ".join(f":{name}" for name in names)
+            connection.execute(f"INSERT INTO grading VALUES ({values})", {name: own[name] for name in names})  # noqa: S608
+        connection.execute("UPDATE grading SET results = '[' WHERE submission = 'eve'")
+    for _ in range(2):
+        with Gradebook(tmp_path / "gradebook.sqlite") as gradebook:
+            assert gradebook.of("ada") == GRADING
+            with pytest.raises(GradebookError, match="what is recorded of eve cannot be read"):
+                gradebook.of("eve")
 
 
 def write_version(version: int) -> Callable[[Path], None]:

@@ -39,7 +39,8 @@ from whichline_grader.grading.processes import Record
 from whichline_grader.grading.reports import write_course
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.hidden.release import Release
-from whichline_grader.sandbox.submission import MAX_PATH, Submission
+from whichline_grader.sandbox.files import MAX_PATH
+from whichline_grader.sandbox.submission import Submission
 
 SOFTMAX = Problem("softmax", "Softmax", 3.0, (), {"test_softmax": 1.0}, ())
 NONE: Any = None  # what a batch does not need when nothing is run
@@ -103,7 +104,7 @@ def gradebook_with(folder: Path, *gradings: Grading, **points: float) -> Gradebo
 def write_all(folder: Path, course: Course, *gradings: Grading, **points: float) -> list[Grade]:
     """Write all that staff and students get of these."""
     with gradebook_with(folder, *gradings, **points) as gradebook:
-        return write_course(Console(), Results(folder, gradebook, course, {"softmax": SOFTMAX}))
+        return write_course(Console(), Results(folder, gradebook, course, {"softmax": SOFTMAX}))[0]
 
 
 def rows(path: Path) -> dict[str, dict[str, str]]:

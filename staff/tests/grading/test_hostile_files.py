@@ -18,8 +18,8 @@ import pytest
 from staff.tests.grading.test_grades import COURSE, grade_in_batch
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.identity import RosterError
+from whichline_grader.sandbox.files import MAX_PATH, MIB
 from whichline_grader.sandbox.reader import SECONDS
-from whichline_grader.sandbox.submission import MAX_PATH, MIB
 
 HONEST = b"def run_softmax(x, dim):\n    return x\n"
 

@@ -71,7 +71,7 @@ def read_gradings(out: Path) -> Graded:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         if not connection.execute("PRAGMA user_version").fetchone()[0]:
             return {}
-        (count,) = connection.execute("SELECT count(*) FROM grading").fetchone()
+        (count,) = connection.execute("SELECT count(*) FROM attempt").fetchone()
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         found = {each.submission: each for each in gradebook.latest()}
     assert len(found) == count

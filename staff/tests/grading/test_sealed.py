@@ -53,14 +53,16 @@ def read(record: bytes, suite: GradedSuite) -> Sealed | None:
 def test_results_from_the_record_are_those_of_the_run(graded_suite: GradedSuite, sandbox: Sandbox) -> None:
     files = dict(take_in(ROOT).files)
     submission = Submission("x", files | {"adapters.py": files["adapters.py"] + WRONG.encode()}, "adapters")
-    results, notes, sealed = grade_one(graded_suite, sandbox, submission)
-    record = sealed.as_bytes(graded_suite.asked_sha256)
+    tests = [test.name for test in graded_suite.suite.tests if test.problem in ("softmax", "linear", "rope")]
+    suite = only(graded_suite, tests)
+    results, notes, sealed = grade_one(suite, sandbox, submission)
+    record = sealed.as_bytes(suite.asked_sha256)
     assert len(record) < 2 << 20
-    again, noted, resealed = grade_one(graded_suite, Closed(), submission, read(record, graded_suite))
+    again, noted, resealed = grade_one(suite, Closed(), submission, read(record, suite))
     assert [replace(result, seconds=0) for result in again] == [replace(result, seconds=0) for result in results]
     assert noted == notes
     assert "dim" in notes.stdout
-    assert resealed.as_bytes(graded_suite.asked_sha256) == record
+    assert resealed.as_bytes(suite.asked_sha256) == record
 
 
 def test_what_is_no_record_of_these_questions_is_as_good_as_none(graded_suite: GradedSuite, sandbox: Sandbox) -> None:

@@ -32,6 +32,7 @@ import pytest
 import torch
 
 from whichline.engine.python_errors import RULES, in_plain_words
+from whichline.engine.result import Outcome, Result
 from whichline.engine.type_errors import expected_and_got
 from whichline.handing_in.archive import ArchiveError, check_names
 from whichline.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
@@ -184,7 +185,8 @@ def message(text: str, folder: Path) -> None:
     for kind in {kind for kind, *_ in RULES} - {BdbQuit}:
         in_plain_words(kind(text))
         expected_and_got(kind(text))
-    sentence(text[:MAX_TEXT])  # a reply has no longer ones
+    headline = text[:MAX_TEXT]  # a reply has no longer ones
+    sentence(Result("test", "softmax", False, False, 1.0, Outcome.FAILED, headline=headline))
 
 
 def names(text: str, folder: Path) -> None:

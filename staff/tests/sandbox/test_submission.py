@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
+from whichline_grader.sandbox import files as reading
 from whichline_grader.sandbox import submission
 from whichline_grader.sandbox.submission import MIB, Refused, take_in
 
@@ -221,7 +222,7 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatc
 
 
 def test_a_bomb_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submission, "MAX_SOURCE_BYTES", 100)
+    monkeypatch.setattr(reading, "MAX_SOURCE_BYTES", 100)
     for make in (folder, archive, tar):
         with pytest.raises(Refused, match="hand in only your own code"):
             take_in(make(tmp_path, FLAT | {"big.py": "#" * 200}))
@@ -261,7 +262,7 @@ def test_a_tar_bomb(tmp_path: Path) -> None:
 
 
 def test_a_bomb_by_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submission, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(reading, "MAX_ENTRIES", 10)
     with pytest.raises(Refused, match="at most 10 files, got 22"):
         take_in(archive(tmp_path, FLAT | {f"{n}.txt": "" for n in range(20)}))
 
@@ -372,7 +373,7 @@ def test_a_zip_inside_that_is_too_large_or_damaged_is_refused(tmp_path: Path, mo
             out.writestr("inner.zip", data)
         with pytest.raises(Refused, match=f"{message}.*{INSTEAD}"):
             take_in(path)
-        monkeypatch.setattr(submission, "MAX_UNPACKED_BYTES", 100)
+        monkeypatch.setattr(reading, "MAX_UNPACKED_BYTES", 100)
 
 
 @pytest.mark.parametrize("make", [folder, archive, tar])

@@ -121,7 +121,7 @@ def staff(course: Path, *command: object) -> str:
 def graded(results: Path) -> set[tuple[str, str]]:
     """Return each grading in the gradebook: the submission, and when it was graded."""
     with closing(sqlite3.connect(results / "gradebook.sqlite")) as gradebook:
-        return set(gradebook.execute("SELECT submission, started FROM grading"))
+        return set(gradebook.execute("SELECT submission, started FROM attempt"))
 
 
 def assert_grades(group: Sequence[Student], results: Path, softmax: float = 1.0) -> None:

@@ -21,6 +21,7 @@ from whichline_grader.grading.gradebook import NAME, DamagedRow, Gradebook
 from whichline_grader.grading.graded import Grading, Notes
 from whichline_grader.grading.identity import HandedIn, Work, check_claims, find_work, handed_in, safe_name
 from whichline_grader.grading.processes import ANSWERS, HostError, Record, Submit, grade_here
+from whichline_grader.grading.report import Report
 from whichline_grader.grading.reports import write_reports
 from whichline_grader.grading.suite import GradedSuite, results_of_refused
 from whichline_grader.grading.writing import hold, write_atomically, writing
@@ -232,7 +233,7 @@ class _Batch:
     def _report(self, grading: Grading) -> None:
         """Write the reports; from the gradebook once more, if the batch died after the entry was made."""
         found = grades_of(grading, self.suite.course)
-        if why := write_reports(self.out / grading.submission, grading, self.suite.problems, found):
+        if why := write_reports(self.out / grading.submission, Report(grading, self.suite.problems, found)):
             self.progress.unreported[grading.submission] = why
         progress, course = self.progress, self.suite.course
         progress.below += any(not result.passed for result in grading.results if not result.bonus)

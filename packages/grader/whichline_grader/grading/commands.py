@@ -17,15 +17,14 @@ from rich.text import Text
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline.engine.result import Result
+from whichline_grader.grading.class_losses import ClassLoss, count_losses
 from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, find_checked_root, load_course, results_folder
-from whichline_grader.grading.final_grades import find_grade, grades, group_by_submission, write_table
+from whichline_grader.grading.final_grades import find_grade, grades, group_by_submission
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
-from whichline_grader.grading.graded import Grading
+from whichline_grader.grading.graded import Grading, Score
 from whichline_grader.grading.identity import Platform, find_work, safe_name
-from whichline_grader.grading.losses import ClassLoss, count_losses
 from whichline_grader.grading.processes import ANSWERS, load_and_start
-from whichline_grader.grading.reports import MOST, cut_list, write_course
+from whichline_grader.grading.reports import MOST, cut_list, read_reports, write_course, write_findings
 from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.sandbox.confinement import Layer, Sandbox
@@ -98,9 +97,7 @@ def _write_and_tell(console: Console, results: Results, done: "Progress") -> Non
         console.print(Text(line, "yellow"))
     for name, reason in done.faults.items():
         console.print(Text(f"NOT GRADED, by no fault of the submission: {name}: {reason}", "red"))
-    students = write_course(console, results)
-    found = count_losses(group_by_submission(students), results.problems)
-    write_findings(results.folder, found)
+    students, found = write_course(console, results)
     if found and len(students) > 1:
         console.print(draw_findings(found))
 
@@ -110,7 +107,7 @@ def _write_and_tell(console: Console, results: Results, done: "Progress") -> Non
 def findings(results: Path) -> None:
     """Count what was found in a class, in the gradebook of RESULTS, and write findings.csv there."""
     with open_results(results) as opened:
-        found = count_losses(group_by_submission(grades(opened.gradebook, opened.course)), opened.problems)
+        found = count_losses(read_reports(opened, group_by_submission(grades(opened.gradebook, opened.course))))
     write_findings(results, found)
     Console().print(draw_findings(found))
 
@@ -219,20 +216,21 @@ def draw_board(gradings: Sequence[Grading], problems: Mapping[str, Problem]) -> 
     of = f"{len(gradings)} submissions, points on average" if len(gradings) > 1 else gradings[0].submission
     table = Table(title=Text(f"{of}, public and hidden tests"), show_footer=True)
     table.add_column("Problem", "Total")
-    results = [result for grading in gradings for result in grading.results]
     mean, most = fmean(grading.points for grading in gradings), max(grading.maximum for grading in gradings)
-    table.add_column("Tests passed", _count_passed(results), justify="right")
+    scores = [score for grading in gradings for score in grading.scores.values()]
+    table.add_column("Tests passed", _count_passed(scores), justify="right")
     table.add_column("Points", f"{mean:.2f}/{most:g}", justify="right")
     for problem in problems.values():
-        own = [result for result in results if result.problem == problem.id]
+        own = [grading.scores[problem.id] for grading in gradings if problem.id in grading.scores]
         mean = fmean(grading.points_of(problem.id) for grading in gradings)
-        points = Text(f"{mean:.2f}/{problem.points:g}", "green" if all(result.passed for result in own) else "red")
+        colour = "green" if all(each.passed == each.tests for each in own) else "red"
+        points = Text(f"{mean:.2f}/{problem.points:g}", colour)
         table.add_row(problem.id + " (bonus)" * problem.bonus, _count_passed(own), points)
     return table
 
 
-def _count_passed(results: Sequence[Result]) -> str:
-    return f"{sum(result.passed for result in results)}/{len(results)}"
+def _count_passed(scores: Sequence[Score]) -> str:
+    return f"{sum(each.passed for each in scores)}/{sum(each.tests for each in scores)}"
 
 
 def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
@@ -249,15 +247,6 @@ def list_remarks(gradings: Iterable[Grading]) -> Iterator[str]:
         yield from (f"to look at: {name}: {each}" for each in notes.doubts)
         yield from (f"decided: {name}: {each}" for each in grading.decisions)
         yield from (f"remark: {name}: {each}" for each in notes.taken_in)
-
-
-def write_findings(out: Path, found: Iterable[ClassLoss]) -> None:
-    """Write findings.csv: what each thing costs, how many submissions have it, and what it says."""
-    rows: list[tuple[object, ...]] = [("points", "bonus", "submissions", "problem", "finding", "says")]
-    for each in found:
-        costs = f"{each.loss.points:.4g}", f"{each.loss.bonus:.4g}", len(each.entries)
-        rows.append((*costs, each.problem.id, each.id, each.says))
-    write_table(out / "findings.csv", rows)
 
 
 def draw_findings(found: Sequence[ClassLoss]) -> Table:

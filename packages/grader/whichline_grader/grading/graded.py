@@ -9,14 +9,16 @@ And who wrote a message, the name of a file or a line of code may be recognised 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any
+from itertools import chain, groupby, repeat
+from typing import Any, NamedTuple
 
 import msgspec
 
+from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 from whichline.rules.price import charge
@@ -75,7 +77,11 @@ def notes_from_json(text: str) -> Notes:
     Raises:
         ValueError: it did not.
     """
-    said = msgspec.json.decode(text, type=dict[str, Any])
+    return read_notes(msgspec.json.decode(text, type=dict[str, Any]))
+
+
+def read_notes(said: dict[str, Any]) -> Notes:
+    """The notes with these fields."""
     found = said.pop("explanations", ())
     return replace(msgspec.convert(said, Notes), explanations=tuple(filter(None, map(read_finding, found))))
 
@@ -88,6 +94,63 @@ def read_finding(written: object) -> Finding | None:
         return msgspec.convert(written, Finding)
     except (ValueError, RecursionError):
         return None
+
+
+class Score(NamedTuple):
+    """What the results in a problem add up to, without what the rules take away and what staff decide."""
+
+    bonus: bool
+    tests: int
+    passed: int
+    meddled: int
+    not_run: int
+    maximum: float
+    points: float
+
+
+def add_up_results(results: Iterable[Result]) -> dict[str, Score]:
+    """The score of each problem."""
+    own: dict[str, list[Result]] = {}
+    for result in results:
+        own.setdefault(result.problem, []).append(result)
+    return {
+        problem: Score(
+            each[0].bonus,
+            len(each),
+            sum(result.passed for result in each),
+            sum(result.outcome is Outcome.VIOLATION for result in each),
+            sum(result.outcome is Outcome.NOT_RUN for result in each),
+            math.fsum(result.maximum for result in each),
+            math.fsum(result.points for result in each),
+        )
+        for problem, each in own.items()
+    }
+
+
+class Worth(NamedTuple):
+    """What a test function is worth: the points of one case, of how many, and how many of these were run."""
+
+    problem: Problem
+    points: float
+    cases: int
+    ran: int
+
+
+def add_up_counts(worth: Mapping[str, Worth], failed: Mapping[str, Sequence[int]]) -> dict[str, Score]:
+    """The score of each problem, when so many cases of these tests did not pass, and so many of them for meddling."""
+    scores = {}
+    for id, own in groupby(worth.items(), lambda each: each[1].problem.id):
+        each = [(one, *failed.get(test, (0, 0))) for test, one in own]
+        scores[id] = Score(
+            each[0][0].problem.bonus,
+            sum(one.cases for one, _, _ in each),
+            sum(one.ran - count for one, count, _ in each),
+            sum(meddled for _, _, meddled in each),
+            sum(one.cases - one.ran for one, _, _ in each),
+            math.fsum(chain.from_iterable(repeat(one.points, one.cases) for one, _, _ in each)),
+            math.fsum(chain.from_iterable(repeat(one.points, one.ran - count) for one, count, _ in each)),
+        )
+    return scores
 
 
 @dataclass(frozen=True)
@@ -105,10 +168,12 @@ class Grading:
         seconds: how long it took.
         notes: what else the report says.
         handed_in: by whom, and when.
-        results: one for every test, scored with the present weights.
+        results: one for every test, scored with the present weights; none where a class is read without texts.
+        scores: what they add up to, by problem.
         overruled: the problems in which staff counted what breaks the rules, and why.
         adjusted: the problems to whose points staff added something, how much and why.
         comments: what staff say besides.
+        id: in the gradebook.
     """
 
     submission: str
@@ -121,10 +186,16 @@ class Grading:
     seconds: float
     notes: Notes
     handed_in: HandedIn
-    results: Sequence[Result] = field(repr=False)
+    results: Sequence[Result] = field(default=(), repr=False)
+    scores: Mapping[str, Score] = field(default_factory=dict, repr=False, compare=False)
     overruled: Mapping[str, str] = field(default_factory=dict)
     adjusted: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     comments: Sequence[str] = ()
+    id: int = field(default=0, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.results:
+            object.__setattr__(self, "scores", add_up_results(self.results))
 
     def results_of(self, problem: str) -> list[Result]:
         return [result for result in self.results if result.problem == problem]
@@ -132,7 +203,7 @@ class Grading:
     @cached_property
     def charges(self) -> dict[str, dict[str, float]]:
         """The points that each problem pays for works that are not the student's own, unless staff count them."""
-        points = {problem: self.maximum_of(problem) for problem in {result.problem for result in self.results}}
+        points = {problem: score.maximum for problem, score in self.scores.items()}
         ran = {problem: set(works) for problem, works in self.notes.forbidden.items() if problem in points}
         paid = charge(ran, points)
         return {problem: works for problem, works in paid.items() if problem not in self.overruled}
@@ -148,11 +219,11 @@ class Grading:
 
     def earned(self, problem: str) -> float:
         """The points of a problem by its tests, less what it pays."""
-        points = math.fsum(result.points for result in self.results_of(problem))
+        points = self.scores[problem].points if problem in self.scores else 0.0
         return max(0.0, points - math.fsum(self.charges.get(problem, {}).values()))
 
     def maximum_of(self, problem: str) -> float:
-        return math.fsum(result.maximum for result in self.results_of(problem))
+        return self.scores[problem].maximum if problem in self.scores else 0.0
 
     def points_of(self, problem: str) -> float:
         """The points of a problem, adjusted: when tests or weights have changed, still from 0 to the maximum."""
@@ -161,7 +232,7 @@ class Grading:
 
     @cached_property
     def points(self) -> float:
-        return math.fsum(self.points_of(problem) for problem in {result.problem for result in self.results})
+        return math.fsum(map(self.points_of, self.scores))
 
     @property
     def decisions(self) -> list[str]:
@@ -175,16 +246,16 @@ class Grading:
     @property
     def meddled(self) -> int:
         """The tests to which something other than the sandbox's own code wrote the answer."""
-        return sum(result.outcome is Outcome.VIOLATION for result in self.results)
+        return sum(score.meddled for score in self.scores.values())
 
     @property
     def not_run(self) -> int:
         """The tests that are newer than it."""
-        return sum(result.outcome is Outcome.NOT_RUN for result in self.results)
+        return sum(score.not_run for score in self.scores.values())
 
     @cached_property
     def maximum(self) -> float:
-        return math.fsum(result.maximum for result in self.results if not result.bonus)
+        return math.fsum(score.maximum for score in self.scores.values() if not score.bonus)
 
 
 # What failed in a hidden test, for its student.
@@ -194,15 +265,6 @@ RAISED = (
     *("AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "MemoryError", "NameError"),
     *("NotImplementedError", "RecursionError", "RuntimeError", "SyntaxError", "TypeError", "UnboundLocalError"),
     *("ValueError", "ZeroDivisionError"),
-)
-# Headlines with something in them that the submission chose, and what is said in their place.
-SENTENCES = (
-    (r"(the [\w ]+) has shape .*", r"\1 does not have the expected shape"),
-    (r"(the [\w ]+) has dtype .*", r"\1 does not have the dtype of the inputs"),
-    (r"(the [\w ]+) is NaN or infinite in .*", r"\1 is NaN or infinite"),
-    (r"(the [\w ]+) is wrong in .*", r"\1 is wrong"),
-    (r"the answer is .*, expected (a tuple: .*)", r"the answer is not \1"),
-    (r"(the [\w ]+) is .*, expected a tensor.*", r"\1 is not a tensor: is a `return` missing?"),
 )
 
 
@@ -225,7 +287,8 @@ def for_student(result: Result, submission: Submission, stored: bool) -> Result:
         return result
     inputs = result.inputs if stored else ()
     headline = _say_what_failed(result) + _say_where(result, submission)
-    return replace(result, headline=headline, details=(), on_paper=(), inputs=inputs, staff=result.text)
+    said = replace(result, headline=headline, kind="", place="", details=(), on_paper=(), inputs=inputs)
+    return replace(said, staff=result.text)
 
 
 def _say_what_failed(result: Result) -> str:
@@ -235,19 +298,21 @@ def _say_what_failed(result: Result) -> str:
         return "not implemented yet"
     if result.raised:
         return result.raised if result.raised in RAISED else "an exception"
-    return sentence(result.headline)
+    return sentence(result)
 
 
-def sentence(headline: str) -> str:
+def sentence(result: Result) -> str:
     """The headline of a wrong answer without what the submission chose: the same for all of one kind."""
-    for pattern, fixed in (*SENTENCES, *_sentences_of_problems()):
-        if match := re.match(pattern, headline):
-            return match.expand(fixed) + headline[match.end() :]
-    return headline
+    for pattern, fixed in _sentences_of_problems():
+        if match := re.match(pattern, result.headline):
+            return match.expand(fixed) + result.headline[match.end() :]
+    return result.kind or result.headline
 
 
 def _say_where(result: Result, submission: Submission) -> str:
     """The innermost of the student's functions that an exception went through, if it is one that may be named."""
+    if not result.raised:
+        return ""
     named = [(file, function.rpartition(".")[2]) for file, function in reversed(result.functions)]
     return next((f" in {name} of {file}" for file, name in named if (file, name) in submission.functions), "")
 
@@ -277,7 +342,9 @@ def without_words(grading: Grading, number: str) -> Grading:
             explanations=tuple(_strip(each) for each in notes.explanations),
             weights=notes.weights,
         ),
-        results=[replace(each, headline=_say_kind(each), details=(), staff="") for each in grading.results],
+        results=[
+            replace(each, headline=_say_kind(each), kind="", place="", details=(), staff="") for each in grading.results
+        ],
         overruled=dict.fromkeys(grading.overruled, DECIDED),
         adjusted={problem: (points, DECIDED) for problem, (points, _) in grading.adjusted.items()},
         comments=(),
@@ -300,4 +367,4 @@ def _say_kind(result: Result) -> str:
     if result.check in (Check.CALL, None):
         raised = result.headline.partition(":")[0].partition(" ")[0]
         return raised if raised in RAISED else "an exception, or no answer"
-    return sentence(result.headline)
+    return sentence(result)

@@ -1,4 +1,4 @@
-"""Divide the points that a submission loses among what costs them, for its student; and count that for the class.
+"""Divide the points that a submission loses among what costs them.
 
 Every point of a test that fails is counted once. A public test that fails is explained by what was found, by what is
 not written yet, or by nothing. The search for what is wrong has seen no hidden input, so a hidden test is counted with
@@ -8,7 +8,7 @@ the public ones that fail like it, if any do.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from textwrap import dedent
@@ -19,12 +19,10 @@ from whichline.engine.finding import Finding
 from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check, Outcome, Result
 from whichline.way.telling import find_told
-from whichline_grader.grading.final_grades import Entry
 from whichline_grader.grading.graded import Grading
 
 SMALL = 0.25  # points
 MOST_NAMED = 4  # test functions
-SEE = re.compile(r"uv run \S+ debug --case [\w/.-]+")
 
 
 class Kind(StrEnum):
@@ -121,7 +119,7 @@ class Loss:
         """The student's line, "adapters.py:3", if it is known, and the same in all of the tests."""
         if self.finding.file:
             return f"{self.finding.file}:{self.finding.line}"
-        places = {place_of(result.details) for result in self.told if result.check is Check.CALL}
+        places = {result.place for result in self.told if result.check is Check.CALL}
         return places.pop() if len(places) == 1 else ""
 
     @property
@@ -150,8 +148,9 @@ class Loss:
     @property
     def hidden_says(self) -> list[str]:
         """A few headlines of hidden tests that say more than that of the first public one."""
-        kind = self.told[0].headline.partition(":")[0].partition(" in ")[0]
-        hidden = [each.headline for each in self.results if each.hidden and not self.told[0].hidden]
+        first = self.told[0]
+        kind = first.raised or first.kind or first.headline
+        hidden = [each.headline for each in self.results if each.hidden and not first.hidden]
         more = {elide_numbers(headline): headline for headline in hidden if not headline.startswith(kind)}
         return [*more.values()][:MOST_NAMED]
 
@@ -159,7 +158,7 @@ class Loss:
     def example(self) -> list[str]:
         """The lines of its first public test below the headline, without the command that shows it."""
         first = self.told[0]
-        lines = [line for line in first.text.split("\n")[1:] if line and not SEE.fullmatch(line)]
+        lines = [line for line in first.text.split("\n")[1:] if line and line != first.see]
         return [f"{first.test}:", *lines] if lines and not first.hidden else []
 
     @property
@@ -172,7 +171,7 @@ class Loss:
         """The command that shows it at home; none where only hidden tests do, or only grading refuses it."""
         if not self.told or self.told[0].hidden or tell_refusal(self.told[0].text):
             return ""
-        shown = (line for result in self.told for line in result.inputs if SEE.fullmatch(line))
+        shown = (result.see for result in self.told if result.see)
         return next(shown, f'uv run pytest -k "{self.told[0].test}"')
 
 
@@ -184,12 +183,13 @@ def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Los
             loss = losses.setdefault(cause, Loss(*cause))
             loss.results.append(result)
             loss.add(result.maximum * share, problems[result.problem], result.hidden)
-    for problem, *lines in list_deductions(grading):
-        if problem in problems:
-            cause = _name(Kind.NOT_OWN, problem, lines)
-            losses[cause] = Loss(*cause)
-            by_tests = math.fsum(result.points for result in grading.results_of(problem))
-            losses[cause].add(by_tests - grading.earned(problem), problems[problem])
+    for problem, paid in grading.charges.items():
+        cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
+        said = f"{problem}: {cost}. Write this yourself, without:"
+        cause = _name(Kind.NOT_OWN, problem, (said, *grading.violations.get(problem, ())))
+        losses[cause] = Loss(*cause)
+        by_tests = math.fsum(result.points for result in grading.results_of(problem))
+        losses[cause].add(by_tests - grading.earned(problem), problems[problem])
     return sorted(losses.values(), key=lambda each: each.order)
 
 
@@ -206,20 +206,11 @@ def _name(kind: Kind, problem: str, said: Iterable[str]) -> Cause:
     return Cause(kind, Finding(problem, f"{problem}-{kind}", tuple(said)))
 
 
-def list_deductions(grading: Grading) -> Iterator[tuple[str, ...]]:
-    """Give each problem that pays for works that are not the student's own, what it pays, and the lines of code."""
-    for problem, lines in grading.violations.items():
-        if problem not in grading.overruled:
-            paid = grading.charges[problem]
-            cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
-            yield problem, f"{problem}: {cost}. Write this yourself, without:", *lines
-
-
 def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[tuple[Result, Blame]]:
     """Give what makes each test fail, in a submission that was run."""
     roots = _find_roots(grading.notes.explanations, problems)
     crashes = {  # by what is raised and where: one may break several problems
-        (" ".join(told.said[:1]), place_of(told.code)): Cause(Kind.FOUND, root) for told, root in roots.items()
+        (" ".join(told.said[:1]), f"{told.file}:{told.line}"): Cause(Kind.FOUND, root) for told, root in roots.items()
     }
     for problem in problems.values():
         results = sorted(grading.results_of(problem.id), key=lambda each: each.hidden)
@@ -286,7 +277,7 @@ def _name_kind(result: Result, crashes: dict[tuple[str, str], Cause]) -> Cause:
     """Give what the test says but for its numbers, which differ between tests that fail alike."""
     kind = _name(Kind.UNEXPLAINED, result.problem, [elide_numbers(result.headline)])
     if result.check is Check.CALL and result.headline:
-        return crashes.setdefault((result.headline, place_of(result.details)), kind)
+        return crashes.setdefault((result.headline, result.place), kind)
     return kind
 
 
@@ -300,12 +291,6 @@ def _find_roots(explanations: Sequence[Finding], problems: Mapping[str, Problem]
     return roots
 
 
-def place_of(lines: Iterable[str]) -> str:
-    """The innermost line of the student's that an exception went through, by file and number."""
-    places = [match[1] for line in lines if (match := re.match(r' *(.+:\d+), in |( *File ".+", line \d+)', line))]
-    return places[-1] if places else ""
-
-
 def is_unwritten(results: Iterable[Result]) -> bool:
     return {result.check for result in results} == {Check.NOT_WRITTEN}
 
@@ -313,98 +298,3 @@ def is_unwritten(results: Iterable[Result]) -> bool:
 def elide_numbers(headline: str) -> str:
     """A headline without the numbers by which tests differ that fail alike."""
     return re.sub(r"\b\d[\d.,]*\b", "…", headline)
-
-
-# Of a class, in one table that all numbers of its page come from.
-
-MOST_EXAMPLES = 3
-SAYS = {
-    Kind.NOT_WRITTEN: "{} is not written.",
-    Kind.NOT_OWN: "{} is computed by a function that students must write themselves.",
-    Kind.NOT_RUN: "Tests of {} are newer than the grading, and were not run.",
-    Kind.UNEXPLAINED: "Tests of {} fail, and nothing was found that explains it.",
-}
-
-
-@dataclass
-class ClassLoss:
-    """One thing that costs a class points.
-
-    Args:
-        loss: the same in one submission, with the points that all lost.
-        problem: where it is wrong first.
-        entries: the submissions that lose points by it, by name.
-        examples: lines of code that it is in.
-        said: what was found, in the words of each submission.
-    """
-
-    loss: Loss
-    problem: Problem
-    entries: dict[str, Entry] = field(default_factory=dict)
-    examples: list[str] = field(default_factory=list)
-    said: dict[str, None] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        return self.loss.finding.id
-
-    @property
-    def says(self) -> str:
-        """Say what is wrong without its place, and without numbers that are not true of all."""
-        if self.loss.kind in SAYS:
-            return SAYS[self.loss.kind].format(self.problem.title)
-        first, *others = self.said
-        if not others:
-            return first
-        alike = dict.fromkeys(map(elide_numbers, self.said))
-        return next(iter(alike)) if len(alike) == 1 else f"For example: {first}"
-
-    @property
-    def students(self) -> int:
-        return count_students([self])
-
-    @property
-    def later(self) -> str:
-        """The other problems in which it costs points."""
-        return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
-
-
-def count_losses(entries: Iterable[Entry], problems: Mapping[str, Problem]) -> list[ClassLoss]:
-    """List what costs a class points, the costliest first; what has one root is one thing."""
-    found: dict[tuple[str, str, Kind], ClassLoss] = {}
-    for entry in entries:
-        for loss in divide_losses(entry.grading, problems):
-            finding = loss.finding
-            root = problems[finding.problem]
-            one = found.setdefault((root.id, finding.id, loss.kind), ClassLoss(Loss(loss.kind, finding), root))
-            one.loss.add_all(loss)
-            one.entries[entry.id] = entry
-            one.said[" ".join(finding.said) or finding.id] = None
-            if loss.line and loss.line not in one.examples[:MOST_EXAMPLES]:
-                one.examples = [*one.examples, loss.line][:MOST_EXAMPLES]
-    return sorted(found.values(), key=lambda each: (*each.loss.order, -len(each.entries)))
-
-
-def count_students(losses: Iterable[ClassLoss]) -> int:
-    """Those who lose points by any of these."""
-    entries = {id: entry for each in losses for id, entry in each.entries.items()}
-    return sum(len(entry.grades) for entry in entries.values())
-
-
-def teach_next(losses: Sequence[ClassLoss], ran: Collection[Entry]) -> str:
-    """Say which problem to teach next: what is wrong there costs the class most."""
-    if not ran:
-        return "No submission was run: find out why before you teach anything."
-    by_problem: dict[str, list[ClassLoss]] = {}
-    for each in losses:
-        if each.loss.points:
-            by_problem.setdefault(each.problem.id, []).append(each)
-    if not by_problem:
-        return "Nobody loses a point: go on to what comes next."
-    worst = max(by_problem.values(), key=lambda each: add_up(one.loss for one in each).points)
-    points = add_up(each.loss for each in worst).points
-    section = next((each.loss.finding.section for each in worst if each.loss.finding.section), "")
-    place = f" (handout, section {section})" if section else ""
-    students = sum(len(entry.grades) for entry in ran)
-    who = f"{count_students(worst)} of {students} student{'s' * (students > 1)}"
-    return f"Teach {worst[0].problem.title}{place} next: what is wrong there costs {who} {points:.1f} points."

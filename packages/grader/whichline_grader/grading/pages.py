@@ -1,7 +1,7 @@
 """`staff report` fills in templates, under a policy by which a page loads and runs nothing."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -14,20 +14,14 @@ from markupsafe import Markup
 
 from whichline.engine.assignment import Problem
 from whichline_grader.authoring.spec import Figure, find_figure
+from whichline_grader.grading.class_losses import ClassLoss, count_losses, count_students, teach_next
 from whichline_grader.grading.course import RESULTS, results_folder
-from whichline_grader.grading.final_grades import Entry, account_for, grades, group_by_submission, say_points
+from whichline_grader.grading.final_grades import Entry, grades, group_by_submission
 from whichline_grader.grading.gradebook import Results, open_results
 from whichline_grader.grading.graded import Matrix, without_words
-from whichline_grader.grading.losses import (
-    Kind,
-    add_up,
-    count_losses,
-    count_students,
-    divide_losses,
-    list_deductions,
-    teach_next,
-)
-from whichline_grader.grading.reports import make_printable, printed, remarks, tabulate
+from whichline_grader.grading.losses import add_up
+from whichline_grader.grading.report import Report, make_printable
+from whichline_grader.grading.reports import read_reports
 from whichline_grader.grading.writing import write_atomically
 from whichline_grader.sandbox.printable import printable
 
@@ -63,14 +57,20 @@ def write_site(results: Results, anonymous: bool = False) -> int:
     folder.mkdir(exist_ok=True)
     for page in folder.glob("*.html"):
         page.unlink()
-    for entry in known:
-        whole = replace(entry, grading=results.gradebook.with_texts(entry.grading))
-        if anonymous:
-            whole = make_anonymous(whole, numbered[entry.id])
-        write_atomically(folder / f"{whole.id}.html", fill_student_page(pages, whole, results.problems))
     if anonymous:
-        known, ungraded = [make_anonymous(entry, numbered[entry.id]) for entry in known], [NOBODY] * len(ungraded)
-    write_atomically(results.folder / INDEX, fill_class_page(pages, known, results.problems, ungraded))
+        ungraded = [NOBODY] * len(ungraded)
+
+    def write_pages() -> Iterator[tuple[Entry, Report]]:
+        for number, (entry, report) in enumerate(read_reports(results, known)):
+            if anonymous:
+                entry = known[number] = make_anonymous(entry, numbered[entry.id])
+                report = replace(report, grading=without_words(report.grading, entry.id), grades=entry.grades)
+            write_atomically(folder / f"{entry.id}.html", fill_student_page(pages, report))
+            if not report.grading.notes.refused:
+                yield entry, report
+
+    losses = count_losses(write_pages())
+    write_atomically(results.folder / INDEX, fill_class_page(pages, known, losses, results.problems, ungraded))
     return len(known)
 
 
@@ -111,11 +111,14 @@ def load_templates() -> Environment:
 
 
 def fill_class_page(
-    pages: Environment, entries: Sequence[Entry], problems: Mapping[str, Problem], ungraded: Sequence[str]
+    pages: Environment,
+    entries: Sequence[Entry],
+    losses: Sequence[ClassLoss],
+    problems: Mapping[str, Problem],
+    ungraded: Sequence[str],
 ) -> str:
     """The page for staff; `ungraded` are the students of the roster who have no grade."""
     ran = [entry for entry in entries if not entry.grading.notes.refused]
-    losses = count_losses(ran, problems)
     points = [grade.points for entry in entries for grade in entry.grades]
     return pages.get_template("class.html").render(
         next=teach_next(losses, ran),
@@ -134,19 +137,15 @@ def fill_class_page(
     )
 
 
-def fill_student_page(pages: Environment, entry: Entry, problems: Mapping[str, Problem]) -> str:
+def fill_student_page(pages: Environment, report: Report) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
-    grading = entry.grading
+    grading = report.grading
     failed = {result.problem for result in grading.results if not result.passed}
     figure = None if grading.notes.refused else find_figure(failed)
-    said = ("\n".join(lines) for _, *lines in list_deductions(grading))
+    said = (*report.deductions, *report.remarks, *report.printed)
     return pages.get_template("student.html").render(
-        grading=grading,
-        points=say_points(grading, entry.grades),
-        account=account_for(entry.grades),
-        remarks=[make_printable(each).partition("\n")[::2] for each in (*said, *remarks(grading), *printed(grading))],
-        rows=list(tabulate(grading, problems)),
-        losses=[each for each in divide_losses(grading, problems) if each.kind is not Kind.NOT_OWN],
+        report=report,
+        remarks=[make_printable(each).partition("\n")[::2] for each in said],
         figure=figure,
         yours=draw_cells(grading.notes.weights, figure) if figure else [],
         right=draw_cells(figure.right(), figure) if figure else [],

@@ -4,10 +4,11 @@ The commands are `staff overrule`, `adjust`, `comment`, `feedback`, `who`, `resc
 """
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from math import fsum
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -16,17 +17,9 @@ from rich.text import Text
 
 from whichline.engine.toml_file import Signed
 from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, results_folder
+from whichline_grader.grading.decisions import DIGITS, FILE, Adjustment, Comment, Overruling
 from whichline_grader.grading.final_grades import find_grade, grades, write_table
-from whichline_grader.grading.gradebook import (
-    DIGITS,
-    FILE,
-    Adjustment,
-    Comment,
-    GradebookError,
-    Overruling,
-    Results,
-    open_results,
-)
+from whichline_grader.grading.gradebook import GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading
 from whichline_grader.grading.reports import MOST, write_course
 from whichline_grader.sandbox.printable import printable
@@ -115,12 +108,11 @@ def who(test: str, out: Path) -> None:
     with open_results(out) as results:
         if not any(test.partition("[")[0] in problem.tests for problem in results.problems.values()):
             raise click.ClickException(f"no test is called {test}; results.json has the names")
+        failed = results.gradebook.failures(test)
         for grade in grades(results.gradebook, results.course):
-            every = results.gradebook.with_texts(grade.grading).results
-            cases = [each for each in every if test in (each.test, each.function) and not each.passed]
-            if cases:
-                why = "; ".join(dict.fromkeys(each.headline.rstrip(":") for each in cases))
-                lost.setdefault(why, []).append(f"{grade.who} ({fsum(each.maximum for each in cases):.2f})")
+            if cases := failed.get(grade.grading.id):
+                why = "; ".join(dict.fromkeys(headline.rstrip(":") for headline, _ in cases))
+                lost.setdefault(why, []).append(f"{grade.who} ({fsum(points for _, points in cases):.2f})")
     table = Table("Students", "Why", "Who, and the points lost", title=test)
     for why, names in sorted(lost.items(), key=lambda each: -len(each[1])):
         table.add_row(str(len(names)), Text(printable(why)), Text(printable("; ".join(names))))
@@ -173,7 +165,7 @@ def rescore(out: Path) -> None:
     with open_results(out) as results:
         before = _read_published(results) if (out / "grades.csv").exists() else None
         results.gradebook.score_with(results.problems)
-        found = write_course(Console(), results)
+        found, _ = write_course(Console(), results)
         if before:  # else the first batch was killed
             _print_changes(before, _read_published(results), out)
     click.echo(f"{len(found)} grades scored with the present weights, in {out}")
@@ -190,17 +182,28 @@ def diff(old: Path, new: Path) -> None:
         _print_changes(before, _read_published(results), new)
 
 
-# Of each student in a folder of results: the row of grades.csv, and the grading that it was made from, if it is there.
-Published = Mapping[str, tuple[Mapping[str, str], Grading | None]]
+class Made(NamedTuple):
+    """What a row of grades.csv was made from."""
+
+    grading: Grading
+    tests: Collection[str]
+    failed: Mapping[str, str]  # the outcome of each test that did not pass
+
+
+# Of each student in a folder of results: the row of grades.csv, and what it was made from, if that is there.
+Published = Mapping[str, tuple[Mapping[str, str], Made | None]]
 
 
 def _read_published(results: Results) -> Published:
     path = results.folder / "grades.csv"
     if not path.exists():
         raise GradebookError(f"no grades.csv in {results.folder}; run `staff grade` to its end first")
-    gradings = {grade.student.key: grade.grading for grade in grades(results.gradebook, results.course)}
+    made = {
+        grade.student.key: Made(grade.grading, *results.gradebook.outcomes(grade.grading))
+        for grade in grades(results.gradebook, results.course)
+    }
     with path.open(newline="", encoding="utf-8") as file:
-        return {row["student"]: (row, gradings.get(row["student"])) for row in csv.DictReader(file)}
+        return {row["student"]: (row, made.get(row["student"])) for row in csv.DictReader(file)}
 
 
 def _print_changes(old: Published, new: Published, out: Path) -> None:
@@ -238,17 +241,18 @@ def _compare_rows(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator
             yield f"{name} {before.get(name) or 'none'} → {now[name] or 'none'}"
 
 
-def _compare(old: Grading, new: Grading) -> Iterator[str]:
+def _compare(was: Made, became: Made) -> Iterator[str]:
     """Say what differs between two gradings of a student."""
+    old, new = was.grading, became.grading
     if old.content != new.content:
         yield "other work counts"
-    outcomes = {result.test: result.outcome for result in old.results}
-    turned = [each for each in new.results if outcomes.get(each.test, each.outcome) is not each.outcome]
+    turned = [test for test in (*was.failed, *became.failed) if was.failed.get(test) != became.failed.get(test)]
+    turned = [test for test in dict.fromkeys(turned) if test in was.tests and test in became.tests]
     for passed, what in ((True, "now pass"), (False, "pass no more")):
-        if tests := [each.test for each in turned if each.passed is passed]:
+        if tests := [test for test in turned if (test not in became.failed) is passed]:
             more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
             yield f"{', '.join(tests[:SHOWN])}{more} {what}"
-    before, now = (fsum(result.points for result in each.results) for each in (old, new))
+    before, now = (fsum(score.points for score in each.scores.values()) for each in (old, new))
     if not turned and old.content == new.content and before != now:
         yield "other weights"
     yield from (line for line in new.decisions if line not in old.decisions)

@@ -27,51 +27,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, this_root
+from whichline.engine.assignment import this_root
 from whichline.engine.errors import CourseworkError
-from whichline_grader.places import ENGINE, GRADER, STAFF
+from whichline_grader.places import ENGINE, GRADER
 from whichline_grader.sandbox.inside.lock_in import hide_memory
+from whichline_grader.sandbox.zygote_files import (
+    DEVICES,
+    ENVIRONMENT,
+    LIBRARIES,
+    MAIN,
+    command_bubblewrap,
+    copy_worker,
+    find_libraries,
+)
 
 Layer = Literal["bubblewrap", "process", "none"]
 
 START_SECONDS = 120
 FORK_SECONDS = 30
-# Of /usr nothing else, unless the interpreter lies there.
-LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-ENVIRONMENT = {
-    "LANG": "C.UTF-8",
-    "HOME": "/nonexistent",
-    "USER": "student",  # else torch looks for one in /etc/passwd
-    "CUDA_VISIBLE_DEVICES": "",
-    "PYTHONHASHSEED": "0",  # the order of sets, and so the words of some feedback
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "TORCH_COMPILE_DISABLE": "1",  # it runs compilers; without it the decorated function is called as it is
-    "PYTORCH_JIT": "0",  # the same for TorchScript, which does not know the functions that watch
-    "TORCHINDUCTOR_CACHE_DIR": "/",  # torch insists on a folder, and writes nothing into it
-    # Large tensors get pages of their own, given back at once. Else small ones that are kept lie between them, and a
-    # program that needs 24 MiB at a time maps 150.
-    "MALLOC_MMAP_THRESHOLD_": str(2 << 20),
-    "JAXTYPING_DISABLE": "1",  # a student's own wrong annotation costs no points
-}
-# Before it imports torch, since a process with threads gets no namespace.
-MAIN = """
-import _sitebuiltins, builtins, gc, json, sys
-gc.disable()
-controls, settings = map(json.loads, sys.argv[1:])
-sys.argv = [""]
-builtins.exit = builtins.quit = _sitebuiltins.Quitter("exit", "Ctrl-D")  # which -S leaves out
-sys.path.insert(0, settings["worker"])
-sys.path.extend(settings["packages"])
-from whichline_grader.sandbox.inside.own_root import lock_in_zygote
-if settings["confined"]:
-    given = (settings[key] for key in ("readable", "hidden", "packages", "worker", "place"))
-    settings["layers"] += lock_in_zygote(*given)
-from whichline_grader.sandbox.inside.zygote import main
-main(controls, settings)
-"""
 MARKS = (
     "no user namespaces here: a later submission can read which files an earlier one opened, and so a hidden input "
     "that two authors pass on; see security.md"
@@ -337,7 +310,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
     hidden = [str(path) for path in ours if path.is_dir()]
     with tempfile.TemporaryDirectory(prefix="worker-") as folder, tempfile.TemporaryFile() as stderr:
         worker, place = Path(folder, "worker"), Path(folder, "root")
-        _copy_worker(worker, advised)
+        copy_worker(worker, advised)
         place.mkdir()
         settings = {
             "worker": str(worker),
@@ -347,7 +320,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
             "confined": layer != "none",
             "layers": ["namespaces"] * (layer == "bubblewrap"),
             # Under bubblewrap there is nothing else, and nothing is writable.
-            "readable": [path for path in (*visible, *_libraries(), *DEVICES) if os.path.exists(path)]
+            "readable": [path for path in (*visible, *find_libraries(), *DEVICES) if os.path.exists(path)]
             if layer == "process"
             else [],
         }
@@ -357,7 +330,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
         interpreter = [os.path.realpath(sys.executable), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", MAIN]
         command = [*interpreter, json.dumps(passed), json.dumps(settings)]
         if layer == "bubblewrap":
-            command = [*_bubblewrap_command([*visible, str(worker)], hidden), *command]
+            command = [*command_bubblewrap([*visible, str(worker)], hidden), *command]
         try:
             process = subprocess.Popen(
                 command,
@@ -401,48 +374,6 @@ def _hear(control: socket.socket) -> bytes:
         return b""
     finally:
         control.settimeout(None)
-
-
-def _copy_worker(folder: Path, advised: bool) -> None:
-    """The only files of ours that the sandbox sees; they are gone once the zygote has read them."""
-    root = this_root()
-    copied = [(GRADER.parent, GRADER / "sandbox" / "inside"), (ENGINE.parent, ENGINE / "rules")]
-    if advised:
-        copied += [(ENGINE.parent, ENGINE), *((root, root / name) for name in (PROBLEMS, "tests", "fixtures"))]
-    for place, copy in copied:
-        for source in copy.rglob("*"):
-            below = source.relative_to(place)
-            if source.suffix in (".py", ".safetensors") and STAFF not in below.parts:
-                (folder / below).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, folder / below)
-    for package in (ENGINE.name, GRADER.name, f"{GRADER.name}/sandbox"):
-        (folder / package / "__init__.py").touch()  # or those that are installed would be found
-    shutil.copyfile(root / FILE_NAME, folder / FILE_NAME)  # says what the rules forbid
-    for path in (folder.parent, folder, *folder.rglob("*")):
-        path.chmod(0o755)
-
-
-def _libraries() -> list[str]:
-    return [path for path in ("/lib", "/lib32", "/lib64", "/etc/ld.so.cache") if os.path.exists(path)]
-
-
-def _bubblewrap_command(visible: list[str], hidden: list[str]) -> list[str]:
-    command = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    command += ["--hostname", "sandbox", "--as-pid-1", "--new-session", "--cap-drop", "ALL"]
-    # In a user namespace root would stay what it is outside, and there is no other user.
-    command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
-    for path in [*visible, *_libraries()]:
-        for folder in reversed(Path(path).parents[:-1]):  # else it makes those that others cannot pass
-            command += ["--dir", str(folder)]
-        if os.path.islink(path):
-            command += ["--symlink", os.readlink(path), path]
-        else:
-            command += ["--ro-bind", path, path]
-    for path in hidden:
-        command += ["--tmpfs", path, "--remount-ro", path]
-    # /dev and /dev/shm are file systems of their own, and would be a channel between submissions.
-    command += ["--proc", "/proc", "--dev", "/dev"]
-    return [*command, "--remount-ro", "/dev/pts", "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/"]
 
 
 def _others_may_read(path: Path) -> bool:

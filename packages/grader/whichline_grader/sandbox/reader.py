@@ -26,18 +26,10 @@ from typing import NoReturn
 import msgspec
 
 from whichline.engine.assignment import this_assignment, this_root
+from whichline_grader.sandbox.files import MAX_SOURCE_BYTES, MIB, Refused, tell_instead
 from whichline_grader.sandbox.inside.lock_in import Filter, confine
 from whichline_grader.sandbox.printable import printable
-from whichline_grader.sandbox.submission import (
-    MAX_SOURCE_BYTES,
-    MIB,
-    SLOW_IMPORTS,
-    Refused,
-    Submission,
-    content_of_refused,
-    take_in,
-    tell_instead,
-)
+from whichline_grader.sandbox.submission import SLOW_IMPORTS, Submission, content_of_refused, take_in
 
 SECONDS, MEMORY_BYTES = 2, 1024 * MIB  # of the processor, and of private memory, for one submission
 CLOCK_SECONDS = 60.0  # on the clock, on a busy machine and a slow disk; what takes longer is not the submission's fault

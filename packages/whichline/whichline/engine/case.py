@@ -124,8 +124,8 @@ class Case:
             return {"answer": answer}
         if not isinstance(answer, tuple | list) or len(answer) != len(names):
             came = article(type(answer).__name__) + (f" of {len(answer)}" if isinstance(answer, tuple | list) else "")
-            expected = listed(f"the {name}" for name in names)
-            raise WrongAnswer(f"the answer is {came}, expected a tuple: {expected}")
+            expected = f"a tuple: {listed(f'the {name}' for name in names)}"
+            raise WrongAnswer(f"the answer is {came}, expected {expected}", kind=f"the answer is not {expected}")
         return dict(zip(names, answer, strict=True))
 
     def check_gradients(self, answer: Any) -> None:

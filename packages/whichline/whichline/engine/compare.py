@@ -21,15 +21,22 @@ class WrongAnswer(AssertionError):
         check: what was looked at.
         answer: the tensor that came, if one did.
         what: which of the things that are right in its case was looked at.
+        kind: the first line of the message without what the answer chose of it.
     """
 
     def __init__(
-        self, message: str, check: Check = Check.ANSWER, answer: Tensor | None = None, what: str = "answer"
+        self,
+        message: str,
+        check: Check = Check.ANSWER,
+        answer: Tensor | None = None,
+        what: str = "answer",
+        kind: str = "",
     ) -> None:
         super().__init__(message)
         self.check = check
         self.answer = answer
         self.what = what
+        self.kind = kind
 
 
 @contextmanager
@@ -95,7 +102,8 @@ def compare(
     bad = ~wide.isfinite()
     if bad.any():
         where = f"{int(bad.sum())} of {bad.numel()} places, first at {place_of_largest(bad.byte())}"
-        raise WrongAnswer("\n".join((f"the {what} is NaN or infinite in {where}", *_places(bad))), check, answer, what)
+        said = f"the {what} is NaN or infinite"
+        raise WrongAnswer("\n".join((f"{said} in {where}", *_places(bad))), check, answer, what, said)
     error = (wide - expected).abs()
     times = error / tolerance.clamp_min(NOTHING) * wrong
     where = place_of_largest(times)
@@ -110,7 +118,7 @@ def compare(
         else "no error is allowed there: it should be exactly 0",
         *_places(wrong),
     )
-    raise WrongAnswer("\n".join(lines), check, answer, what)
+    raise WrongAnswer("\n".join(lines), check, answer, what, f"the {what} is wrong")
 
 
 def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, check: Check = Check.ANSWER) -> None:
@@ -122,6 +130,7 @@ def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, c
             check,
             answer,
             what,
+            f"the {what} does not have the dtype of the inputs",
         )
 
 
@@ -129,9 +138,11 @@ def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: 
     """Fail unless `answer` is a tensor of this shape."""
     if not isinstance(answer, Tensor):
         hint = ": is a `return` missing?" if answer is None else ""
-        raise WrongAnswer(f"the {what} is {article(type(answer).__name__)}, expected a tensor{hint}", check)
+        came, kind = article(type(answer).__name__), f"the {what} is not a tensor: is a `return` missing?"
+        raise WrongAnswer(f"the {what} is {came}, expected a tensor{hint}", check, kind=kind)
     if answer.shape != tuple(shape):
-        raise WrongAnswer(f"the {what} has shape {tuple(answer.shape)}, expected {tuple(shape)}", check, answer, what)
+        said, kind = f"has shape {tuple(answer.shape)}, expected {tuple(shape)}", "does not have the expected shape"
+        raise WrongAnswer(f"the {what} {said}", check, answer, what, f"the {what} {kind}")
 
 
 def article(name: str) -> str:

@@ -63,13 +63,14 @@ class Failure:
         check: what failed.
         headline: why, in one sentence that quotes no input and no right answer.
         details: the numbers, or the student's own lines.
-        raised: the type's name, if an exception of the student's code ended the test.
-        functions: the student's functions that it went through, as file and name, the innermost last.
+        kind, place, raised, functions: as in `Result`.
     """
 
     check: Check
     headline: str
     details: tuple[str, ...] = ()
+    kind: str = ""
+    place: str = ""
     raised: str = ""
     functions: tuple[tuple[str, str], ...] = ()
 
@@ -95,12 +96,13 @@ def describe(error: BaseException, root: Path, ours: bool = False) -> Failure:
 def _describe(error: BaseException, root: Path) -> Failure:
     if isinstance(error, WrongAnswer):
         headline, *details = str(error).splitlines()
-        return Failure(error.check, headline, tuple(details))
+        return Failure(error.check, headline, tuple(details), error.kind)
     if isinstance(error, CaseError | Stopped):
         return Failure(Check.CALL, str(error))
     if isinstance(error, NotWrittenError):
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error}")
     frames = frames_of(error, root)
+    functions = tuple((frame.filename, frame.name) for frame in frames)
     if isinstance(error, StudentRaised):
         kind, text = error.type, str(error)
     else:
@@ -109,7 +111,8 @@ def _describe(error: BaseException, root: Path) -> Failure:
         return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error.message}")
     if _is_stub(kind, frames):
         place = f"{frames[-1].filename}, line {frames[-1].lineno}"
-        return Failure(Check.NOT_WRITTEN, f"not implemented yet: write {frames[-1].name} in {place}")
+        what = f"not implemented yet: write {frames[-1].name} in {place}"
+        return Failure(Check.NOT_WRITTEN, what, functions=functions)
     if isinstance(error, AssertionError) and not frames:  # an assert of the test's own
         return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert in the test fails")
 
@@ -128,8 +131,9 @@ def _describe(error: BaseException, root: Path) -> Failure:
         calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
     with suppress(Exception):
         calls.append([f"    {line}" for line in _operands(error, root)])
-    functions = tuple((frame.filename, frame.name) for frame in frames)
-    return Failure(Check.CALL, headline, (*details, *chain.from_iterable(calls)), kind, functions)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    details = (*details, *chain.from_iterable(calls))
+    return Failure(Check.CALL, headline, details, place=place, raised=kind, functions=functions)
 
 
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:

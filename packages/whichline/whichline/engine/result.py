@@ -57,8 +57,12 @@ class Result:
         details: the numbers, or the student's own lines.
         on_paper: the smallest wrong row, for when nothing better is known.
         inputs: what the case is.
+        see: the command that looks into the call.
+        kind: the headline without what an answer chose of it, such as its shape; "" if that is the headline.
+        place: the innermost line of the student's that an exception went through, such as "adapters.py:3".
         raised: the type's name, if an exception of the student's code ended the test.
-        functions: the student's functions that it went through, as file and name, the innermost last.
+        functions: the student's functions that it went through, as file and name, the innermost last; of what is not
+            written, the last is what to write.
         staff: what only staff may read.
         calls: how many calls of adapters it made.
         seconds: of processor time.
@@ -75,6 +79,9 @@ class Result:
     details: tuple[str, ...] = ()
     on_paper: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    see: str = ""
+    kind: str = ""
+    place: str = ""
     raised: str = ""
     functions: tuple[tuple[str, str], ...] = ()
     staff: str = ""
@@ -102,7 +109,12 @@ class Result:
     @property
     def text(self) -> str:
         """Everything that the student may read about a failure."""
-        return "\n".join((self.headline, *self.details, *self.on_paper, *self.inputs))
+        return "\n".join((self.headline, *self.details, *self.on_paper, *self.about_case))
+
+    @property
+    def about_case(self) -> tuple[str, ...]:
+        """What the case is, and the command that looks into the call."""
+        return (*self.inputs, "", self.see) if self.see else self.inputs
 
     def as_json(self) -> str:
         """One line, which `result_from_json` reads; what is as a passed test has it is left out."""

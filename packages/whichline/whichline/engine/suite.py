@@ -248,6 +248,7 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
     known = isinstance(error, AssertionError | NotWrittenError | StudentRaised | Stopped | CaseError)
     unforeseen = not known and not remote and _is_raised_here(error)
     failure = describe(error, root, unforeseen)
+    is_written = failure.check is not Check.NOT_WRITTEN
     told = on_paper(test.problem, case, error) if case and test.problem and not test.hidden else ()
     ours = isinstance(error, CaseError) or unforeseen or (remote and not known)
     error.with_traceback(None)  # its frames hold the tensors of the test, and each other, until garbage is collected
@@ -256,9 +257,12 @@ def run(test: Test, root: Path, *, remote: bool = False, calls: Callable[[], int
         outcome=Outcome.ERROR if ours else getattr(error, "outcome", Outcome.FAILED),
         check=failure.check,
         headline=failure.headline,
+        kind=failure.kind,
+        place=failure.place,
         details=failure.details,
         on_paper=told,
-        inputs=_inputs(case, test) if case and failure.check is not Check.NOT_WRITTEN else (),
+        inputs=shapes(case, test.hidden) if case and is_written else (),
+        see=_name_lab(case, test) if case and is_written else "",
         raised=failure.raised,
         functions=failure.functions,
     )
@@ -297,10 +301,10 @@ def _is_raised_here(error: BaseException) -> bool:
     return where.is_relative_to(Path(__file__).parents[1]) and where.name not in ("annotations.py", "as_graded.py")
 
 
-def _inputs(case: Case, test: Test) -> tuple[str, ...]:
-    """The shapes of the case, and the command that looks into the call, where its reference ships."""
-    is_followed = test.stored and not test.hidden and case.call in list_adapters(test.problem)
-    return (*shapes(case, test.hidden), *(["", name_command(f"debug --case {case.name}")] if is_followed else []))
+def _name_lab(case: Case, test: Test) -> str:
+    """The command that looks into the call, where its reference ships."""
+    is_followed = test.stored and not test.hidden and test.problem and case.call in list_adapters(test.problem)
+    return name_command(f"debug --case {case.name}") if is_followed else ""
 
 
 def _loader(fixtures: Path, name: str) -> Callable[[], Case]:

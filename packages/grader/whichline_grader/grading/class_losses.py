@@ -1,0 +1,101 @@
+"""Count what costs a class points, in one table that all numbers of its page come from."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from whichline.engine.assignment import Problem
+from whichline_grader.grading.final_grades import Entry
+from whichline_grader.grading.losses import Kind, Loss, add_up, elide_numbers
+from whichline_grader.grading.report import Report
+
+MOST_EXAMPLES = 3
+SAYS = {
+    Kind.NOT_WRITTEN: "{} is not written.",
+    Kind.NOT_OWN: "{} is computed by a function that students must write themselves.",
+    Kind.NOT_RUN: "Tests of {} are newer than the grading, and were not run.",
+    Kind.UNEXPLAINED: "Tests of {} fail, and nothing was found that explains it.",
+}
+
+
+@dataclass
+class ClassLoss:
+    """One thing that costs a class points.
+
+    Args:
+        loss: the same in one submission, with the points that all lost.
+        problem: where it is wrong first.
+        entries: the submissions that lose points by it, by name.
+        examples: lines of code that it is in.
+        said: what was found, in the words of each submission.
+    """
+
+    loss: Loss
+    problem: Problem
+    entries: dict[str, Entry] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    said: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.loss.finding.id
+
+    @property
+    def says(self) -> str:
+        """Say what is wrong without its place, and without numbers that are not true of all."""
+        if self.loss.kind in SAYS:
+            return SAYS[self.loss.kind].format(self.problem.title)
+        first, *others = self.said
+        if not others:
+            return first
+        alike = dict.fromkeys(map(elide_numbers, self.said))
+        return next(iter(alike)) if len(alike) == 1 else f"For example: {first}"
+
+    @property
+    def students(self) -> int:
+        return count_students([self])
+
+    @property
+    def later(self) -> str:
+        """The other problems in which it costs points."""
+        return ", ".join(each.title for id, each in self.loss.problems.items() if id != self.problem.id)
+
+
+def count_losses(told: Iterable[tuple[Entry, Report]]) -> list[ClassLoss]:
+    """List what costs a class points, the costliest first; what has one root is one thing."""
+    found: dict[tuple[str, str, Kind], ClassLoss] = {}
+    for entry, report in told:
+        for loss in report.losses:
+            finding = loss.finding
+            root = report.problems[finding.problem]
+            one = found.setdefault((root.id, finding.id, loss.kind), ClassLoss(Loss(loss.kind, finding), root))
+            one.loss.add_all(loss)
+            one.entries[entry.id] = entry
+            one.said[" ".join(finding.said) or finding.id] = None
+            if loss.line and loss.line not in one.examples[:MOST_EXAMPLES]:
+                one.examples = [*one.examples, loss.line][:MOST_EXAMPLES]
+    return sorted(found.values(), key=lambda each: (*each.loss.order, -len(each.entries)))
+
+
+def count_students(losses: Iterable[ClassLoss]) -> int:
+    """Those who lose points by any of these."""
+    entries = {id: entry for each in losses for id, entry in each.entries.items()}
+    return sum(len(entry.grades) for entry in entries.values())
+
+
+def teach_next(losses: Sequence[ClassLoss], ran: Collection[Entry]) -> str:
+    """Say which problem to teach next: what is wrong there costs the class most."""
+    if not ran:
+        return "No submission was run: find out why before you teach anything."
+    by_problem: dict[str, list[ClassLoss]] = {}
+    for each in losses:
+        if each.loss.points:
+            by_problem.setdefault(each.problem.id, []).append(each)
+    if not by_problem:
+        return "Nobody loses a point: go on to what comes next."
+    worst = max(by_problem.values(), key=lambda each: add_up(one.loss for one in each).points)
+    points = add_up(each.loss for each in worst).points
+    section = next((each.loss.finding.section for each in worst if each.loss.finding.section), "")
+    place = f" (handout, section {section})" if section else ""
+    students = sum(len(entry.grades) for entry in ran)
+    who = f"{count_students(worst)} of {students} student{'s' * (students > 1)}"
+    return f"Teach {worst[0].problem.title}{place} next: what is wrong there costs {who} {points:.1f} points."

@@ -1,0 +1,99 @@
+"""What is told about one submission: one record, which the feedback, results.json and the pages show."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from whichline.engine.assignment import Problem
+from whichline_grader.grading.final_grades import Grade, account_for, say_points
+from whichline_grader.grading.graded import Grading
+from whichline_grader.grading.losses import Kind, Loss, divide_losses, is_unwritten
+from whichline_grader.sandbox.printable import printable
+
+MAX_MESSAGE = 4_000
+
+
+class Row(NamedTuple):
+    """The points of a problem, and how many of its tests pass."""
+
+    problem: Problem
+    title: str
+    points: float
+    state: str
+
+    @property
+    def is_full(self) -> bool:
+        return self.points > self.problem.points - 0.005
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is told about one submission.
+
+    Args:
+        grading: the submission, with the texts of its results.
+        problems: the problems of the assignment, by id.
+        grades: those of its students, if they are known.
+    """
+
+    grading: Grading
+    problems: Mapping[str, Problem]
+    grades: Sequence[Grade] = ()
+
+    @property
+    def points(self) -> str:
+        return say_points(self.grading, self.grades)
+
+    @property
+    def account(self) -> list[tuple[str, str]]:
+        return account_for(self.grades)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The points of each problem: what its tests earned, less what it pays, and what staff adjusted."""
+        return [self._add_up(problem) for problem in self.problems.values()]
+
+    def _add_up(self, problem: Problem) -> Row:
+        results = self.grading.results_of(problem.id)
+        passed = f"{sum(result.passed for result in results)} / {len(results)}"
+        state = "not written" if is_unwritten(results) else passed
+        return Row(problem, problem.title + " (bonus)" * problem.bonus, self.grading.points_of(problem.id), state)
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """What costs points, the costliest first."""
+        return divide_losses(self.grading, self.problems)
+
+    @property
+    def deductions(self) -> list[str]:
+        """What each problem pays for works that are not the student's own, and the lines of code."""
+        paid = {loss.finding.problem: "\n".join(loss.finding.said) for loss in self.losses if loss.kind is Kind.NOT_OWN}
+        return [paid[problem] for problem in self.grading.charges]
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What concerns the submission as a whole."""
+        notes = self.grading.notes
+        if notes.refused:
+            yield f"The submission was not run: {notes.refused}"
+        yield from self.grading.decisions
+        if notes.missing:
+            yield (
+                f"Your code imports {', '.join(notes.missing)}: your submission has no such file, and the grader "
+                "has no such package. That costs nothing as long as no graded function needs it."
+            )
+        yield from notes.taken_in
+
+    @property
+    def printed(self) -> Iterator[str]:
+        """What the submission has written to its streams, each under a line that says so."""
+        for stream, text in (("stdout", self.grading.notes.stdout), ("stderr", self.grading.notes.stderr)):
+            if text:
+                yield f"Your code wrote to {stream} during the public tests:\n{text}"
+
+
+def make_printable(message: str) -> str:
+    """The message as it can be printed anywhere, cut off where it is too long to be read."""
+    text = printable(message[: MAX_MESSAGE + 1])
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "\n(cut off)"

@@ -1,0 +1,247 @@
+"""The Python files in a folder or an archive, all of it hostile until checked: nothing is unpacked to a disk."""
+
+import gzip
+import io
+import json
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NoReturn
+
+from whichline.engine.assignment import ADAPTERS, name_command, this_assignment
+from whichline.engine.errors import CourseworkError
+from whichline.handing_in.archive import ArchiveError, read_entry
+
+MIB = 1 << 20
+MAX_ARCHIVE_BYTES = 256 * MIB
+MAX_UNPACKED_BYTES = 32 * MIB  # of a tar archive, which is read from its beginning to its end
+MAX_ENTRIES = 20_000
+MAX_SOURCE_FILES = 1_000
+MAX_SOURCE_BYTES = 8 * MIB
+MAX_PATH = 240
+MAX_PATHS_BYTES = MIB // 2  # of all paths together, as JSON: half of what the header of a frame may have
+MAX_SHOWN = 3  # paths in a message
+LEFT_OUT = {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv"}  # and what starts with a dot
+TAR = (".tar", ".tar.gz", ".tgz")
+NO_CODE = {
+    **{".ipynb": "a notebook", ".pdf": "a PDF", ".docx": "a text document"},
+    **{".7z": "a 7z archive", ".rar": "a RAR archive"},
+}
+
+
+def tell_instead() -> str:
+    """Say what to hand in."""
+    package, command = this_assignment().package, name_command("submit")
+    return f"put your code into {ADAPTERS} and {package}/, and hand in the submission.zip that `{command}` writes"
+
+
+class Refused(CourseworkError):
+    """The submission cannot be graded; the text says why and what to hand in instead.
+
+    Attributes:
+        content: sha256 of what was handed in, if it was read by a `Reader`.
+    """
+
+    content = ""
+
+    def __init__(self, why: str) -> None:
+        instead = tell_instead()
+        super().__init__(why if why.endswith(instead) else f"{why}; {instead}")
+
+
+# Its path, and what reads it, with the most bytes that are wanted; None for a link or a device.
+Entry = tuple[PurePosixPath, Callable[[int], bytes] | None]
+
+
+class Collected:
+    """The Python files among `entries`, within the limits, and what else there is to say of them.
+
+    Attributes:
+        files: path -> source.
+        links: Python files that are links or devices.
+        archives: paths that look like archives.
+        kinds: what there is in the place of code.
+        respelt: the file that counts as adapters.py, and has capital letters.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.files: dict[str, bytes] = {}
+        self.links: list[str] = []
+        self.archives: list[str] = []
+        self.kinds: set[str] = set()
+        room, room_for_paths = MAX_SOURCE_BYTES, MAX_PATHS_BYTES
+        for path, read in entries:
+            name = str(path)
+            if _is_left_out(path):
+                continue
+            if path.suffix != ".py":
+                is_archive = name.lower().endswith((".zip", *TAR)) and not path.name.startswith(".")
+                self.archives += [name] if is_archive else []
+                self.kinds |= {NO_CODE[suffix]} if (suffix := path.suffix.lower()) in NO_CODE else set()
+                continue
+            if len(name) > MAX_PATH or not name.isprintable():
+                raise _odd_path(name)
+            if name in self.files:
+                raise Refused(f"expected each file once, but the archive has {show_name(name)} several times")
+            room_for_paths -= len(json.dumps(name))
+            if room_for_paths < 0:
+                limit = f"{MAX_PATHS_BYTES // 1024} KiB"
+                raise Refused(f"expected paths of Python files of at most {limit} together; hand in only your own code")
+            if read is None:
+                self.links.append(name)
+                continue
+            self.files[name] = read(room)
+            room -= len(self.files[name])
+            if len(self.files) > MAX_SOURCE_FILES or room < 0:
+                limit = f"{MAX_SOURCE_FILES} Python files with {MAX_SOURCE_BYTES // MIB} MiB together"
+                raise Refused(f"expected at most {limit}; hand in only your own code")
+        adapters = [name for name in self.files if PurePosixPath(name).name.lower() == ADAPTERS]
+        self.respelt = [name for name in adapters if len(adapters) == 1 and not name.endswith(ADAPTERS)]
+        for name in self.respelt:
+            self.files[f"{name[: -len(ADAPTERS)]}{ADAPTERS}"] = self.files.pop(name)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        links = f"left out, since they are links or devices and no files: {show_names(self.links)}"
+        respelt = (f"{show_name(name)} counts as adapters.py: write its name in small letters" for name in self.respelt)
+        return (*respelt, *([links] if self.links else []))
+
+
+def _is_left_out(path: PurePosixPath) -> bool:
+    return any(part in LEFT_OUT or part.startswith(".") for part in path.parts[:-1])
+
+
+def in_folder(root: Path) -> Iterator[Entry]:
+    for entries, (folder, folders, names) in enumerate(os.walk(root, onerror=_raise)):
+        below = PurePosixPath(Path(folder).relative_to(root).as_posix())
+        if len(str(below)) > MAX_PATH:  # os.walk calls itself for each folder in a folder
+            raise _odd_path(str(below))
+        folders[:] = sorted(name for name in folders if not _is_left_out(below / name / "_"))
+        if entries > MAX_ENTRIES:
+            raise Refused(f"expected at most {MAX_ENTRIES} folders; hand in only your own code")
+        for name in sorted(names):
+            file = Path(folder, name)
+            yield below / name, partial(read_file, file) if stat.S_ISREG(file.lstat().st_mode) else None
+
+
+def _raise(error: OSError) -> NoReturn:
+    """A folder that cannot be read is not one that is not there."""
+    raise error
+
+
+def _open(file: Path) -> io.BufferedReader:
+    """Open a file, and no link: that may lead to the work of another, or to what never ends."""
+    return open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+
+
+def read_file(file: Path, most: int) -> bytes:
+    with _open(file) as opened:
+        return opened.read(most + 1)
+
+
+def in_archive(path: Path) -> Collected:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        got = f"{show_name(path.name)} is a link or a device"
+        raise Refused(f"expected an archive that lies there, but {got}; {tell_instead()}")
+    if (size := path.stat().st_size) > MAX_ARCHIVE_BYTES:
+        raise Refused(f"expected an archive of at most {MAX_ARCHIVE_BYTES // MIB} MiB, got {size // MIB} MiB")
+    is_tar = path.name.endswith(TAR)
+    try:
+        with _open(path) as file:
+            if is_tar:
+                return Collected(_in_tar(file, path.name))
+            taken = Collected(_in_zip(file))
+            zips = [name for name in taken.archives if name.lower().endswith(".zip")]
+            if not taken.files and len(taken.archives) == len(zips) == 1:
+                taken = Collected(_in_zip(io.BytesIO(_read_inside(file, zips[0]))))
+            return taken
+    except (Refused, MemoryError):
+        raise
+    except Exception as error:  # both libraries raise a dozen kinds on a crafted file
+        kind = "tar" if is_tar else "zip"
+        expected = f"expected a {kind} archive that can be read"
+        if isinstance(error, ArchiveError):
+            raise Refused(f"{expected}, but {error}") from None
+        raise Refused(f"{expected}, and {show_name(path.name)} is damaged, or no {kind} archive") from None
+
+
+def _read_inside(file: io.BufferedReader, name: str) -> bytes:
+    """The archive of this name in another one."""
+    with zipfile.ZipFile(file) as archive:
+        info = next(each for each in archive.infolist() if str(_checked(each.filename)) == name)
+        data = read_entry(archive, info, MAX_UNPACKED_BYTES)
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise _too_large()
+    return data
+
+
+def _in_zip(file: io.BufferedReader | io.BytesIO) -> Iterator[Entry]:
+    # Counted before zipfile builds an object for each: every entry of the directory starts with this signature.
+    if (count := file.read().count(b"PK\x01\x02")) > MAX_ENTRIES:
+        raise Refused(f"expected an archive of at most {MAX_ENTRIES} files, got {count}")
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            inside = _checked(info.filename)
+            is_file = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+            if not info.is_dir():
+                yield inside, partial(read_entry, archive, info) if is_file else None
+
+
+def _in_tar(file: io.BufferedReader, name: str) -> Iterator[Entry]:
+    with (
+        gzip.open(file) if not name.endswith(".tar") else file as unpacked,
+        tarfile.open(fileobj=_Limited(unpacked), mode="r|") as archive,
+    ):
+        for count, member in enumerate(archive):
+            if count > MAX_ENTRIES:
+                raise Refused(f"expected an archive of at most {MAX_ENTRIES} files")
+            if not member.isdir():
+                is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
+                yield _checked(member.name), partial(_read_member, archive, member) if is_file else None
+
+
+class _Limited(io.BufferedIOBase):
+    """A file of which no more than `MAX_UNPACKED_BYTES` can be read."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self.file, self.room = file, MAX_UNPACKED_BYTES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = self.file.read(size)
+        self.room -= len(data)
+        if self.room < 0:
+            raise _too_large()
+        return data
+
+
+def _too_large() -> Refused:
+    limit = f"{MAX_UNPACKED_BYTES // MIB} MiB"
+    return Refused(f"expected an archive of at most {limit} when unpacked; hand in only your own code")
+
+
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
+    file = archive.extractfile(member)
+    return file.read(most + 1) if file else b""
+
+
+def _checked(name: str) -> PurePosixPath:
+    path = PureWindowsPath(name)  # it takes both kinds of slashes, as archives do
+    if path.anchor or ".." in path.parts:
+        raise Refused(f"expected paths inside the submission, got {show_name(name)}")
+    return PurePosixPath(path.as_posix())
+
+
+def _odd_path(path: str) -> Refused:
+    return Refused(f"expected printable paths of at most {MAX_PATH} characters, got {show_name(path)}")
+
+
+def show_name(name: str) -> str:
+    return ascii(name[:80])
+
+
+def show_names(names: Collection[str]) -> str:
+    return ", ".join(map(show_name, [*names][:MAX_SHOWN])) + ", ..." * (len(names) > MAX_SHOWN)
