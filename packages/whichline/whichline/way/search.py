@@ -101,6 +101,7 @@ class Search:
             more = Search(self.experiment.add(part.patch, rest)).find(most - 1) if rest else []
             yield self._leave_out_needless([part, *more]) if more else []
         if whole:
+            yield self._find_loosely() if is_first else []
             yield self._find_together(2) if is_first and not whole.is_clean else []
             return
         if part and (part.difference.is_simple or 2 * len(part.explains) >= len(self.experiment.failing)):

@@ -336,7 +336,7 @@ class Trace:
         if self.is_right(place):
             return False
         if not made_of and self.is_number(place):
-            return self.is_constant(place)
+            return self.is_lost_number(place)
         if isinstance(place.node, ast.Name):
             return False
         if self.is_beginning(place) or place.is_unset:
@@ -348,12 +348,26 @@ class Trace:
             return not is_bool and all(map(self.is_number, made_of)) and self.is_made_of_right(place)
         return self.is_made_of_right(place, is_loose)
 
-    def is_constant(self, place: Place) -> bool:
+    def is_lost_number(self, place: Place) -> bool:
         """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
         value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
         if type(value) is not float or not math.isfinite(value) or not given or value in given:
             return False
         return self.origin(place) is place
+
+    def _is_constant(self, place: Place) -> bool:
+        """Tell whether an expression is a number, or a tensor that is made of numbers alone."""
+        return self.is_number(place) or self.is_maker(place) or self.is_beginning(place) or self._is_counted(place)
+
+    def _is_counted(self, place: Place) -> bool:
+        """Tell whether an expression is whole numbers, such as positions, that are made of nothing that came in."""
+        value = self.values[place][0]
+        if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
+            return False
+        origin = self.origin(place)
+        made_of = self.made_of(origin)
+        is_made = isinstance(origin.node, ast.Call | ast.BinOp | ast.Subscript)
+        return is_made and all(self.is_number(each) or self._is_counted(each) for each in made_of)
 
     def is_called_rightly(self, place: Place) -> bool:
         """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
@@ -371,11 +385,7 @@ class Trace:
         With `is_loose`, what is not a step will do, if that is made of what is right.
         """
         time = self.first_wrong(place)
-        made_of = [
-            each
-            for each in self.made_of(place)
-            if not self.is_number(each) and not self.is_maker(each) and not self.is_beginning(each)
-        ]
+        made_of = [each for each in self.made_of(place) if not self._is_constant(each)]
         inside = [each for each in self.runs_inside(place) if not self.is_number(each)] if looks_inside else []
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
