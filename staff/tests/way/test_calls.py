@@ -54,7 +54,7 @@ def test_positions_that_are_ignored_are_named_whatever_else_is_wrong(tell_alone:
 def test_a_number_that_a_right_function_got_in_the_place_of_another_is_told(tell_alone: Explain) -> None:
     (finding,) = tell_alone(MULTIHEAD, FIXED_THETA)
     assert list_marks([finding]) == [FIXED_THETA[1]]
-    assert finding.said == ("`theta` is 10000 here; the adapter is called with 100.",)
+    assert finding.said == ("Expected `theta`, 100; found 10000.",)
     assert finding.proof == "With this corrected, the failing test passes."
 
 

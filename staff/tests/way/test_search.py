@@ -50,7 +50,7 @@ def test_a_mistake_inside_vmap_is_marked(tell_alone: Explain) -> None:
 def test_a_constant_in_the_place_of_a_number_of_the_adapter_is_told(tell_alone: Explain) -> None:
     (finding,) = tell_alone(MULTIHEAD, ROTATION_INLINE)
     assert list_marks([finding]) == ['config["theta"]']
-    assert finding.said == ("Expected `theta`, 100; found 1e+04.",)
+    assert finding.said == ("Expected `theta`, 100; found 10000.",)
     assert finding.question == "How does this number come from the adapter to this line?"
 
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor
 from whichline.engine.case import Case
 from whichline.engine.compare import same
 from whichline.engine.suite import Test
-from whichline.rules.pairing import INIT, SELF, Lesson, Source, list_parameters, remember
+from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
 from whichline.way.pairs import Pair, Pairs, find_sizes
 from whichline.way.probe import is_plain
 from whichline.way.run import REFUSED, Call, Patch, Runner, copy_tensors, order_by_generality
@@ -72,36 +71,18 @@ def _learn(runner: Runner, test: Test, adapter: str) -> list[tuple[CodeType, Pai
     return found
 
 
-@dataclass(frozen=True)
-class Other:
-    """A number that a function got, and the one that the adapter was called with under the same name.
-
-    Args:
-        here: what the function got.
-        there: what the adapter was called with.
-        passed: file, line and column of the expression that passed it: the call of the function, or of what made its
-            `self`.
-    """
-
-    here: float
-    there: float
-    passed: tuple[str, int, int]
-
-
 @dataclass
 class Calls:
     """The calls of paired functions that some tests make.
 
     Args:
-        right: the adapters whose functions gave what they should in each call.
+        right: the adapters whose functions gave what they should in each call, and got the fractions that the
+            adapter got that was called.
         wrong: for each adapter whose function did not, the arguments on which it did not, with what is right.
-        other: for each right adapter, by the name of an argument, a number that its function got in the place of
-            another one.
     """
 
     right: set[str] = field(default_factory=set)
     wrong: dict[str, list[Case]] = field(default_factory=dict)
-    other: dict[tuple[str, str], Other] = field(default_factory=dict)
 
 
 def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = None) -> Calls:
@@ -117,7 +98,7 @@ def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = Non
     """
     judged: dict[str, list[bool | None]] = {}
     wrong: dict[str, list[Case]] = {}
-    other: dict[tuple[str, str], Other] = {}
+    other: set[str] = set()
     for test in tests:
         watches: list[_Watch] = []
 
@@ -134,9 +115,9 @@ def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = Non
                 judged.setdefault(adapter, []).append(is_right)
                 if is_right is False and case:
                     wrong.setdefault(adapter, []).append(case)
-    right = {adapter for adapter, verdicts in judged.items() if all(verdicts)}
+    right = {adapter for adapter, verdicts in judged.items() if all(verdicts)} - other
     known = {adapter: wrong[adapter] for adapter in judged if None not in judged[adapter] and adapter in wrong}
-    return Calls(right, known, {key: pair for key, pair in other.items() if key[0] in right})
+    return Calls(right, known)
 
 
 class _Watch:
@@ -146,8 +127,7 @@ class _Watch:
         self._runner, self._call = runner, call
         self._stack: list[tuple[FrameType, list[tuple[Pair, dict[str, Any] | None, dict[str, Any]]]]] = []
         self.judged: list[tuple[str, bool | None, Case | None]] = []
-        self.other: dict[tuple[str, str], Other] = {}
-        self._made: dict[CodeType, tuple[str, int, int]] = {}
+        self.other: set[str] = set()
         self.broken: Exception | None = None
 
     def __enter__(self) -> "_Watch":
@@ -170,7 +150,7 @@ class _Watch:
             if self._stack and self._stack[-1][0] is frame:
                 for pair, arguments, copies in self._stack.pop()[1]:
                     self._judge(pair, arguments, copies, answer)
-                    self._compare(pair, copies, frame)
+                    self._compare(pair, copies)
         elif event == "call":
             pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
             makes = code.co_name == INIT and self._runner.observed.is_students(code.co_filename)
@@ -179,7 +159,6 @@ class _Watch:
             given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
             if makes:
                 remember(code, given)
-                self._made[code] = self._find_caller(frame)
             called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
             if called:
                 self._stack.append((frame, [(pair, found, copy_tensors(found or {})) for pair, found in called]))
@@ -197,26 +176,12 @@ class _Watch:
                 case = Case(name, pair.adapter, _detach(copies), None, {"answer": right.detach()})
         self.judged.append((pair.adapter, verdict, case))
 
-    def _compare(self, pair: Pair, arguments: Mapping[str, Any], frame: FrameType) -> None:
-        """Note numbers that are not those of the adapter that was called."""
+    def _compare(self, pair: Pair, arguments: Mapping[str, Any]) -> None:
+        """Note where a fraction is not that of the adapter that was called."""
         for name in arguments.keys() & self._call.given.keys() & pair.sources.keys():
-            here, there, maker = arguments[name], self._call.given[name], pair.sources[name].maker
-            if type(here) is type(there) and type(here) in (int, float) and here != there:
-                passed = self._made.get(maker) if maker else self._find_caller(frame)
-                self.other[pair.adapter, name] = Other(here, there, passed or ("", 0, 0))
-
-    def _find_caller(self, frame: FrameType) -> tuple[str, int, int]:
-        """Find the expression that called a function, or that made what its constructor begins: file, line, column."""
-        made, caller = frame.f_locals.get(SELF), frame.f_back
-        while caller and (
-            not self._runner.observed.is_students(caller.f_code.co_filename)
-            or (caller.f_code.co_name == INIT and caller.f_locals.get(SELF) is made)  # of a class that inherits
-        ):
-            caller = caller.f_back
-        if caller is None:
-            return "", 0, 0
-        line, _, column, _ = next(islice(caller.f_code.co_positions(), caller.f_lasti // 2, None))
-        return caller.f_code.co_filename, line or 0, column or 0
+            here, there = arguments[name], self._call.given[name]
+            if type(here) is type(there) is float and here != there:
+                self.other.add(pair.adapter)
 
 
 def judge(answer: Any, right: Any, arguments: Mapping[str, Any]) -> bool | None:

@@ -13,6 +13,7 @@ from whichline.way.probe import Place
 from whichline.way.trace import Trace
 from whichline.way.values import Value, as_value, find_layout, is_near
 
+COUNT = 1_000_000  # below which a whole number is written out
 FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
 
 
@@ -198,4 +199,6 @@ def _places(count: int) -> str:
 
 
 def _number(x: Tensor) -> str:
-    return f"{float(x) + 0.0:.4g}".replace("-", "−")
+    number = float(x) + 0.0
+    is_count = number.is_integer() and abs(number) < COUNT
+    return f"{int(number) if is_count else number:{'' if is_count else '.4g'}}".replace("-", "−")

@@ -6,7 +6,7 @@ still wrong is in this body.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -17,8 +17,7 @@ from whichline.engine.compare import WrongAnswer, same
 from whichline.engine.problem_folder import list_adapters as adapters_of
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
-from whichline.way.calls import Other, judge_calls
-from whichline.way.difference import Difference
+from whichline.way.calls import judge_calls
 from whichline.way.options import HALF
 from whichline.way.run import Experiment, Runner, order_by_generality
 from whichline.way.search import PLACES, Found, Search, join_patches
@@ -48,7 +47,7 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
     adapters = list_adapters(runner.suite, failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
-    found, right, other = list[Found](), set[str](), {}
+    found, right = list[Found](), set[str]()
     if runner.pairs:
         calls = judge_calls(runner, failing)
         for adapter, cases in reversed(calls.wrong.items()):
@@ -58,13 +57,11 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
         mended = {option.adapter for each in found for option in each.patch.values()}
         runner.lent = {*calls.right, *mended}
         if _is_kept(runner, failing, mended):
-            right, other = calls.right, calls.other
+            right = calls.right
         runner.lent = {*right, *mended}
     experiment = Experiment(runner, failing)
     left = [test for test in failing if not experiment.run(test).passed] if found else failing
     own = Search(Experiment(runner, left)).find(most) if left else []
-    if own and not all(each.difference.is_simple for each in own):
-        own = _find_argument(runner, left, own, other) or own
     runner.lent = right
     return _leave_out_needless(runner, failing, [*found, *own]) if found and own else [*found, *own], right
 
@@ -93,20 +90,6 @@ def make_tests(suite: Suite, problem: str, cases: Sequence[Case]) -> list[Test]:
     """Tests that call an adapter as its function was called, those of a few that fail with wrong numbers, too."""
     tests = [suite.make_test(f"{case.name}, call {number}", problem, case) for number, case in enumerate(cases)]
     return [test for test in order_by_generality(tests)[:MOST_CALLS] if is_wrong_number(suite, test)]
-
-
-def _find_argument(
-    runner: Runner, failing: Sequence[Test], own: Sequence[Found], other: Mapping[tuple[str, str], Other]
-) -> list[Found]:
-    """Find a number that a right call got, where all tests pass with the one that the adapter was called with."""
-    for (adapter, name), each in other.items():
-        corrected = replace(runner, corrected={adapter: [name]})
-        if all(corrected.run(test, {}).passed for test in failing):
-            words = f"`{name}` is {each.here:g} here; the adapter is called with {each.there:g}."
-            calls = [place for place in runner.observed.places if isinstance(place.node, ast.Call)]
-            shown = [place for place in calls if (place.file, place.line, place.node.col_offset) == each.passed]
-            return [replace(own[0], difference=Difference(words, True), shown=next(iter(shown), None))]
-    return []
 
 
 def _place_in(found: Found, adapter: str) -> Found:

@@ -157,6 +157,8 @@ class Recorder:
         if isinstance(value, NUMBERS):
             return self._look(place, value)
         if kind is not Tensor and kind is not nn.Parameter and kind is not np.ndarray and not (kind in LISTS and value):
+            if self.noting and not self.is_over and type(place.node) is ast.Call:
+                self._append(place, None, value)  # it may have passed a number on
             return value
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls
@@ -223,15 +225,16 @@ class Recorder:
             return value.copy_(new)  # the storage stays: other names may look at it
         return new
 
+    def _append(self, place: Place, kept: Any, value: Any) -> None:
+        self.values.setdefault(place, []).append(kept)
+        self.objects.setdefault(place, []).append(value)
+        self.order.append(place)
+        self.depths.append(self._depth)
+
     def _note(self, place: Place, value: Any) -> None:
-        values = self.values.get(place)
-        if values is None:
-            values, self.objects[place] = self.values.setdefault(place, []), []
+        values = self.values.get(place, [])
         if len(values) < MOST_TIMES:
-            values.append(self._keep(value))
-            self.objects[place].append(value)
-            self.order.append(place)
-            self.depths.append(self._depth)
+            self._append(place, self._keep(value), value)
         else:
             values[:] = [None] * len(values)
 

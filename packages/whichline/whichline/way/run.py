@@ -51,7 +51,6 @@ class Runner:
         observed: the copy of the student's code that runs.
         pairs: the student's functions that do the work of adapters.
         lent: adapters whose reference answers for such a function.
-        corrected: of these adapters, arguments that are taken from the adapter that is called.
     """
 
     suite: Suite
@@ -59,7 +58,6 @@ class Runner:
     observed: Observed
     pairs: Pairs = field(default_factory=dict)
     lent: Collection[str] = ()
-    corrected: Mapping[str, Collection[str]] = field(default_factory=dict)
     runs: int = 0
     looks: int = 0
     seed: int = 0
@@ -198,7 +196,6 @@ class Runner:
         """Know the steps of an inner call; tell whether the reference answers."""
         if (arguments := pair.read(parameters, call.given)) is None:
             return False
-        arguments |= {name: call.given[name] for name in self.corrected.get(pair.adapter, ())}
         copies = copy_tensors(arguments)
         try:
             with torch.enable_grad():

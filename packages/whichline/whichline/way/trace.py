@@ -333,7 +333,7 @@ class Trace:
     def is_root(self, place: Place, is_loose: bool = False) -> bool:
         """Tell whether an expression is wrong, and made of what is right, or is made of that."""
         made_of = self.made_of(place)
-        if self.is_right(place):
+        if self.is_right(place) or self.values[place][0] is None:
             return False
         if not made_of and self.is_number(place):
             return self.is_lost_number(place)
@@ -371,9 +371,10 @@ class Trace:
 
     def is_called_rightly(self, place: Place) -> bool:
         """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
-        is_call = isinstance(place.node, ast.Call) and bool(self._inside[place]) and not self.is_number(place)
+        is_call = isinstance(place.node, ast.Call) and self.values[place][0] is not None and bool(self._inside[place])
         return (
             is_call
+            and not self.is_number(place)
             and not self.is_right(place)
             and not self.is_returned(place)
             and self.is_made_of_right(place, looks_inside=False)
