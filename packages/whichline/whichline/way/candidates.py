@@ -1,5 +1,6 @@
 """The steps that may belong in some places: at a first divergence, or where what it is made of comes from."""
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -65,10 +66,18 @@ def list_exchanges(trace: Trace, root: Place) -> Iterator[Options]:
     operands = [(each, option) for each in trace.made_of(root) if (option := find_what_is(trace, each))]
     for i, (first, one) in enumerate(operands):
         for second, other in operands[i + 1 :]:
-            if one.is_like(other):
+            if one.is_like(other) and not _is_unpacked_as(trace, first, other):
                 here, there = (find_counterparts().findall(each.names[0]) for each in (one, other))
                 kinds = (here[0], there[0]) if len(here) == len(there) == 1 else None
                 yield {first: replace(other, kinds=kinds), second: replace(one, kinds=kinds and kinds[::-1])}
+
+
+def _is_unpacked_as(trace: Trace, place: Place, other: Option) -> bool:
+    """Tell whether a name was unpacked that begins like what it should be: then it is the unpacking that is wrong."""
+    name = place.node.id if isinstance(place.node, ast.Name) else ""
+    unpacked = {each.node.id for each in trace.places if each.is_unpacked and isinstance(each.node, ast.Name)}
+    words = find_counterparts().findall(other.names[0])
+    return name in unpacked and any(word.startswith(name[0]) for word in words)
 
 
 def list_siblings(trace: Trace, operand: Place) -> Iterator[Option]:

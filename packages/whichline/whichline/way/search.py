@@ -101,7 +101,6 @@ class Search:
             more = Search(self.experiment.add(part.patch, rest)).find(most - 1) if rest else []
             yield self._leave_out_needless([part, *more]) if more else []
         if whole:
-            yield self._find_loosely() if is_first else []
             yield self._find_together(2) if is_first and not whole.is_clean else []
             return
         if part and (part.difference.is_simple or 2 * len(part.explains) >= len(self.experiment.failing)):
@@ -232,7 +231,7 @@ class Search:
         return found
 
     def _is_made_of_right(self, then: Trace, place: Place) -> bool:
-        return then.is_made_of_right(place, self.is_loose, looks_inside=place not in self.calls)
+        return then.is_made_of_right(place, self.is_loose, looks_inside=place not in self.calls, may_count=True)
 
     def _can_go(self, found: Found) -> bool:
         """Tell whether tests pass without a step, which gives back one of the things that go in."""

@@ -357,7 +357,7 @@ class Trace:
 
     def _is_constant(self, place: Place) -> bool:
         """Tell whether an expression is a number, or a tensor that is made of numbers alone."""
-        return self.is_number(place) or self.is_maker(place) or self.is_beginning(place) or self._is_counted(place)
+        return self.is_number(place) or self.is_maker(place) or self.is_beginning(place)
 
     def _is_counted(self, place: Place) -> bool:
         """Tell whether an expression is whole numbers, such as positions, that are made of nothing that came in."""
@@ -380,13 +380,17 @@ class Trace:
             and self.is_made_of_right(place, looks_inside=False)
         )
 
-    def is_made_of_right(self, place: Place, is_loose: bool = False, looks_inside: bool = True) -> bool:
+    def is_made_of_right(
+        self, place: Place, is_loose: bool = False, looks_inside: bool = True, may_count: bool = False
+    ) -> bool:
         """Tell whether all is right that an expression is made of, and all that runs inside it.
 
-        With `is_loose`, what is not a step will do, if that is made of what is right.
+        With `is_loose`, what is not a step will do, if that is made of what is right; with `may_count`, so will
+        positions that are counted, which are a step in some tests alone.
         """
         time = self.first_wrong(place)
         made_of = [each for each in self.made_of(place) if not self._is_constant(each)]
+        made_of = [each for each in made_of if not (may_count and self._is_counted(each))]
         inside = [each for each in self.runs_inside(place) if not self.is_number(each)] if looks_inside else []
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
