@@ -157,8 +157,8 @@ class Recorder:
         if isinstance(value, NUMBERS):
             return self._look(place, value)
         if kind is not Tensor and kind is not nn.Parameter and kind is not np.ndarray and not (kind in LISTS and value):
-            if self.noting and not self.is_over and type(place.node) is ast.Call:
-                self._append(place, None, value)  # it may have passed a number on
+            if callable(value) and isinstance(place.node, ast.Call) and self.noting and not self.is_over:
+                self._append(place, None, value)  # a layer, a closure: numbers were passed to what made it
             return value
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # these are for the student's calls

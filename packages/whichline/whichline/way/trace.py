@@ -141,7 +141,8 @@ class Trace:
 
     @cached_property
     def _place_of(self) -> dict[int, Place]:
-        return {id(place.node): place for place in self.places if not place.in_place}
+        values = (place for place in self.places if not place.in_place and not callable(self.objects[place][0]))
+        return {id(place.node): place for place in values}
 
     def made_of(self, place: Place) -> list[Place]:
         """The nearest expressions in an expression, or in a statement."""
