@@ -71,11 +71,12 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     monkeypatch.setattr(verify, "both_suites", load)
     monkeypatch.setattr(verify, "stored_cases", lambda root: ())
     monkeypatch.setattr(verify, "grade_solution", lambda *_: None)
-    monkeypatch.setattr(verify, "verify_steps", lambda root, problems, stage: stage.error("told too much"))
+    monkeypatch.setattr(verify, "verify_references", lambda root, problems, stage: stage.error("told too much"))
+    monkeypatch.setattr(verify, "check_second_opinion", lambda root, problem: iter(()))
     finished = CliRunner().invoke(staff, ["verify"])
     assert finished.exit_code == 1
     said = finished.output.splitlines()
-    assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3."]
+    assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3.", "4."]
     assert said[1] == "   first error: stage 1 ended early: SuiteError: drawn from another secret"
     assert said[-3:] == [
         "Error: 2 errors in all:",

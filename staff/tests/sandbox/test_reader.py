@@ -25,12 +25,17 @@ from whichline_grader.sandbox.submission import MIB, Refused, Submission, take_i
 
 
 @contextmanager
-def answering() -> Iterator[Connection]:
-    """Whoever answers a `Reader`, as a fork of this process, with all that a test has changed."""
+def answering(memory: int = reader.MEMORY_BYTES) -> Iterator[Connection]:
+    """Whoever answers a `Reader`, as a fork of this process, with all that a test has changed.
+
+    The fork may take so much memory beside what other tests have left in this process.
+    """
     ours, theirs = Pipe()
+    mapped = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
 
     def answer() -> None:
         ours.close()
+        reader.MEMORY_BYTES = mapped + memory
         reader.main(theirs)
 
     process = multiprocessing.get_context("fork").Process(target=answer)
@@ -161,14 +166,12 @@ def test_what_is_refused_is_known_again_until_it_changes(tmp_path: Path) -> None
 
 
 def test_what_takes_too_much_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mapped = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    monkeypatch.setattr(reader, "MEMORY_BYTES", mapped + 100 * MIB)
     monkeypatch.setattr(
         reader, "take_in", lambda path, files: bytes(1 << 30) if path.stem == "hostile" else take_in(path)
     )
     for name in ("hostile.py", "honest.py"):
         (tmp_path / name).touch()
-    with answering() as pipe:
+    with answering(100 * MIB) as pipe:
         refused = asked(pipe, tmp_path / "hostile.py")
         assert isinstance(asked(pipe, tmp_path / "honest.py"), Submission)
     assert isinstance(refused, Refused)

@@ -1,8 +1,8 @@
 """What a reference says of its own values: their names, the questions of a tutor, and which of them are alike.
 
-    # 3 Attention
-    def run_attention(Q, K, V):
-        scores = Q @ K.mT / math.sqrt(Q.shape[-1])  #: the scaled scores. What is the variance of a dot product?
+    # 3 Distances
+    def run_distances(x, y):
+        offsets = x[:, None] - y  #: the offsets. Of which point from which?
 
 A value has the name of its variable, or that in a `#:` comment on its line or above it. What follows the first full
 stop is the question. A comment that is a question alone asks it of all values up to the next blank line. A comment that
@@ -66,7 +66,7 @@ class Site:
 
     Args:
         node: the call.
-        role: which of several calls in one function it is: "the queries", as the answer is called; or "".
+        role: which of several calls in one function it is: "the offsets", as the answer is called; or "".
         differing: the positions and names of the arguments that are not the same in all of these calls.
     """
 

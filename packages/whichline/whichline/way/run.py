@@ -114,6 +114,7 @@ class Runner:
                 torch.default_generator.manual_seed(self.seed)
                 error = self.suite.ending(test)
         finally:
+            recorder.end()  # also where the call has raised
             self.suite.calls.adapters = students
             self.looks += recorder.looks
         if noting and not puts:
