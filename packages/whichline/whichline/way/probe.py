@@ -226,17 +226,18 @@ class Recorder:
         return new
 
     def _append(self, place: Place, kept: Any, value: Any) -> None:
-        self.values.setdefault(place, []).append(kept)
-        self.objects.setdefault(place, []).append(value)
+        if place not in self.values:
+            self.values[place], self.objects[place] = [], []
+        self.values[place].append(kept)
+        self.objects[place].append(value)
         self.order.append(place)
         self.depths.append(self._depth)
 
     def _note(self, place: Place, value: Any) -> None:
-        values = self.values.get(place, [])
-        if len(values) < MOST_TIMES:
+        if len(self.values.get(place, ())) < MOST_TIMES:
             self._append(place, self._keep(value), value)
         else:
-            values[:] = [None] * len(values)
+            self.values[place][:] = [None] * MOST_TIMES
 
     def _keep(self, value: Any) -> Any:
         """A copy, the same one as long as nothing changes the tensor: many names are read again and again."""
