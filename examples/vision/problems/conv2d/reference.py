@@ -8,8 +8,9 @@ from torch import Tensor
 def run_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
     #: x with zeros around it. At which ends of which axes do the zeros stand?
     padded = torch.nn.functional.pad(x, (padding, padding, padding, padding))
+    height, width = weight.shape[2:]
     #: the window of each output. Where does the window of output (i, j) begin, and end?
-    windows = padded.unfold(2, weight.shape[2], stride).unfold(3, weight.shape[3], stride)
+    windows = padded.unfold(2, height, stride).unfold(3, width, stride)
     #: the window of each output, as a row. In which order are the axes of a window flattened?
     columns = windows.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
     kernel = weight  #: weight as it is. Does the sum of the handout flip the kernel, or swap its axes?
