@@ -68,15 +68,22 @@ class Search:
         experiment: the tests, those first that tell most, and what has been found before.
         is_loose: whether a root may be made of what is not a step, but made of right things.
         tried: roots that need not be tried again.
+
+    Attributes:
+        traces: runs of some of the tests, without a change.
+        roots: the first divergences in them, in the order in which they are computed.
+        calls: those of functions that are wrong inside, in a way that is not known.
         near: changes with which tests still fail, and how many steps are right then.
-        calls: roots that call what is wrong inside, in a way that is not known.
     """
 
     experiment: Experiment
     is_loose: bool = False
     tried: Sequence[Place] = ()
-    near: list[tuple[int, Options]] = field(default_factory=list)
+    traces: Sequence[Trace] = ()
+    roots: Sequence[Place] = ()
     calls: Sequence[Place] = ()
+    candidates: Candidates = field(default_factory=lambda: Candidates({}))
+    near: list[tuple[int, Options]] = field(default_factory=list)
 
     def find(self, most: int = PLACES) -> list[Found]:
         """Find the places, at most so many, that explain most tests most plainly; none if nothing is proved."""
