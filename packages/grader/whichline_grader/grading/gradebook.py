@@ -122,7 +122,7 @@ class Gradebook:
         return bool(before) and before != now
 
     def _weigh(self, tests: int) -> dict[str, Worth]:
-        """What each test is worth in gradings with this list of tests."""
+        """Weigh each test for the gradings that ran this list of tests."""
         if tests not in self._worth:
             ran = Counter(map(function_of, self._read_list(tests)))
             shares = share_points(self._problems(), ran.elements()).items()
@@ -198,7 +198,7 @@ class Gradebook:
     def attempts(self) -> Iterator[Grading]:
         """The last grading of every attempt that was ever graded, in the order of grading.
 
-        Of their results there is what they add up to in each problem, and the texts are empty.
+        They have a score for each problem, but no results and no texts.
         """
         condition = "id IN (SELECT max(id) FROM attempt GROUP BY submission, content, handed_in) ORDER BY id"
         return self._select(condition, texts=False)

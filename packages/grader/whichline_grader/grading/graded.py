@@ -128,7 +128,7 @@ def add_up_results(results: Iterable[Result]) -> dict[str, Score]:
 
 
 class Worth(NamedTuple):
-    """What a test function is worth: the points of one case, of how many, and how many of these were run."""
+    """The worth of a test function: the points of one case, the number of cases, and how many of them were run."""
 
     problem: Problem
     points: float

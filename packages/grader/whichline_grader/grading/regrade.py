@@ -190,7 +190,7 @@ class Made(NamedTuple):
     failed: Mapping[str, str]  # the outcome of each test that did not pass
 
 
-# Of each student in a folder of results: the row of grades.csv, and what it was made from, if that is there.
+# The row of each student in grades.csv, and what it was made from, if that is known.
 Published = Mapping[str, tuple[Mapping[str, str], Made | None]]
 
 

@@ -1,4 +1,4 @@
-"""What is told about one submission: one record, which the feedback, results.json and the pages show."""
+"""The report on one submission: one record, which the feedback, results.json and the pages show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def deductions(self) -> list[str]:
-        """What each problem pays for works that are not the student's own, and the lines of code."""
+        """List what each problem pays for work that is not the student's own, with the lines of code."""
         paid = {loss.finding.problem: "\n".join(loss.finding.said) for loss in self.losses if loss.kind is Kind.NOT_OWN}
         return [paid[problem] for problem in self.grading.charges]
 
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def printed(self) -> Iterator[str]:
-        """What the submission has written to its streams, each under a line that says so."""
+        """Give the text that the submission wrote to each of its streams, under a line that says so."""
         for stream, text in (("stdout", self.grading.notes.stdout), ("stderr", self.grading.notes.stderr)):
             if text:
                 yield f"Your code wrote to {stream} during the public tests:\n{text}"

@@ -157,9 +157,9 @@ def list_missing_upstream(trace: Trace, root: Place) -> list[Options]:
     return sorted(changes, key=lambda each: count_missing(trace, each))
 
 
-def list_instead(trace: Trace, root: Place, most: int = 40) -> Iterator[Options]:
+def list_instead(trace: Trace, root: Place) -> Iterator[Options]:
     """Other arguments, or other steps of the same kind, in the places of the right values that a root is made of."""
-    for operand in list_upstream(trace, root, most):
+    for operand in list_upstream(trace, root):
         yield from ({operand: option} for option in list_siblings(trace, operand))
 
 

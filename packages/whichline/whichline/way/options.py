@@ -92,18 +92,17 @@ def _are_in_turn(values: Sequence[Any], steps: Sequence[Step]) -> bool:
     )
 
 
-def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
+def list_options(trace: Trace, place: Place) -> list[Option]:
     """The steps that fit in the place of an expression, those first that come next in the right program.
 
     Args:
         trace: a run in which the expression is computed.
         place: the expression.
-        after: the order of the first step to consider.
     """
     value = trace.value(place)[0]
     if value is None:
         return []
-    steps = [step for step in _order_steps(trace, place, after) if step.order >= after]
+    steps = _order_steps(trace, place)
     if trace.is_number(place) and trace.is_root(place) and not trace.made_of(place):
         return [Option((step.name,), ()) for step in steps if step.name.strip("`") in trace.arguments]
     if not isinstance(value, Tensor):
@@ -118,13 +117,13 @@ def list_options(trace: Trace, place: Place, after: int = -1) -> list[Option]:
     return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
 
 
-def _order_steps(trace: Trace, place: Place, after: int) -> list[Step]:
+def _order_steps(trace: Trace, place: Place) -> list[Step]:
     """The steps, from the last one on that the expression is made of."""
     matches = [trace.match(each) for each in trace.made_of(place)]
     names = [name for match in matches if match for name in match.names if name in trace.steps]
     firsts = [match.names[0] for match in matches if match]  # of a series the first step is what is put in
     reached = [trace.steps[name].order for name in names if not trace.steps[name].series or name in firsts]
-    here = max(reached, default=-1) if after < 0 else after
+    here = max(reached, default=-1)
     return sorted(trace.steps.values(), key=lambda step: (step.order < here, abs(step.order - here)))
 
 

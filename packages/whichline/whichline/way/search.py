@@ -163,7 +163,7 @@ class Search:
         """Tell whether an expression calls a function that is wrong inside; it must not hide what was found before."""
         put = self.experiment.patch.keys()
         runs = (trace for trace in self.traces if place in trace.values)
-        return any(trace.is_called_rightly(place) and not put & set(trace.runs_inside(place)) for trace in runs)
+        return any(trace.is_called_rightly(place) and not put & trace.inside[place] for trace in runs)
 
     def trace_of(self, place: Place) -> Trace:
         """A run in which an expression is a root, or at least computed."""

@@ -210,7 +210,7 @@ class Trace:
             return
         name, parameters = place.node.id, [each for each in place.parameters if each not in ("self", "cls")]
         number = parameters.index(name)
-        calls = [each for each in self.places if isinstance(each.node, ast.Call) and place in self._inside[each]]
+        calls = [each for each in self.places if isinstance(each.node, ast.Call) and place in self.inside[each]]
         for call in calls:
             assert isinstance(call.node, ast.Call)
             named = [each.value for each in call.node.keywords if each.arg == name]
@@ -222,8 +222,9 @@ class Trace:
         return len(both) == 2 and both[0] is place
 
     @cached_property
-    def _inside(self) -> dict[Place, set[Place]]:
-        return {place: set(self.runs_inside(place)) for place in self.places}
+    def inside(self) -> dict[Place, set[Place]]:
+        """For each call, what ran inside it."""
+        return {place: set(self.runs_inside(place)) for place in self.places if isinstance(place.node, ast.Call)}
 
     def only_origin(self, place: Place) -> Place:
         """The expression that made a value, if nothing else reads it; else the place itself."""
@@ -372,7 +373,7 @@ class Trace:
 
     def is_called_rightly(self, place: Place) -> bool:
         """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
-        is_call = isinstance(place.node, ast.Call) and self.values[place][0] is not None and bool(self._inside[place])
+        is_call = isinstance(place.node, ast.Call) and self.values[place][0] is not None and bool(self.inside[place])
         return (
             is_call
             and not self.is_number(place)
