@@ -1,13 +1,14 @@
 """What is known in one call: the steps of the right program, what came in, and which of these a value is."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
+from typing import Any
 
 from whichline.way.steps import Steps
-from whichline.way.values import Axes, Value
+from whichline.way.values import Axes, Value, as_value
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,21 @@ class Known:
 
     Args:
         steps: of the right program.
-        values: those of the steps, and of the arguments, by name.
+        given: the tensors and the numbers that came in, by name.
         found: which of these a value is, as far as that was asked for in some run.
         matches: the same for all values of an expression.
     """
 
     steps: Steps
-    values: dict[str, Value]
+    given: Mapping[str, Any] = field(default_factory=dict)
     found: dict[Hashable, "tuple[str, Axes] | None"] = field(default_factory=dict)
     matches: dict[Hashable, Match | None] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """Those of the steps, and of what came in, by name."""
+        steps = {name: step.value for name, step in self.steps.taken.items()}
+        return steps | {name: as_value(x) for name, x in self.given.items()}
 
     @cached_property
     def _of_size(self) -> dict[int, list[tuple[float, int, str, Value]]]:

@@ -1,12 +1,12 @@
 """The references of the problems, observed: each value that they compute under a name is a step.
 
-A reference is imported once more with a probe at every expression; `named` says what its comments mean.
+A reference is imported once more with a probe at each of these values; `named` says what its comments mean.
 """
 
 import ast
 import builtins
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,7 +21,7 @@ from torch import Tensor
 from whichline.engine.assignment import PROBLEMS, put_root_on_path
 from whichline.engine.compare import in_dtype, in_float64
 from whichline.engine.problem_folder import IS_ADAPTER, REFERENCE, list_adapters, list_problem_folders, read_reference
-from whichline.way.instrument import ENTER, PROBE, instrument
+from whichline.way.instrument import PROBE
 from whichline.way.named import Function, Named, NamedFile, Span, is_reference, span_of
 from whichline.way.steps import Arguments, Step, Steps, list_leaves
 from whichline.way.values import Value, as_value
@@ -53,8 +53,10 @@ class _References:
         self._functions: dict[tuple[str, str], Function] = {}
         self._contexts: dict[Any, Context] = {}
         self._turns: dict[tuple[int, int], int] = {}
-        self._steps: Steps | None = None
+        self._steps: dict[str, Step] | None = None
+        self._arguments = Arguments()
         self._taken: dict[str, tuple[Value, FrameType | None]] = {}  # by name, and in which call of another adapter
+        self._alike: dict[Hashable, list[str]] = {}  # the names of tensors that may be the same
 
     # The import.
 
@@ -65,15 +67,17 @@ class _References:
             assert spec is not None
             assert spec.origin
             source = spec.loader.get_source(name)  # type: ignore[union-attr]  (of a file of Python)
-            probed, named = instrument(spec.origin, source), NamedFile(source)
+            named = NamedFile(source)
             self._functions |= {(spec.origin, each): function for each, function in named.functions.items()}
-            spans = enumerate(span_of(place.node) for place in probed.places)
-            of_probe = {number: named.values[span] for number, span in spans if span in named.values}
-            more = {PROBE: partial(self._look, of_probe), ENTER: lambda given: False, TURNS: self._count_turns}
-            names = {**vars(builtins), **more, "__import__": self._import}
-            self._modules[name] = {"__name__": name, "__file__": spec.origin, "__builtins__": names}
-            code = compile(_CountTurns().visit(probed.tree), spec.origin, "exec", dont_inherit=True)
-            exec(code, self._modules[name])  # noqa: S102 (the course's own)
+            more = {PROBE: partial(self._look, named.values), TURNS: self._count_turns, "__import__": self._import}
+            self._modules[name] = {
+                "__name__": name,
+                "__file__": spec.origin,
+                "__builtins__": {**vars(builtins), **more},
+            }
+            tree = ast.parse(source)
+            _Instrument(named.values).visit(tree)
+            exec(compile(ast.fix_missing_locations(tree), spec.origin, "exec", dont_inherit=True), self._modules[name])  # noqa: S102 (the course's own)
         return self._modules[name]
 
     def _import(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
@@ -85,29 +89,29 @@ class _References:
     # Steps.
 
     @contextmanager
-    def observing(self, steps: Steps) -> Iterator[None]:
-        """Take the steps of what is called in this block."""
-        self._steps, self._taken = steps, {}
+    def observing(self, steps: dict[str, Step], arguments: Arguments) -> Iterator[None]:
+        """Take the steps of what is called in this block with some arguments."""
+        self._steps, self._arguments = steps, arguments
         try:
             yield
         finally:
-            self._steps, self._taken, self._turns = None, {}, {}
+            self._steps, self._taken, self._alike, self._turns = None, {}, {}, {}
 
     def _count_turns(self, line: int, values: Any) -> Iterator[Any]:
         frame = id(sys._getframe(1))
         for self._turns[frame, line], value in enumerate(values, 1):
             yield value
 
-    def _look(self, of_probe: Mapping[int, Named], number: int, value: Any) -> Any:
-        if self._steps is not None and number in of_probe and _is_step(value, of_probe[number]):
-            self._take(self._steps, of_probe[number], value, _list_frames(sys._getframe(1)))
+    def _look(self, named: Mapping[Span, Named], span: Span, value: Any) -> Any:
+        if self._steps is not None and _is_step(value, named[span]):
+            self._take(self._steps, named[span], value, _list_frames(sys._getframe(1)))
         return value
 
-    def _take(self, steps: Steps, named: Named, value: Any, frames: Sequence[FrameType]) -> None:
+    def _take(self, steps: dict[str, Step], named: Named, value: Any, frames: Sequence[FrameType]) -> None:
         if named.is_answer and len(frames) > 1:
             self._leave_out(steps, value, frames[-1])
             return  # the caller names it
-        key = named, *((each.f_code, each.f_lasti) for each in frames[:-1])
+        key = named, *((id(each.f_code), each.f_lasti) for each in frames[:-1])
         if key not in self._contexts:
             self._contexts[key] = self._find_context(named, frames)
         context = self._contexts[key]
@@ -116,23 +120,29 @@ class _References:
             return  # what another adapter is given has a name already
         tensor = torch.view_as_real(value) if isinstance(value, Tensor) and value.is_complex() else value
         new = as_value(tensor)
-        if inner and any(other is not inner and _is_same(new, each) for each, other in self._taken.values()):
+        if inner and self._is_taken(new, inner):
             return  # and so may what it computes
         turns = tuple(self._turns[id(frames[number]), line] for number, line in context.loops)
         name = named.write(context.where % turns)
         series = named.write(context.where.replace(" %d", "")) if turns else ""
-        ask, section, order = named.ask, named.section, len(steps.taken)
-        step = Step(name, new, tensor, ask, section, order, series, steps.arguments, turns)
-        if steps.taken.setdefault(name, step) is step:
+        ask, section, order = named.ask, named.section, len(steps)
+        step = Step(name, new, tensor, ask, section, order, series, self._arguments, turns)
+        if steps.setdefault(name, step) is step:
             self._taken[name] = new, inner
+            self._alike.setdefault(_sum_up(new), []).append(name)
 
-    def _leave_out(self, steps: Steps, answer: Any, frame: FrameType) -> None:
+    def _is_taken(self, value: Value, inner: FrameType) -> bool:
+        """Tell whether a tensor is a step already, outside this call; of single numbers that may be chance."""
+        names = self._alike.get(_sum_up(value), ()) if value.tensor.numel() > 1 else ()
+        taken = (self._taken[name] for name in names if name in self._taken)
+        return any(other is not inner and torch.equal(value.tensor, each.tensor) for each, other in taken)
+
+    def _leave_out(self, steps: dict[str, Step], answer: Any, frame: FrameType) -> None:
         """Leave out what another adapter computes for an answer that is a step: the reference has another way to it."""
         inside = [name for name, (_, inner) in self._taken.items() if inner is frame]
-        value = as_value(answer) if inside else None
-        if value and any(_is_same(value, each) for each, inner in self._taken.values() if inner is not frame):
+        if inside and self._is_taken(as_value(answer), frame):
             for name in inside:
-                del self._taken[name], steps.taken[name]
+                del self._taken[name], steps[name]
 
     def _find_context(self, named: Named, frames: Sequence[FrameType]) -> Context:
         """Find the loops in which a value is computed, and the roles of the calls on which it depends."""
@@ -156,14 +166,27 @@ class _References:
         return Context(where, [loop for _, loop in told if loop], max(inner, default=0))
 
 
-class _CountTurns(ast.NodeTransformer):
-    """Has each loop count its turns."""
+class _Instrument(ast.NodeTransformer):
+    """Puts a look at each value that has a name into a file, and has each loop count its turns."""
+
+    def __init__(self, spans: Collection[Span]) -> None:
+        self._spans = spans
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        new = super().visit(node)
+        if isinstance(new, ast.expr) and span_of(node) in self._spans:
+            return _call(PROBE, span_of(node), new)
+        return new
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
-        count = ast.Call(ast.Name(TURNS, ast.Load()), [ast.Constant(node.lineno), node.iter], [])
-        node.iter = ast.fix_missing_locations(ast.copy_location(count, node.iter))
+        node.iter = _call(TURNS, node.lineno, node.iter)
         return node
+
+
+def _call(name: str, constant: Any, value: ast.expr) -> ast.expr:
+    """Call one of our functions with a constant and the value of an expression, in the place of that."""
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(constant), value], []), value)
 
 
 def _list_frames(frame: FrameType | None) -> list[FrameType]:
@@ -186,11 +209,9 @@ def _is_step(value: Any, named: Named) -> bool:
     return isinstance(value, Tensor | float) or (type(value) is int and named.is_written)
 
 
-def _is_same(one: Value, other: Value) -> bool:
-    """Tell whether two values are the same tensor; of single numbers that may be chance."""
-    x, y = one.tensor, other.tensor
-    is_like = x.shape == y.shape and x.dtype == y.dtype and x.numel() > 1
-    return is_like and one.digest == other.digest and torch.equal(x, y)
+def _sum_up(value: Value) -> Hashable:
+    """What is the same for tensors that are."""
+    return value.tensor.shape, value.tensor.dtype, value.digest
 
 
 @cache
@@ -212,7 +233,7 @@ class Reference:
 
     def answer(self, arguments: Mapping[str, Any]) -> Any:
         """The right answer, computed in float64."""
-        with in_float64():
+        with in_float64(), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             return self.load()(**{name: in_dtype(x, torch.float64) for name, x in arguments.items()})
 
 
@@ -222,19 +243,24 @@ def load_references(problem: str) -> dict[str, Reference]:
 
 
 def take_steps(reference: Reference, arguments: Mapping[str, Any]) -> Steps:
-    """The steps of a reference on the arguments of a call, in float64."""
+    """The steps of a reference on the arguments of a call, in float64; they are taken when they are asked for."""
     own = {
         name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
         for name, x in arguments.items()
     }
-    steps = Steps(arguments=Arguments(list_leaves(own)))
-    for name, x in arguments.items():
-        if type(x) is float:
-            word = f"`{name}`"
-            steps.taken[word] = Step(word, as_value(x), x, PASSED, "", len(steps.taken), "", steps.arguments)
-    with torch.random.fork_rng(devices=[]), _load_references().observing(steps):
-        steps.answer = reference.answer(own)
-    return steps
+    leaves = Arguments(list_leaves(own))
+
+    def run(taken: dict[str, Step] | None) -> Any:
+        if taken is None:
+            return reference.answer(own)
+        for name, x in arguments.items():
+            if type(x) is float:
+                word = f"`{name}`"
+                taken[word] = Step(word, as_value(x), x, PASSED, "", len(taken), "", leaves)
+        with _load_references().observing(taken, leaves):
+            return reference.answer(own)
+
+    return Steps(run, leaves)
 
 
 @cache

@@ -22,7 +22,7 @@ from whichline.way.probe import Place, Recorder
 from whichline.way.reference import Reference, take_steps
 from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.trace import Trace
-from whichline.way.values import as_value, identify
+from whichline.way.values import identify
 
 MOST_RUNS = 1000  # of tests, for one problem
 MOST_LOOKS = 300_000  # of probes, for one problem
@@ -143,9 +143,7 @@ class Runner:
         identities = ((name, identify(x), isinstance(x, Tensor) and x.requires_grad) for name, x in given.items())
         key = name, of, *identities
         if key not in self._known:
-            steps = Steps() if memory else take_steps(self.follow[name], arguments)
-            values = {name: step.value for name, step in steps.taken.items()}
-            self._known[key] = Known(steps, values | {name: as_value(x) for name, x in given.items()})
+            self._known[key] = Known(Steps() if memory else take_steps(self.follow[name], arguments), given)
         return self._known[key]
 
     def _call(
@@ -165,6 +163,7 @@ class Runner:
         call.given = inspect.signature(run).bind(*given, **named).arguments
         call.arguments = copy_tensors(call.given)
         call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
+        _ = recorder.put and call.known.steps.taken  # now, and not among what the student's code has set
         call.known.steps.arguments.given = list_leaves(call.arguments)
         call.number += 1
         call.came = None
@@ -198,15 +197,16 @@ class Runner:
         if (arguments := pair.read(parameters, call.given)) is None:
             return False
         copies = copy_tensors(arguments)
+        places = [place for place, change in patch.items() if get_adapter(change) == pair.adapter]
         try:
-            with torch.enable_grad():
-                known = self.know(pair.adapter, copies)
+            known = self.know(pair.adapter, copies)
+            _ = known.steps.taken if places else known.steps.answer
         except REFUSED:
             return False
         known.steps.arguments.given = list_leaves(arguments)
         call.inner[pair.adapter] = known
         self._inner[test.name].setdefault(pair.adapter, known)
-        recorder.count_anew([place for place, change in patch.items() if get_adapter(change) == pair.adapter])
+        recorder.count_anew(places)
         if pair.adapter not in self.lent:
             return False
         recorder.answer = known.steps.give_answer(dtype_of(arguments))
@@ -271,7 +271,7 @@ class Call:
     name: str = ""
     number: int = 0
     inner: dict[str, Known] = field(default_factory=dict)
-    known: Known = field(default_factory=lambda: Known(Steps(), {}))
+    known: Known = field(default_factory=lambda: Known(Steps()))
     arguments: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
     came: Any = None

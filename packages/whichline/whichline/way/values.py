@@ -31,8 +31,8 @@ class Value:
         x = self.tensor
         if x.dtype == torch.bool:
             return x.numel(), True, float(x.sum())
-        seen = x[x > HIDDEN].double() if x.numel() else x.double()  # of NaN nothing is seen
-        return x.numel(), False, float(seen.abs().sum())
+        seen = torch.where(x > HIDDEN, x, 0).contiguous()  # of NaN nothing is seen
+        return x.numel(), False, float(seen.abs().sum(dtype=torch.float64))
 
 
 def as_value(x: Any) -> Value:
