@@ -89,8 +89,11 @@ def find_common_cause(
 
 def is_known(experiment: Experiment, change: Options) -> bool:
     """Tell whether all tests pass with a change, and the expressions are right, as something else, without it."""
-    is_right = all(before.is_right(place) for before in map(experiment.run, experiment.failing) for place in change)
-    return is_right and experiment.all_pass(change) and not _pass_with_copies(experiment, change)
+    for test in experiment.failing:
+        before = experiment.run(test)
+        if not all(map(before.is_right, change)) or not experiment.only([test]).all_pass(change):
+            return False
+    return not _pass_with_copies(experiment, change)
 
 
 def _pass_with_copies(experiment: Experiment, change: Options) -> bool:

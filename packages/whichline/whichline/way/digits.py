@@ -36,7 +36,7 @@ def tell_dtypes(experiment: Experiment) -> Iterator[Finding]:
     traces = {test.name: experiment.run(test) for test in failing}
     other = [test for test in failing if _is_other(traces[test.name])]
     if experiment.patch:  # what is put in has digits of its own
-        other = [test for test in other if _is_other(experiment.runner.run(test, {}))]
+        other = [test for test in other if _is_other(experiment.runner.look(test))]
         failing = [test for test in failing if test in other or not _is_other(traces[test.name])]
     is_wider = any(_is_wider(traces[test.name]) for test in other)
     if is_wider and (found := _tell_wide(experiment.only(other), traces)):

@@ -109,7 +109,7 @@ def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test])
     """Tell what makes calls inside right and changes the answers, though the tests still fail."""
     inner = [each for each in found if each.option.adapter]
     patch = join_patches(inner)
-    if not any(not is_equal(runner.run(test, {}).came, runner.run(test, patch).came) for test in failing):
+    if not any(not is_equal(runner.look(test).came, runner.run(test, patch).came) for test in failing):
         return []
     right = judge_calls(runner, failing, patch).right
     proof = "With this corrected, each call of its function is right; the tests fail for another reason, too."
@@ -123,14 +123,14 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
     # What a constructor makes is loaded with other numbers; a table that stays is read again.
     return any(
         isinstance(each, Tensor) and each.dtype == torch.float32 and not place.function.endswith("__init__")
-        for place, objects in runner.run(test, {}).objects.items()
+        for place, objects in runner.look(test).objects.items()
         for each in objects
     )
 
 
 def _is_repeatable(runner: Runner, test: Test) -> bool:
     """Tell whether the copy gives what the student's code gave; else that has a state, and is not followed."""
-    plain, trace = runner.run_plainly(test), runner.run(test, {})
+    plain, trace = runner.run_plainly(test), runner.look(test)
     answers = [getattr(error, "answer", None) for error in (plain, trace.error)]
     return bool(trace.order) and is_equal(*answers)
 
@@ -138,7 +138,7 @@ def _is_repeatable(runner: Runner, test: Test) -> bool:
 def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
     """An argument that decides the right answer, and that the code never reads."""
     for test in wrong[:ASKED]:
-        trace = runner.run(test, {})
+        trace = runner.look(test)
         call = test.cases()[0].call
         if not trace.steps or call not in runner.follow:
             continue

@@ -64,6 +64,7 @@ class Runner:
     _longest: int = LONGEST
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
+    _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
 
     @property
     def is_spent(self) -> bool:
@@ -123,6 +124,13 @@ class Runner:
         noted = recorder.values, recorder.objects, recorder.order, recorder.depths
         ended = error.with_traceback(None) if error else None
         return Trace(test, *noted, call.arguments, call.known, passed, puts, call.given, call.came, ended)
+
+    def look(self, test: Test) -> Trace:
+        """The run of a test with nothing put in any place, which is made once."""
+        key = id(test), frozenset(self.lent)
+        if key not in self._plain:
+            self._plain[key] = self.run(test, {})
+        return self._plain[key]
 
     def run_plainly(self, test: Test) -> BaseException | None:
         """Run a test on the student's own code, with the random numbers of `run`, and return what ended it."""
@@ -235,6 +243,8 @@ class Experiment:
         """Run a test with a change more; without one, once."""
         if change:
             return self.runner.run(test, {**self.patch, **change})
+        if not self.patch:
+            return self.runner.look(test)
         if test.name not in self.before:
             self.before[test.name] = self.runner.run(test, self.patch)
         return self.before[test.name]
