@@ -19,13 +19,14 @@ from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls
 from whichline.way.options import HALF
-from whichline.way.run import Experiment, Runner, order_by_generality
-from whichline.way.search import PLACES, Found, Search, join_patches
+from whichline.way.run import Experiment, Runner, choose_kinds, order_by_generality
+from whichline.way.search import PLACES, Found, Search, is_plain, join_patches
 from whichline.way.trace import Trace
 
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
 MOST_CALLS = 6  # wrong calls of one function that are looked into
 COMPARED = 3  # tests that are run to see whether the references change anything
+FEW = 8  # tests that are looked at first
 
 
 def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
@@ -37,13 +38,24 @@ def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
 def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
-    And the adapters whose functions are right, each time that they are called.
+    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, if what
+    is found there is plain and makes all of them pass.
 
     Args:
         runner: with all pairs of functions and adapters.
         failing: tests of one problem, whose numbers are wrong.
         most: places in one body.
     """
+    few = choose_kinds(failing, FEW)
+    if len(few) < len(failing):
+        found, right = _locate(runner, few, most)
+        patch = join_patches(found)
+        if found and is_plain(found) and all(runner.passes(test, patch) for test in failing):
+            return found, right
+    return _locate(runner, failing, most)
+
+
+def _locate(runner: Runner, failing: Sequence[Test], most: int) -> tuple[list[Found], set[str]]:
     adapters = list_adapters(runner.suite, failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)

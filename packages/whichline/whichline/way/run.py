@@ -65,6 +65,7 @@ class Runner:
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
     _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
+    _passed: dict[Hashable, bool] = field(default_factory=dict)  # the same with a patch
 
     @property
     def is_spent(self) -> bool:
@@ -82,7 +83,12 @@ class Runner:
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
-        return not test.memory and self.run(test, patch, noting=False).passed  # there no steps are taken
+        if test.memory:  # there no steps are taken
+            return False
+        key = id(test), frozenset(self.lent), frozenset(patch.items())
+        if key not in self._passed:
+            self._passed[key] = self.run(test, patch, noting=False).passed
+        return self._passed[key]
 
     def run(
         self,
@@ -334,3 +340,12 @@ def order_by_generality(tests: Sequence[Test]) -> list[Test]:
         return len(tests), 0, 0
 
     return sorted(tests, key=rank)
+
+
+def choose_kinds(tests: Sequence[Test], most: int) -> list[Test]:
+    """Choose tests of different kinds, and then others."""
+    kinds: dict[str, Test] = {}
+    for test in tests:
+        kinds.setdefault(test.function, test)
+    others = (test for test in tests if test not in kinds.values())
+    return [*kinds.values(), *others][:most]

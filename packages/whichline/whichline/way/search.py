@@ -18,7 +18,7 @@ from whichline.way.causes import find_cause, find_cause_in_most, find_common_cau
 from whichline.way.difference import Difference, compare
 from whichline.way.options import Option, Options, name_at
 from whichline.way.probe import Place
-from whichline.way.run import Experiment
+from whichline.way.run import Experiment, choose_kinds
 from whichline.way.trace import Trace
 from whichline.way.values import is_equal
 
@@ -131,17 +131,10 @@ class Search:
 
         Those that ask for no gradients come first: they are run again and again, and take half the time.
         """
-        traces = [trace for trace in map(self.experiment.run, self._choose()) if trace.steps and trace.places]
+        tests = choose_kinds(self.experiment.failing, TRACES)
+        traces = [trace for trace in map(self.experiment.run, tests) if trace.steps and trace.places]
         self.traces = sorted(traces, key=lambda trace: trace.needs_gradients)
         return self._list_roots() if self.traces else []
-
-    def _choose(self) -> list[Test]:
-        """Tests of different kinds, and then others."""
-        kinds: dict[str, Test] = {}
-        for test in self.experiment.failing:
-            kinds.setdefault(test.function, test)
-        others = (test for test in self.experiment.failing if test not in kinds.values())
-        return [*kinds.values(), *others][:TRACES]
 
     def _list_roots(self) -> list[Place]:
         """The roots in the order in which they are computed; tensors made of nothing but numbers come last."""
