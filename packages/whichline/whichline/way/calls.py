@@ -6,7 +6,6 @@ elsewhere. A wrong one is entered, and held against its own reference.
 """
 
 import inspect
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -108,8 +107,6 @@ def judge_calls(runner: Runner, tests: Sequence[Test], patch: Patch | None = Non
 
         runner.run(test, patch or {}, noting=False, around=around)
         for watch in watches:
-            if watch.broken:
-                raise watch.broken
             other |= watch.other
             for adapter, is_right, case in watch.judged:
                 judged.setdefault(adapter, []).append(is_right)
@@ -128,40 +125,48 @@ class _Watch:
         self._stack: list[tuple[FrameType, list[tuple[Pair, dict[str, Any] | None, dict[str, Any]]]]] = []
         self.judged: list[tuple[str, bool | None, Case | None]] = []
         self.other: set[str] = set()
-        self.broken: Exception | None = None
 
     def __enter__(self) -> "_Watch":
-        self._before = sys.getprofile()
-        sys.setprofile(self._look)
+        assert self._runner.observed.recorder
+        self._recorder = self._runner.observed.recorder
+        self._before = self._recorder.enter
+        self._recorder.enter, self._recorder.leave = self._enter, self._leave
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(self._before)
+        self._recorder.enter, self._recorder.leave = self._before, None
+        if self._stack:  # what gave nothing back
+            self._leave(self._stack[0][0], None)
 
-    def _look(self, frame: FrameType, event: str, answer: Any) -> None:
+    def _enter(self, frame: FrameType, given: tuple[Any, ...]) -> bool:
+        if self._before and self._before(frame, given):
+            return True
         try:
-            self._note(frame, event, answer)
+            self._note(frame, dict(zip(list_parameters(frame.f_code), given, strict=True)))
         except Exception as error:  # the student's code would take it for its own
-            self.broken = self.broken or error
+            self._recorder.broken = self._recorder.broken or error
+        return False
 
-    def _note(self, frame: FrameType, event: str, answer: Any) -> None:
+    def _note(self, frame: FrameType, given: Mapping[str, Any]) -> None:
         code = frame.f_code
-        if event == "return":
-            if self._stack and self._stack[-1][0] is frame:
-                for pair, arguments, copies in self._stack.pop()[1]:
-                    self._judge(pair, arguments, copies, answer)
-                    self._compare(pair, copies)
-        elif event == "call":
-            pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
-            makes = code.co_name == INIT and self._runner.observed.is_students(code.co_filename)
-            if not pairs and not makes:
-                return
-            given = {name: frame.f_locals.get(name) for name in list_parameters(code)}
-            if makes:
-                remember(code, given)
-            called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
-            if called:
-                self._stack.append((frame, [(pair, found, copy_tensors(found or {})) for pair, found in called]))
+        if code.co_name == INIT:
+            remember(code, given)
+        pairs = self._runner.pairs.get((code.co_filename, code.co_qualname), ())
+        called = [(pair, pair.read(given, self._call.given)) for pair in pairs if pair.adapter != self._call.name]
+        if called:
+            self._stack.append((frame, [(pair, found, copy_tensors(found or {})) for pair, found in called]))
+
+    def _leave(self, frame: FrameType, answer: Any) -> None:
+        try:
+            while any(each is frame for each, _ in self._stack):  # those after it have raised
+                self._end(answer if self._stack[-1][0] is frame else None)
+        except Exception as error:
+            self._recorder.broken = self._recorder.broken or error
+
+    def _end(self, answer: Any) -> None:
+        for pair, arguments, copies in self._stack.pop()[1]:
+            self._judge(pair, arguments, copies, answer)
+            self._compare(pair, copies)
 
     def _judge(self, pair: Pair, arguments: dict[str, Any] | None, copies: dict[str, Any], answer: Any) -> None:
         verdict, case = None, None

@@ -15,12 +15,12 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.contract import tell_contract
-from whichline.way.locate import is_explained, is_wrong_number, list_adapters, locate, make_tests
+from whichline.way.locate import FEW, is_explained, is_wrong_number, list_adapters, locate, make_tests
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.reference import Reference
 from whichline.way.repeat import tell_unrepeatable
-from whichline.way.run import Patch, Runner, order_by_generality
+from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
 from whichline.way.search import PLACES, Found, join_patches
 from whichline.way.telling import count_failing, show_place
 from whichline.way.unproved import tell_unproved
@@ -96,13 +96,24 @@ def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Tes
         return [], {}
     patch = join_patches(found)
     passing = [test for test in failing if runner.passes(test, patch)]
-    trusting = replace(runner, lent=right)
-    explained = [test for test in passing if is_explained(trusting.run(test, patch), found)]
+    explained = _list_explained(replace(runner, lent=right), passing, found)
     if not explained:
         return _tell_inner(runner, found, wrong), {}
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
     return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
+
+
+def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Found]) -> list[Test]:
+    """The tests that pass because the places are right, and not in spite of them; a few that differ show it for all."""
+
+    def is_for_that(test: Test) -> bool:
+        return is_explained(runner.run(test, join_patches(found)), found)
+
+    few = choose_kinds(passing, FEW)
+    if all(map(is_for_that, few)):
+        return [*passing]
+    return [*filter(is_for_that, passing)]
 
 
 def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from whichline.way.probe import Place
 
 PROBE, HELD, VALUE = "__probe__", "__held__", "__value__"  # names that no class mangles
-ENTER, ANSWER = "__enter_call__", "__answer_call__"
+ENTER, ANSWER, LEAVE = "__enter_call__", "__answer_call__", "__leave_call__"
 PROBED = (
     ast.Attribute,
     ast.BinOp,
@@ -111,6 +111,13 @@ class _Instrument(ast.NodeTransformer):
         ]
         enter = ast.Call(ast.Name(ENTER, READ), [ast.Tuple(given, READ)], [])
         return _locate(node.body[0], ast.If(enter, [ast.Return(ast.Call(ast.Name(ANSWER, READ), [], []))], []))[0]
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        """Tell of what a call gives back."""
+        if not node.value:
+            return node
+        leave = ast.Call(ast.Name(LEAVE, READ), [self.visit(node.value)], [])
+        return _locate(node, ast.Return(leave))[0]
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return node

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from whichline.rules.settings import keep_settings
-from whichline.way.instrument import ANSWER, ENTER, PROBE, ProbedFile, instrument
+from whichline.way.instrument import ANSWER, ENTER, LEAVE, PROBE, ProbedFile, instrument
 from whichline.way.kept import list_kept, what_changed
 from whichline.way.probe import Place, Recorder
 from whichline.way.registered import Registered
@@ -215,15 +215,18 @@ class Observed:
 
         def enter(given: tuple[Any, ...]) -> bool:
             recorder = self.recorder
-            return (
-                recorder is not None and recorder.enter is not None and recorder.enter(sys._getframe(1).f_code, given)
-            )
+            return recorder is not None and recorder.enter is not None and recorder.enter(sys._getframe(1), given)
+
+        def leave(value: Any) -> Any:
+            if self.recorder and self.recorder.leave:
+                self.recorder.leave(sys._getframe(1), value)
+            return value
 
         def answer() -> Any:
             assert self.recorder
             return self.recorder.answer
 
-        return {**vars(builtins), PROBE: probe, ENTER: enter, ANSWER: answer}
+        return {**vars(builtins), PROBE: probe, ENTER: enter, ANSWER: answer, LEAVE: leave}
 
     # What Python asks of a finder of modules, and of their loader.
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -98,8 +98,9 @@ class Recorder:
         noting: whether values are kept.
         limit: looks after which a run ends: a value that is put in may make an endless loop.
         watch: called with every place.
-        enter: called with the code of a function that begins, and its arguments; it gives whether the answer is known,
+        enter: called with the frame of a function that begins, and its arguments; it gives whether the answer is known,
             as `answer`.
+        leave: called with the frame of a function that gives something back, and that.
 
     Attributes:
         broken: an error of ours, which is not the student's to handle.
@@ -109,7 +110,8 @@ class Recorder:
     noting: bool = True
     limit: int = 1_000_000
     watch: Callable[[Place], None] | None = None
-    enter: Callable[[CodeType, tuple[Any, ...]], bool] | None = None
+    enter: Callable[[FrameType, tuple[Any, ...]], bool] | None = None
+    leave: Callable[[FrameType, Any], None] | None = None
     answer: Any = None
     looks: int = 0
     values: dict[Place, list[Any]] = field(default_factory=dict)

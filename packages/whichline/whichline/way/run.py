@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -187,9 +187,10 @@ class Runner:
         return call.came
 
     def _enter(
-        self, test: Test, call: "Call", recorder: Recorder, patch: Patch, code: CodeType, given: tuple[Any, ...]
+        self, test: Test, call: "Call", recorder: Recorder, patch: Patch, frame: FrameType, given: tuple[Any, ...]
     ) -> bool:
         """Find the steps for a call inside the call of an adapter, and the answer where the reference answers."""
+        code = frame.f_code
         pairs = self.pairs.get((code.co_filename, code.co_qualname), ())
         if not pairs and code.co_name != INIT:
             return False
