@@ -91,7 +91,7 @@ def is_known(experiment: Experiment, change: Options) -> bool:
     """Tell whether all tests pass with a change, and the expressions are right, as something else, without it."""
     for test in experiment.failing:
         before = experiment.run(test)
-        if not all(map(before.is_right, change)) or not experiment.only([test]).all_pass(change):
+        if not all(map(before.is_right, change)) or not experiment.passes(test, change):
             return False
     return not _pass_with_copies(experiment, change)
 
@@ -104,8 +104,10 @@ def _pass_with_copies(experiment: Experiment, change: Options) -> bool:
 
 def _mends(experiment: Experiment, root: Place, wanted: Option, change: Options) -> bool:
     """Tell whether a change makes a root what it should be, and all tests pass."""
-    then = experiment.run(experiment.failing[0], change)
-    return then.passed and _is_step(then, root, wanted.names[0]) and is_known(experiment, change)
+    first = experiment.failing[0]
+    if not experiment.passes(first, change) or not _is_step(experiment.run(first, change), root, wanted.names[0]):
+        return False
+    return is_known(experiment, change)
 
 
 def _is_step(trace: Trace, place: Place, name: str) -> bool:

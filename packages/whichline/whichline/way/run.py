@@ -264,8 +264,11 @@ class Experiment:
         """The tests that pass with a change."""
         return [test for test in self.failing if self.run(test, change).passed]
 
+    def passes(self, test: Test, change: Patch) -> bool:
+        return self.runner.passes(test, {**self.patch, **change})
+
     def all_pass(self, change: Patch) -> bool:
-        return all(self.runner.passes(test, {**self.patch, **change}) for test in self.failing)
+        return all(self.passes(test, change) for test in self.failing)
 
     def add(self, change: Patch, failing: Sequence[Test] | None = None) -> "Experiment":
         """The same tests, or these, with a change that stays."""
