@@ -21,7 +21,8 @@ from whichline.engine.suite import Test
 from whichline.rules.pairing import INIT, Lesson, Source, list_parameters, remember
 from whichline.way.pairs import Pair, Pairs, find_sizes
 from whichline.way.probe import is_plain
-from whichline.way.run import REFUSED, Call, Patch, Runner, copy_tensors, order_by_generality
+from whichline.way.reference import REFUSED
+from whichline.way.run import Call, Patch, Runner, copy_tensors, order_by_generality
 from whichline.way.values import CLOSE, is_equal
 
 LESSONS = 2  # of one adapter

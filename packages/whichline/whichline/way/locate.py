@@ -38,8 +38,8 @@ def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
 def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
-    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, if what
-    is found there is plain and makes all of them pass.
+    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, unless
+    what is found there does not make all of them pass, or is not plain.
 
     Args:
         runner: with all pairs of functions and adapters.
@@ -50,7 +50,7 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
     if len(few) < len(failing):
         found, right = _locate(runner, few, most)
         patch = join_patches(found)
-        if found and is_plain(found) and all(runner.passes(test, patch) for test in failing):
+        if not found or (is_plain(found) and all(runner.passes(test, patch) for test in failing)):
             return found, right
     return _locate(runner, failing, most)
 

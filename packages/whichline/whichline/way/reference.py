@@ -27,6 +27,7 @@ from whichline.way.steps import Arguments, Step, Steps, list_leaves
 from whichline.way.values import Value, as_value
 
 TURNS = "__turns__"
+REFUSED = (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError)  # raised for arguments that do not fit
 PASSED = "How does this number come from the adapter to this line?"
 
 
@@ -243,7 +244,10 @@ def load_references(problem: str) -> dict[str, Reference]:
 
 
 def take_steps(reference: Reference, arguments: Mapping[str, Any]) -> Steps:
-    """The steps of a reference on the arguments of a call, in float64; they are taken when they are asked for."""
+    """The steps of a reference on the arguments of a call, in float64; there are none for what it refuses.
+
+    They are taken when they are asked for. To ask a reference that refuses for the answer alone raises what it raises.
+    """
     own = {
         name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
         for name, x in arguments.items()
@@ -257,8 +261,12 @@ def take_steps(reference: Reference, arguments: Mapping[str, Any]) -> Steps:
             if type(x) is float:
                 word = f"`{name}`"
                 taken[word] = Step(word, as_value(x), x, PASSED, "", len(taken), "", leaves)
-        with _load_references().observing(taken, leaves):
-            return reference.answer(own)
+        try:
+            with _load_references().observing(taken, leaves):
+                return reference.answer(own)
+        except REFUSED:
+            taken.clear()
+            return None
 
     return Steps(run, leaves)
 

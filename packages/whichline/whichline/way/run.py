@@ -19,7 +19,7 @@ from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
-from whichline.way.reference import Reference, take_steps
+from whichline.way.reference import REFUSED, Reference, take_steps
 from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.trace import Trace
 from whichline.way.values import identify
@@ -29,13 +29,6 @@ MOST_LOOKS = 300_000  # of probes, for one problem
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
-REFUSED = (
-    RuntimeError,
-    ValueError,
-    IndexError,
-    TypeError,
-    ArithmeticError,
-)  # what a reference raises for arguments that do not fit
 Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
 Patch = Mapping[Place, Change]
 Watch = Callable[["Call", Place], None]
@@ -215,7 +208,8 @@ class Runner:
         places = [place for place, change in patch.items() if get_adapter(change) == pair.adapter]
         try:
             known = self.know(pair.adapter, copies)
-            _ = known.steps.taken if places else known.steps.answer
+            if places and not known.steps.taken or known.steps.answer is None:
+                return False
         except REFUSED:
             return False
         known.steps.arguments.given = list_leaves(arguments)
