@@ -208,7 +208,7 @@ class Runner:
         places = [place for place, change in patch.items() if get_adapter(change) == pair.adapter]
         try:
             known = self.know(pair.adapter, copies)
-            if places and not known.steps.taken or known.steps.answer is None:
+            if (places and not known.steps.taken) or known.steps.answer is None:
                 return False
         except REFUSED:
             return False
