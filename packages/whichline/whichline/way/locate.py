@@ -6,7 +6,7 @@ still wrong is in this body.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -38,27 +38,32 @@ def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
 def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
-    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, unless
-    what is found there does not make all of them pass, or is not plain.
+    And the adapters whose functions are right, each time that they are called. A few tests that differ will do, if what
+    is found there is plain and makes all of them pass, or if nothing is found in all the runs that a search may take.
 
     Args:
         runner: with all pairs of functions and adapters.
         failing: tests of one problem, whose numbers are wrong.
         most: places in one body.
     """
-    few = choose_kinds(failing, FEW)
-    if len(few) < len(failing):
-        found, right = _locate(runner, few, most)
-        patch = join_patches(found)
-        if not found or (is_plain(found) and all(runner.passes(test, patch) for test in failing)):
-            return found, right
-    return _locate(runner, failing, most)
-
-
-def _locate(runner: Runner, failing: Sequence[Test], most: int) -> tuple[list[Found], set[str]]:
     adapters = list_adapters(runner.suite, failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
+    few = choose_kinds(failing, FEW)
+    if len(few) < len(failing):
+        found, right = _locate(runner, adapters, few, most)
+        patch, plain = join_patches(found), replace(runner, lent=())
+        if found and is_plain(found) and all(plain.passes(test, patch) for test in failing):
+            return found, right
+        if not found and runner.is_spent:
+            return [], right
+        runner = replace(plain, runs=0, looks=0)
+    return _locate(runner, adapters, failing, most)
+
+
+def _locate(
+    runner: Runner, adapters: Mapping[str, str], failing: Sequence[Test], most: int
+) -> tuple[list[Found], set[str]]:
     found, right = list[Found](), set[str]()
     if runner.pairs:
         calls = judge_calls(runner, failing)
