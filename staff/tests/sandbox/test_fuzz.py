@@ -36,7 +36,7 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.type_errors import expected_and_got
 from whichline.handing_in.archive import ArchiveError, check_names
 from whichline.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
-from whichline_grader.grading.graded import sentence
+from whichline_grader.grading.graded import with_kind
 from whichline_grader.sandbox.answer import MAX_TEXT, check
 from whichline_grader.sandbox.connection import Connection, TooLongError
 from whichline_grader.sandbox.inside import frames
@@ -186,7 +186,7 @@ def message(text: str, folder: Path) -> None:
         in_plain_words(kind(text))
         expected_and_got(kind(text))
     headline = text[:MAX_TEXT]  # a reply has no longer ones
-    sentence(Result("test", "softmax", False, False, 1.0, Outcome.FAILED, headline=headline))
+    with_kind(Result("test", "softmax", False, False, 1.0, Outcome.FAILED, headline=headline))
 
 
 def names(text: str, folder: Path) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache, partial
 from textwrap import dedent
 from typing import NamedTuple
 
@@ -180,7 +181,7 @@ def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Los
     losses: dict[Cause, Loss] = {}
     for result, blame in _blame_tests(grading, problems):
         for cause, share in blame.items():
-            loss = losses.setdefault(cause, Loss(*cause))
+            loss = losses.get(cause) or losses.setdefault(cause, Loss(*cause))
             loss.results.append(result)
             loss.add(result.maximum * share, problems[result.problem], result.hidden)
     for problem, paid in grading.charges.items():
@@ -209,6 +210,8 @@ def _name(kind: Kind, problem: str, said: Iterable[str]) -> Cause:
 def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[tuple[Result, Blame]]:
     """Give what makes each test fail, in a submission that was run."""
     roots = _find_roots(grading.notes.explanations, problems)
+    unwritten = {id: _list_unwritten(grading.results_of(id)) for id in problems}
+    find_unwritten = cache(partial(_find_unwritten, unwritten, problems))
     crashes = {  # by what is raised and where: one may break several problems
         (" ".join(told.said[:1]), f"{told.file}:{told.line}"): Cause(Kind.FOUND, root) for told, root in roots.items()
     }
@@ -221,7 +224,7 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
             if result.passed:
                 continue
             if result.check is Check.NOT_WRITTEN:
-                blame: Blame = {_find_unwritten(result, grading, problems): 1.0}
+                blame: Blame = {find_unwritten(problem.id, "" if result.hidden else result.headline): 1.0}
             elif result.outcome is Outcome.NOT_RUN:
                 blame = {_name(Kind.NOT_RUN, problem.id, [result.headline]): 1.0}
             elif alike := _find_alike(result, results):
@@ -232,15 +235,16 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
             yield result, blame
 
 
-def _find_unwritten(result: Result, grading: Grading, problems: Mapping[str, Problem]) -> Cause:
-    """Name what is not written, in the words of the test and the earliest problem whose tests say the same.
+def _find_unwritten(
+    said: Mapping[str, Sequence[str]], problems: Mapping[str, Problem], problem: str, headline: str
+) -> Cause:
+    """Name what is not written, in the words of a test and the earliest problem whose tests say the same.
 
     A hidden test has no such words, and is counted with the first public one.
     """
-    ids = (result.problem, *find_needs(problems, result.problem))
-    said = {id: _list_unwritten(grading.results_of(id)) for id in ids}
-    headline = next(iter(said[result.problem])) if result.hidden else result.headline
-    root = next((id for id in problems if headline in said.get(id, ())), result.problem)
+    headline = headline or said[problem][0]
+    needs = (problem, *find_needs(problems, problem))
+    root = next((id for id in problems if id in needs and headline in said[id]), problem)
     return _name(Kind.NOT_WRITTEN, root, [headline])
 
 
