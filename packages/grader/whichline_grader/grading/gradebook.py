@@ -68,6 +68,7 @@ class Gradebook:
         # Until something is written:
         self._worth: dict[int, dict[str, sqlite3.Row]] = {}
         self._passed: dict[int, dict[str, Result]] = {}
+        self._attempts: list[Grading] = []
         self.read_decisions()
         if not (path.exists() and path.stat().st_size) and any(path.parent.glob("*/results.json")):
             raise GradebookError(f"{path.parent} has results and no {path.name}: {self._todo}")
@@ -195,8 +196,10 @@ class Gradebook:
 
         They have a score for each problem, but no results and no texts.
         """
-        condition = "id IN (SELECT max(id) FROM attempt GROUP BY submission, content, handed_in) ORDER BY id"
-        return self._select(condition, texts=False)
+        if not self._attempts:
+            condition = "id IN (SELECT max(id) FROM attempt GROUP BY submission, content, handed_in) ORDER BY id"
+            self._attempts = list(self._read_all(condition, texts=False))
+        return map(self._add_decisions, self._attempts)
 
     def failures(self, test: str) -> dict[int, list[tuple[str, float]]]:
         """What a test, or one case of it, said in each grading in which it did not pass, and the points it costs."""
@@ -253,6 +256,9 @@ class Gradebook:
                 yield str(located(self._decided, Complaint(key, what)))
 
     def _select(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
+        return map(self._add_decisions, self._read_all(condition, parameters, texts))
+
+    def _read_all(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
         columns = COLUMNS if texts else COLUMNS.replace(", texts", "")
         for row in self._connection.execute(f"SELECT id, {columns} FROM attempt WHERE {condition}", parameters):  # noqa: S608
             with self._naming(row["submission"], row["path"]):
@@ -296,15 +302,13 @@ class Gradebook:
             ) from None
 
     def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
-        """The grading in a row, and what staff decided about it."""
+        """The grading in a row."""
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])
         said |= msgspec.json.decode(row.pop("texts", "{}"), type=dict[str, Any])
         notes, handed_in = read_notes(said), handed_in_from_json(row["handed_in"])
         if self._muted:
             told = tuple(each for each in notes.explanations if each.id not in self._muted)
             notes = replace(notes, explanations=told)
-        names, content = (row["submission"], *handed_in.keys), row["content"]
-        own = [one for _, one in self.decisions.each() if one.student in names and content.startswith(one.work)]
         query = "SELECT problem, bonus, tests, passed, meddled, not_run, maximum, points FROM score WHERE attempt = ?"
         scores = self._connection.execute(query, (row["id"],))
         del row["tests"]
@@ -317,6 +321,16 @@ class Gradebook:
             **row,
             results=results,
             scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores},
+        )
+
+    def _add_decisions(self, grading: Grading) -> Grading:
+        """The grading with what staff decided about it."""
+        names, content = (grading.submission, *grading.handed_in.keys), grading.content
+        own = [one for _, one in self.decisions.each() if one.student in names and content.startswith(one.work)]
+        if not own:
+            return grading
+        return replace(
+            grading,
             overruled={each.problem: each.text for each in own if type(each) is Overruling},
             adjusted={each.problem: (each.points, each.text) for each in own if type(each) is Adjustment},
             comments=tuple(each.text for each in own if type(each) is Comment),
@@ -327,7 +341,7 @@ class Gradebook:
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._worth, self._passed = {}, {}
+                self._worth, self._passed, self._attempts = {}, {}, []
                 yield self._connection
         except sqlite3.OperationalError as error:  # the disk is full, for example
             raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None
