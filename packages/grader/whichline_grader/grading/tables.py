@@ -62,7 +62,8 @@ CREATE VIEW worth AS
 -- All points come from here. A test that was not run counts as one case that failed.
 CREATE VIEW counted AS
     SELECT attempt, problem, bonus, sum(max(1, ran)) AS tests, sum(ran - failed) AS passed, sum(meddled) AS meddled,
-        sum(ran = 0) AS not_run, maximum, iif(sum(ran - failed), maximum - sum(points * (failed + (ran = 0))), 0.0)
+        sum(ran = 0) AS not_run, maximum,
+        iif(sum(failed + (ran = 0)), sum(points * (ran - failed)), maximum) AS points
     FROM (
         SELECT attempt.id AS attempt, worth.*, (
             SELECT count(*) FROM outcome WHERE attempt = attempt.id AND test = worth.test
