@@ -95,7 +95,7 @@ def grade(*arguments: object) -> str:
     """Run `cs336 staff grade` in a process of its own, and return what it prints."""
     finished = run_forked(("whichline", "staff", "grade", *map(str, arguments)), ROOT, os.environ)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout.decode()
+    return (finished.stdout + finished.stderr).decode()
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
     with zipfile.ZipFile(folder / "bomb <b>.zip", "w") as archive:
         archive.writestr("../adapters.py", "")
     out = folder / "results"
-    printed = grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
+    printed = grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2, "-v")
     return Graded(out, " ".join(printed.split()))
 
 
@@ -277,6 +277,15 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
     assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1
     assert len({layer for *_, layer in rows} - {"not run"}) == 1  # which is said of those that are refused
     assert len(lists) == 1
+
+
+def test_each_submission_has_a_line_in_the_log_and_on_stderr(graded):
+    lines = (graded.out / "log.jsonl").read_text().splitlines()
+    assert all(line in graded.printed for line in lines)
+    told = {line["submission"]: line for line in map(json.loads, lines)}
+    assert told.keys() == {*SUBMISSIONS, "bomb_b_"}
+    assert told["bomb_b_"]["what"] == "refused"
+    assert told["right"]["workers"] < told["exits"]["workers"]
 
 
 def test_grades_csv_has_a_row_for_each_submission(graded):

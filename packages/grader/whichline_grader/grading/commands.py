@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -48,7 +49,8 @@ SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
-def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | None, rerun: bool) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Print on stderr what log.jsonl gets: a line for each submission.")
+def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | None, rerun: bool, verbose: bool) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
     Run the same command again after an interruption: nothing is graded twice. Two submissions of one student
@@ -73,7 +75,8 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
                 _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with show_progress(console) as show:
-                how = How(jobs or os.cpu_count() or 1, rerun, show)
+                tell = partial(click.echo, err=True) if verbose else How.tell
+                how = How(jobs or os.cpu_count() or 1, rerun, show, tell)
                 done = grade_all(suite, sandbox, submission, out, how)
         with writing(out), Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)

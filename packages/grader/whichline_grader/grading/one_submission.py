@@ -64,7 +64,8 @@ def grade_one(
         grader.keep(grader.carry_forward(found))
         if not sealed:
             grader.find_what_is_wrong()
-    return grader.results, grader.take_notes(), grader.sealed
+    notes = grader.take_notes()
+    return grader.results, notes, replace(grader.sealed, workers=interview.spent.workers)
 
 
 class _Grader:

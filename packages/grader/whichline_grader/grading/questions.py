@@ -234,6 +234,7 @@ class Sealed:
         explanations: what was found by a process that earns nothing.
         trouble: why it found less than it might have.
         figure: what was drawn of it, on one public case.
+        workers: how many processes answered for it now.
     """
 
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
@@ -241,6 +242,7 @@ class Sealed:
     explanations: tuple[Finding, ...] = ()
     trouble: str = ""
     figure: Drawn | None = None
+    workers: int = 0
 
     def as_bytes(self, asked_sha256: str) -> bytes:
         """The record of answers to the questions of this digest, as `read_sealed` reads it."""
