@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from staff.tests import ROOT
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.toml_file import Signed
@@ -132,6 +133,16 @@ def test_a_class_is_read_without_texts(tmp_path):
     assert grading.notes == Notes(missing=("wandb",))
     assert not grading.results
     assert grading.scores == {"softmax": Score(False, tests=2, passed=1, meddled=0, not_run=0, maximum=3.0, points=2.0)}
+
+
+def test_what_the_page_for_staff_asks_the_gradebook_can_be_asked(tmp_path):
+    page = (ROOT / "packages/grader/whichline_grader/docs/running-a-course.md").read_text()
+    most, attempts, _ = page.partition("```sql\n")[2].partition("```")[0].split(";")
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(replace(GRADING, submission="lovelaceada_1"))
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        assert connection.execute(most).fetchall() == [("test_hidden_softmax", 1)]
+        assert connection.execute(attempts).fetchall() == [(GRADING.path, GRADING.started.isoformat(), 2.0)]
 
 
 def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):

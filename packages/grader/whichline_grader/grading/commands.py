@@ -1,4 +1,4 @@
-"""`staff grade`, `findings` and `reproduce`. What imports torch is imported when it is needed."""
+"""`staff grade` and `reproduce`. What imports torch is imported when it is needed."""
 
 import os
 import signal
@@ -18,14 +18,14 @@ from rich.text import Text
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline_grader.grading.class_losses import ClassLoss, count_losses
-from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, find_checked_root, load_course, results_folder
-from whichline_grader.grading.final_grades import find_grade, grades, group_by_submission
+from whichline_grader.grading.class_losses import ClassLoss
+from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading, Score
 from whichline_grader.grading.identity import Platform, find_work, safe_name
 from whichline_grader.grading.processes import ANSWERS, load_and_start
-from whichline_grader.grading.reports import MOST, cut_list, read_reports, write_course, write_findings
+from whichline_grader.grading.reports import MOST, cut_list, write_course
 from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.sandbox.confinement import Layer, Sandbox
@@ -103,16 +103,6 @@ def _write_and_tell(console: Console, results: Results, done: "Progress") -> Non
     students, found = write_course(console, results)
     if found and len(students) > 1:
         console.print(draw_findings(found))
-
-
-@click.command()
-@click.argument("results", type=RESULTS, default=results_folder)
-def findings(results: Path) -> None:
-    """Count what was found in a class, in the gradebook of RESULTS, and write findings.csv there."""
-    with open_results(results) as opened:
-        found = count_losses(read_reports(opened, group_by_submission(grades(opened.gradebook, opened.course))))
-    write_findings(results, found)
-    Console().print(draw_findings(found))
 
 
 @click.command()
