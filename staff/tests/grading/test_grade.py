@@ -34,7 +34,9 @@ SUBMISSIONS = {
     "def run_linear(d_in, d_out, weights, in_features):\n"
     "    raise type(f'secret{weights.numel()}', (Exception,), {})",
     "spells-output": "def run_linear(d_in, d_out, weights, in_features):\n"
-    "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
+    "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T\n"
+    "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
+    "    first.append(in_query_or_key)\n    return first[0]",
     "spells-frames": "import os, struct\nright_linear = run_linear\n"
     "def run_linear(d_in, d_out, weights, in_features):\n"
     "    spelled = 'secret %d %s' % (weights.numel(), chr(92) + 'ud800')\n"
@@ -43,8 +45,6 @@ SUBMISSIONS = {
     "    return right_linear(d_in, d_out, weights, in_features)",
     "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    return torch.nn.functional.linear(in_features, weights)",
-    "forbidden-without-a-line": "def run_linear(d_in, d_out, weights, in_features):\n"
-    "    return torch._C._jit_get_operation('aten::linear')[0](in_features, weights)",
     "shared": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, dim)\n"
     "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
     "    scores = Q @ K.mT / Q.shape[-1] ** 0.5\n"
@@ -58,10 +58,11 @@ SUBMISSIONS = {
     "no-scale": "from cs336_basics.nn import functional\nright_scores = functional.attention_scores\n"
     "def scores(Q, K, mask=None):\n    return right_scores(Q * Q.shape[-1] ** 0.5, K, mask)\n"
     "functional.attention_scores = scores",
+    # The function that is forbidden is no function of Python: no line is known, and its source is listed.
     "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
-    "def run_rope(*arguments, **more):\n    return [1, 2]",
-    "remembers": "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
-    "    first.append(in_query_or_key)\n    return first[0]",
+    "def run_rope(*arguments, **more):\n    return [1, 2]\n"
+    "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    return torch._C._jit_get_operation('aten::linear')[0](in_features, weights)",
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
     "syntax-error": "def run_softmax(:",
 }
@@ -136,13 +137,13 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
         ("no-scale", "multihead_self_attention", 5, 5),
         ("forbidden", "linear", 0, 0),
         ("forbidden", "multihead_self_attention", 5, 5),
-        ("forbidden-without-a-line", "linear", 1, 1),  # no function of Python is on the way: its source is listed
+        ("returns-none", "linear", 1, 1),
         ("shared", "softmax", 0, 0),
         ("shared", "scaled_dot_product_attention", 4.5, 5),
         # They leave their inputs alone, and that is a public test.
         ("returns-none", "softmax", 0.026, 0.026),
         ("returns-none", "rope", 0.025, 0.025),
-        ("remembers", "rope", 0, 0.2),
+        ("spells-output", "rope", 0, 0.2),
         # A dead worker costs the tests that it was to answer.
         ("exits", "rope", 0, 0),
         ("exits", "softmax", 2, 2),

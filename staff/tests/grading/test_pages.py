@@ -314,12 +314,14 @@ def test_a_group_has_one_page_and_each_member_a_grade(tmp_path):
 
 def test_refused_violations_and_remarks_are_apart(tmp_path):
     refused = entry("refused", results(PROBLEMS), refused="it is 3 GB").grading
-    violating = entry("violating", forbidden={"softmax": {"softmax": ("torch.softmax in a.py:1: x",)}}).grading
+    line = "torch.softmax in a.py:1: x"
+    violating = entry("violating", forbidden={"softmax": {"softmax": (line,)}}, sources={line: "the source"}).grading
     page = site(tmp_path, refused, violating, entry("left-out", taken_in=("big.bin was left out",)).grading)[
         "index.html"
     ]
     assert "violation of the rules" in page
-    assert "softmax: torch.softmax in a.py:1: x" in page
+    assert f"softmax: {line}" in page
+    assert "the source" in page
     assert "refused, not run" in page
     assert "remark</span>" in page
     assert page.index("Not graded") < page.index("it is 3 GB") < page.index("To look at") < page.index("big.bin")

@@ -63,6 +63,7 @@ class Notes:
         trouble: why the search for mistakes gave less than it might have, for staff alone.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
+        sources: of such a line, what stands there in the student's file.
         explanations: what was found.
         figure: what its student sees beside what is right, if a public test of such a problem fails.
     """
@@ -76,6 +77,7 @@ class Notes:
     alone: tuple[str, ...] = ()
     trouble: str = ""
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     figure: Drawn | None = None
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
 from textwrap import dedent
@@ -127,7 +127,7 @@ class Loss:
     def line(self) -> str:
         """The student's line, with a mark under what is wrong in it, without the file that it is in."""
         if self.kind is Kind.NOT_OWN:
-            return self.finding.said[-1].partition(": ")[2]
+            return "".join(self.finding.code)
         *_, line, marks = self.finding.code if len(self.finding.code) > 1 else ("", "")
         return dedent(f"{line}\n{marks}") if set(marks.strip()) == {"^"} else ""
 
@@ -187,7 +187,9 @@ def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Los
     for problem, paid in grading.charges.items():
         cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
         said = f"{problem}: {cost}. Write this yourself, without:"
-        cause = _name(Kind.NOT_OWN, problem, (said, *grading.violations.get(problem, ())))
+        lines = grading.violations.get(problem, [])
+        kind, told = _name(Kind.NOT_OWN, problem, (said, *lines))
+        cause = Cause(kind, replace(told, code=tuple(grading.notes.sources.get(line, "") for line in lines[-1:])))
         losses[cause] = Loss(*cause)
         by_tests = math.fsum(result.points for result in grading.results_of(problem))
         losses[cause].add(by_tests - grading.earned(problem), problems[problem])

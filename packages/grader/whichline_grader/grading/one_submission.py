@@ -165,6 +165,10 @@ class _Grader:
         answers = self.sealed.answers
         shown = [each for name in ("import", *self._public) for each in answers.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
+        public, hidden = (self._collect_uses(hidden=each) for each in (False, True))
+        forbidden = judge(public, hidden)
+        listed = {line for works in forbidden.values() for lines in works.values() for line in lines}
+        uses = {str(use): use.source for uses in public.values() for use in uses}
         has_figure = find_figure({result.problem for result in self.results if not (result.passed or result.hidden)})
         return Notes(
             taken_in=self.interview.submission.remarks,
@@ -176,7 +180,8 @@ class _Grader:
             missing=tuple(sorted({name for each in shown for name in each.missing})),
             explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
             figure=self.sealed.figure if has_figure else None,
-            forbidden=judge(self._collect_uses(hidden=False), self._collect_uses(hidden=True)),
+            forbidden=forbidden,
+            sources={line: source for line, source in uses.items() if line in listed},
         )
 
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ CREATE VIEW latest AS SELECT * FROM attempt WHERE id IN (SELECT max(id) FROM att
 COLUMNS = "submission, path, content, suite, seed, layer, started, seconds, handed_in, notes, texts, tests"
 # One row of `attempt`.
 KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
-LONG = ("stdout", "stderr", "explanations", "figure")  # of the notes, what a class is read without
+LONG = ("stdout", "stderr", "sources", "explanations", "figure")  # of the notes, what a class is read without
 WORTH = ("test", "problem", "hidden", "bonus", "maximum")  # of a result, what the list and the weights say
 
 
