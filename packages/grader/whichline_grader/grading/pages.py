@@ -95,7 +95,7 @@ def load_templates() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str and not value.isprintable() else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
