@@ -45,9 +45,6 @@ staff grade FOLDER --jobs x
 staff grade FOLDER --sandbox docker
 staff grade FOLDER --out FOLDER/text.zip
 staff grade FOLDER --attempt best
-staff findings FOLDER/none
-staff findings FOLDER/damaged
-staff findings FOLDER/damaged-later
 staff report FOLDER/none
 staff report FOLDER/damaged
 staff report FOLDER/damaged-later

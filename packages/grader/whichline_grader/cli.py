@@ -11,8 +11,6 @@ from whichline.cli import Commands
         "adjust": ("whichline_grader.grading.regrade:adjust", "Add points, or take some, after a regrade request."),
         "comment": ("whichline_grader.grading.regrade:comment", "Tell one student something; no points change."),
         "diff": ("whichline_grader.grading.regrade:diff", "Say whose grade changed, and why."),
-        "feedback": ("whichline_grader.grading.regrade:feedback", "Write one student's feedback again, and print it."),
-        "findings": ("whichline_grader.grading.commands:findings", "Count what was found in a class."),
         "fixtures": ("whichline_grader.release.verify:fixtures", "Write the stored cases, or check them."),
         "grade": ("whichline_grader.grading.commands:grade", "Grade submissions in a sandbox."),
         "gradescope": ("whichline_grader.release.commands:gradescope", "Write the autograder that Gradescope runs."),

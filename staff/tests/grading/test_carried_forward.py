@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,7 +17,7 @@ from staff.tests.attacks.grade import only
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.authoring.spec import Adapter
-from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, Lender
+from whichline_grader.grading.carried_forward import MOST_REFUSED, MOST_REQUESTS, Lender, list_calls
 from whichline_grader.grading.one_submission import find_tests, grade_one, reproduce_tests
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release.verify import both_suites, run_suite
@@ -322,6 +323,19 @@ def test_what_the_right_program_asks_is_lent_once(lender: Lender, dim: int) -> N
     gradient = pack({"token": "token", "borrow": header["number"], "cotangents": [{"tensor": 0}]}, [SCORES])
     assert send(lender, gradient)["gradients"] == [{"tensor": 0}]
     assert "value" not in ask_lender(lender, "run_softmax", in_features=SCORES, dim=dim)
+
+
+def test_who_looks_at_calls_still_does_when_the_right_programs_are_listed() -> None:
+    def look(*_: object) -> None: ...
+
+    x = torch.rand(2, 3)
+    sys.setprofile(look)
+    try:
+        calls = list_calls(Question("run_scaled_dot_product_attention", (x, x, x), rehearsed=(x, x, x)))
+        assert sys.getprofile() is look
+    finally:
+        sys.setprofile(None)
+    assert [each.call for each in calls] == ["run_softmax"]
 
 
 def test_what_is_lent_may_be_asked_for_head_by_head(lender: Lender) -> None:

@@ -1,4 +1,4 @@
-"""What `cs336 staff grade` and `findings` say to staff: progress, what to look at, and what a class has in common."""
+"""What `cs336 staff grade` says to staff: progress, what to look at, and what a class has in common."""
 
 import io
 from dataclasses import replace
@@ -8,18 +8,19 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from staff.tests.grading.conftest import succeed
-from staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook
+from staff.tests.grading.test_gradebook import GRADING, PROBLEMS, ROWS, new_gradebook, scored
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome
 from whichline_grader.cli import staff
 from whichline_grader.grading.batch import Progress
-from whichline_grader.grading.commands import draw_board, list_remarks, show_progress
+from whichline_grader.grading.commands import draw_board, draw_findings, list_remarks, show_progress
+from whichline_grader.grading.course import Course
 from whichline_grader.grading.feedback import feedback
+from whichline_grader.grading.gradebook import Results
 from whichline_grader.grading.graded import Notes
 from whichline_grader.grading.identity import HandedIn, Student
 from whichline_grader.grading.report import Report
-from whichline_grader.grading.reports import cut_list
+from whichline_grader.grading.reports import cut_list, write_course
 
 
 def test_the_bar_says_how_many_are_done_and_running_and_the_time_left():
@@ -71,7 +72,8 @@ def test_what_staff_should_look_at_is_listed(change, line):
 
 def test_of_a_class_there_is_a_row_for_each_problem_and_a_row_for_nobody():
     printed = io.StringIO()
-    gradings = [replace(GRADING, submission=f"s{i}") for i in range(300)]
+    one = scored(GRADING)
+    gradings = [replace(one, submission=f"s{i}") for i in range(300)]
     Console(file=printed, width=80).print(draw_board(gradings, PROBLEMS))
     assert "300 submissions, points on average" in printed.getvalue()
     assert "2.00/3" in printed.getvalue()
@@ -95,14 +97,16 @@ def test_the_costliest_findings_are_first_and_each_submission_counts_once(tmp_pa
             handed = HandedIn((Student(name, name),))
             notes = Notes(explanations=tuple(told))
             gradebook.add(replace(GRADING, submission=name, handed_in=handed, notes=notes, results=rows))
-    printed = succeed("findings", tmp_path)
+        _, found = write_course(Console(), Results(tmp_path, gradebook, Course(), PROBLEMS))
+    (printed := Console(record=True)).print(draw_findings(found))
     assert (tmp_path / "findings.csv").read_text().splitlines() == [
         "points,bonus,submissions,problem,finding,says",
         "4.5,0,2,softmax,halves,halves of … It says so.",
         '3,0,1,softmax,softmax-unexplained,"Tests of Softmax fail, and nothing was found that explains it."',
         "1.5,0,1,softmax,degrees,degrees of 4 It says so.",
     ]
-    assert printed.index("halves of …") < printed.index("degrees of 4")
+    text = printed.export_text()
+    assert text.index("halves of …") < text.index("degrees of 4")
 
 
 def test_other_systems_are_told(monkeypatch, tmp_path):

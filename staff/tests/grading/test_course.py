@@ -186,7 +186,7 @@ def test_the_examples_in_the_file_can_be_taken(tree: Path, monkeypatch: pytest.M
 
 def test_a_course_that_is_missing_is_named(tree: Path) -> None:
     (tree / FILE).unlink()
-    result = CliRunner().invoke(cs336, ["staff", "findings", os.curdir])
+    result = CliRunner().invoke(cs336, ["staff", "report", os.curdir])
     assert result.output.startswith(f"Error: cannot read {tree / FILE}: No such file")
 
 
@@ -234,7 +234,7 @@ def test_a_muted_finding_is_told_nowhere_until_it_is_no_longer_muted(tree: Path)
 
     def told() -> set[str]:
         """The files that tell the finding, once all of them are written again."""
-        for command in ("rescore", "report", "findings"):
+        for command in ("rescore", "report"):
             run(command)
         texts = {path: path.read_text() for path in out.rglob("*") if path.is_file() and "sqlite" not in path.name}
         assert all(

@@ -139,9 +139,7 @@ def test_what_a_killed_batch_has_graded_gets_its_grades(out):
     assert float(row(out, "alan")["softmax"]) > float(row(out)["softmax"])
 
 
-@pytest.mark.parametrize(
-    "arguments", ["rescore --out OUT", "findings OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"]
-)
+@pytest.mark.parametrize("arguments", ["rescore --out OUT", "report OUT", "adjust ada rope 1 --because x --out OUT"])
 def test_a_gradebook_that_is_missing_or_empty_takes_no_grades_away(out, arguments):
     (out / "gradebook.sqlite").unlink()
     before = (out / "grades.csv").read_text()
@@ -196,15 +194,6 @@ def test_a_comment_is_read_and_changes_no_points(out):
     assert "From staff: Nice einsum." in json.loads((out / "ada" / "results.json").read_text())["output"]
     succeed("rescore", "--out", out)
     assert "From staff: Nice einsum." in row(out)["notes"]
-
-
-def test_the_feedback_of_one_student_is_written_again(out):
-    for name in ("ada", "alan"):
-        (out / name / "feedback.md").write_text("old")
-    printed = command("feedback", "ada", "--out", out).output
-    assert printed == (out / "ada" / "feedback.md").read_text()
-    assert printed.startswith("# `ada`: ")
-    assert (out / "alan" / "feedback.md").read_text() == "old"
 
 
 def test_who_lost_points_on_a_test_and_why(out):
@@ -330,7 +319,7 @@ def told(problem: object) -> Notes:
 def test_a_finding_that_is_none_stops_no_command(out, problem):
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         gradebook.add(replace(graded("eve", 1.0), notes=told(problem)))
-    for words in ("rescore --out", "report", "findings", "feedback eve --out", "comment eve x --out"):
+    for words in ("rescore --out", "report", "comment eve x --out"):
         succeed(*words.split(), out)
     with Gradebook(out / "gradebook.sqlite") as gradebook:
         eve = gradebook.of("eve")
@@ -352,8 +341,8 @@ def test_a_damaged_row_is_named_and_replaced_when_it_is_graded_again(tmp_path, m
     change = f"{column} = {damage.format(column, column)}"
     with sqlite3.connect(results / "gradebook.sqlite") as connection:
         connection.execute(f"UPDATE attempt SET {change} WHERE submission = 'eve.py'")  # noqa: S608
-    commands = [("rescore", "--out"), ("report",), ("findings",), ("comment", "ada", "x", "--out")]
-    for arguments in commands[: 3 if column == "texts" else 4]:  # of others, a comment reads no texts
+    commands = [("rescore", "--out"), ("report",), ("comment", "ada", "x", "--out")]
+    for arguments in commands[: 2 if column == "texts" else 3]:  # of others, a comment reads no texts
         finished = command(*arguments, results)
         assert (finished.exit_code, finished.output.count("\n")) == (1, 1)
         assert "gradebook.sqlite: what is recorded of eve.py cannot be read (" in finished.output

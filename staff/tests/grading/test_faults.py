@@ -1,11 +1,14 @@
 """Faults that no submission has caused: a sandbox or a batch that is killed, a full disk, an unreadable file."""
 
+import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -15,10 +18,13 @@ from staff.tests.attacks.grade import TESTS, only
 from staff.tests.grading.test_grade import ROOT, Graded
 from staff.tests.grading.test_interruptions import read_gradings, reported
 from staff.tests.sandbox.conftest import start
-from whichline_grader.grading.batch import How, grade
+from whichline_grader.grading.batch import How, grade, grade_by
 from whichline_grader.grading.gradebook import GradebookError
-from whichline_grader.grading.suite import GradedSuite
+from whichline_grader.grading.graded import Notes
+from whichline_grader.grading.processes import Record
+from whichline_grader.grading.suite import GradedSuite, results_of_refused
 from whichline_grader.sandbox.confinement import Sandbox
+from whichline_grader.sandbox.files import tell_instead
 
 HONEST = ROOT / "staff" / "tests" / "attacks" / "honest.py"
 SLOW = "import ctypes, time\nctypes.CDLL(None).prctl(15, b'sleeper', 0, 0, 0)\ntime.sleep(1)\n"
@@ -53,6 +59,31 @@ def kill_zygotes(grader: subprocess.Popen[str]) -> int:
                 continue
         time.sleep(0.2)
     return len(killed)
+
+
+def test_each_submission_has_a_line_in_the_log(tmp_path, graded_suite):
+    results = results_of_refused(graded_suite.suite, "a zip bomb")
+    ends = [Record(fault="killed", seconds=1.21), Record(results, Notes(trouble="KeyError: 7"), seconds=2, workers=5)]
+    (tmp_path / "report.pdf").write_text("")
+    told: list[str] = []
+
+    def submit(*_: object) -> Future[Record]:
+        future = Future[Record]()
+        future.set_result(ends.pop(0))
+        return future
+
+    for _ in range(2):
+        grade_by(submit, graded_suite, [HONEST, tmp_path / "report.pdf"], tmp_path / "out", How(tell=told.append))
+    assert (tmp_path / "out" / "log.jsonl").read_text().splitlines() == told
+    lines = [json.loads(line) for line in told]
+    assert all(datetime.fromisoformat(line.pop("at")).tzinfo for line in lines)
+    assert lines == [
+        {"submission": "honest.py", "what": "to be tried again", "seconds": 1.2, "why": "killed"},
+        {"submission": "report.pdf", "what": "refused", "why": f"expected Python code, got a PDF; {tell_instead()}"},
+        {"submission": "honest.py", "what": "graded", "workers": 5, "seconds": 2, "trouble": "KeyError: 7"},
+        {"submission": "honest.py", "what": "graded before"},
+        {"submission": "report.pdf", "what": "graded before"},
+    ]
 
 
 @pytest.mark.nightly

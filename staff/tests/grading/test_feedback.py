@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from staff.tests.grading.test_gradebook import GRADING
+from staff.tests.grading.test_gradebook import GRADING, scored
 from staff.tests.sandbox.conftest import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import Case
@@ -146,7 +146,7 @@ def graded(*rows: Result, **notes: object) -> Grading:
         for id, problem in PROBLEMS.items()
         if id not in having
     ]
-    return replace(GRADING, results=[*rows, *others], notes=replace(Notes(), **notes))
+    return scored(replace(GRADING, results=[*rows, *others], notes=replace(Notes(), **notes)))
 
 
 def unwritten(problem: str, *tests: str, points: float = 0.25) -> list[Result]:
@@ -248,7 +248,7 @@ def test_what_grading_alone_refuses_is_not_to_be_seen_at_home() -> None:
 def test_what_hidden_tests_alone_say_is_told() -> None:
     error, hidden = "RuntimeError", [("the matrix is held", 2), ("RuntimeError in run_softmax of adapters.py", 1)]
     rows = [failed(f"test_softmax[{i}]", "RuntimeError: no memory", check=Check.CALL, raised=error) for i in range(2)]
-    rows += [failed("test_hidden_softmax[x]", headline, check=Check.CALL, points=n) for headline, n in hidden]
+    rows += [failed(f"test_hidden_softmax[{n}]", headline, check=Check.CALL, points=n) for headline, n in hidden]
     text = told(*rows)
     assert costs(text) == ["3.50 points lost, 3.00 of them in hidden tests"]
     assert "; hidden tests say `the matrix is held`. To see it: " in text

@@ -34,7 +34,9 @@ SUBMISSIONS = {
     "def run_linear(d_in, d_out, weights, in_features):\n"
     "    raise type(f'secret{weights.numel()}', (Exception,), {})",
     "spells-output": "def run_linear(d_in, d_out, weights, in_features):\n"
-    "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T",
+    "    print('saw', tuple(in_features.shape))\n    return in_features @ weights.T\n"
+    "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
+    "    first.append(in_query_or_key)\n    return first[0]",
     "spells-frames": "import os, struct\nright_linear = run_linear\n"
     "def run_linear(d_in, d_out, weights, in_features):\n"
     "    spelled = 'secret %d %s' % (weights.numel(), chr(92) + 'ud800')\n"
@@ -43,8 +45,6 @@ SUBMISSIONS = {
     "    return right_linear(d_in, d_out, weights, in_features)",
     "forbidden": "def run_linear(d_in, d_out, weights, in_features):\n"
     "    return torch.nn.functional.linear(in_features, weights)",
-    "forbidden-without-a-line": "def run_linear(d_in, d_out, weights, in_features):\n"
-    "    return torch._C._jit_get_operation('aten::linear')[0](in_features, weights)",
     "shared": "def run_softmax(in_features, dim):\n    return torch.softmax(in_features, dim)\n"
     "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
     "    scores = Q @ K.mT / Q.shape[-1] ** 0.5\n"
@@ -58,10 +58,11 @@ SUBMISSIONS = {
     "no-scale": "from cs336_basics.nn import functional\nright_scores = functional.attention_scores\n"
     "def scores(Q, K, mask=None):\n    return right_scores(Q * Q.shape[-1] ** 0.5, K, mask)\n"
     "functional.attention_scores = scores",
+    # The function that is forbidden is no function of Python: no line is known, and its source is listed.
     "returns-none": "def run_softmax(in_features, dim):\n    pass\n"
-    "def run_rope(*arguments, **more):\n    return [1, 2]",
-    "remembers": "first = []\ndef run_rope(d_k, theta, max_seq_len, in_query_or_key, token_positions):\n"
-    "    first.append(in_query_or_key)\n    return first[0]",
+    "def run_rope(*arguments, **more):\n    return [1, 2]\n"
+    "def run_linear(d_in, d_out, weights, in_features):\n"
+    "    return torch._C._jit_get_operation('aten::linear')[0](in_features, weights)",
     "exits": "import os\ndef run_rope(*arguments, **more):\n    os._exit(0)",
     "syntax-error": "def run_softmax(:",
 }
@@ -95,7 +96,7 @@ def grade(*arguments: object) -> str:
     """Run `cs336 staff grade` in a process of its own, and return what it prints."""
     finished = run_forked(("whichline", "staff", "grade", *map(str, arguments)), ROOT, os.environ)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout.decode()
+    return (finished.stdout + finished.stderr).decode()
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Graded:
     with zipfile.ZipFile(folder / "bomb <b>.zip", "w") as archive:
         archive.writestr("../adapters.py", "")
     out = folder / "results"
-    printed = grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2)
+    printed = grade(*paths, folder / "bomb <b>.zip", "--out", out, "--jobs", 2, "-v")
     return Graded(out, " ".join(printed.split()))
 
 
@@ -136,13 +137,13 @@ def test_the_maximum_is_the_same_whatever_a_submission_did(graded):
         ("no-scale", "multihead_self_attention", 5, 5),
         ("forbidden", "linear", 0, 0),
         ("forbidden", "multihead_self_attention", 5, 5),
-        ("forbidden-without-a-line", "linear", 1, 1),  # no function of Python is on the way: its source is listed
+        ("returns-none", "linear", 1, 1),
         ("shared", "softmax", 0, 0),
         ("shared", "scaled_dot_product_attention", 4.5, 5),
         # They leave their inputs alone, and that is a public test.
         ("returns-none", "softmax", 0.026, 0.026),
         ("returns-none", "rope", 0.025, 0.025),
-        ("remembers", "rope", 0, 0.2),
+        ("spells-output", "rope", 0, 0.2),
         # A dead worker costs the tests that it was to answer.
         ("exits", "rope", 0, 0),
         ("exits", "softmax", 2, 2),
@@ -277,6 +278,15 @@ def test_the_gradebook_knows_what_was_graded_with_what(graded):
     assert len({(suite, seed) for _, _, suite, seed, _ in rows}) == 1
     assert len({layer for *_, layer in rows} - {"not run"}) == 1  # which is said of those that are refused
     assert len(lists) == 1
+
+
+def test_each_submission_has_a_line_in_the_log_and_on_stderr(graded):
+    lines = (graded.out / "log.jsonl").read_text().splitlines()
+    assert all(line in graded.printed for line in lines)
+    told = {line["submission"]: line for line in map(json.loads, lines)}
+    assert told.keys() == {*SUBMISSIONS, "bomb_b_"}
+    assert told["bomb_b_"]["what"] == "refused"
+    assert told["right"]["workers"] < told["exits"]["workers"]
 
 
 def test_grades_csv_has_a_row_for_each_submission(graded):

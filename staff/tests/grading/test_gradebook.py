@@ -6,15 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from staff.tests import ROOT
 from whichline.engine.assignment import Problem
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.toml_file import Signed
 from whichline_grader.grading.decisions import Adjustment, Overruling
 from whichline_grader.grading.gradebook import Gradebook, GradebookError
-from whichline_grader.grading.graded import Grading, Notes, Score
+from whichline_grader.grading.graded import Drawn, Grading, Notes, Score
 from whichline_grader.grading.identity import HandedIn, Student
 
 ROWS = (
@@ -51,16 +53,32 @@ def new_gradebook(folder: Path) -> Gradebook:
     return gradebook
 
 
+def scored(grading: Grading) -> Grading:
+    """The same with its scores, as a gradebook adds up what its results are worth."""
+    weights: dict[str, dict[str, float]] = {}
+    for each in grading.results:
+        own = weights.setdefault(each.problem, {})
+        own[each.function] = own.get(each.function, 0.0) + each.maximum
+    bonus = {each.problem for each in grading.results if each.bonus}
+    problems = {id: Problem(id, id, sum(own.values()), (), own, (), id in bonus) for id, own in weights.items()}
+    with TemporaryDirectory() as folder, Gradebook(Path(folder, "gradebook.sqlite")) as gradebook:
+        gradebook.score_with(problems)
+        gradebook.add(grading)
+        (read,) = gradebook.latest(texts=False)
+    return replace(grading, scores=read.scores)
+
+
 def test_a_grading_comes_back_as_it_was(tmp_path):
-    grading = replace(GRADING, notes=Notes(stdout="hello", weights=((0.5, None),)))
+    figure = Drawn("Weights", "query", "Yours are right.", "all", ((0.5, None),), ((0.5, 0.5),), ((True, False),))
+    grading = replace(GRADING, notes=Notes(stdout="hello", figure=figure))
     with new_gradebook(tmp_path) as gradebook:
         gradebook.add(grading)
     with new_gradebook(tmp_path) as gradebook:
-        assert list(gradebook.latest()) == [grading]
+        (read,) = gradebook.latest()
+        assert read == grading
+        assert (read.points, read.maximum) == (2, 3)
         assert gradebook.find("ada", "c" * 64, "d" * 64) == grading
         assert gradebook.find("ada", "c" * 64, "e" * 64) is None
-    assert GRADING.points == 2
-    assert GRADING.maximum == 3
 
 
 def test_what_is_not_the_students_own_is_charged_with_the_present_weights(tmp_path):
@@ -117,6 +135,16 @@ def test_a_class_is_read_without_texts(tmp_path):
     assert grading.scores == {"softmax": Score(False, tests=2, passed=1, meddled=0, not_run=0, maximum=3.0, points=2.0)}
 
 
+def test_what_the_page_for_staff_asks_the_gradebook_can_be_asked(tmp_path):
+    page = (ROOT / "packages/grader/whichline_grader/docs/running-a-course.md").read_text()
+    most, attempts, _ = page.partition("```sql\n")[2].partition("```")[0].split(";")
+    with new_gradebook(tmp_path) as gradebook:
+        gradebook.add(replace(GRADING, submission="lovelaceada_1"))
+    with sqlite3.connect(tmp_path / "gradebook.sqlite") as connection:
+        assert connection.execute(most).fetchall() == [("test_hidden_softmax", 1)]
+        assert connection.execute(attempts).fetchall() == [(GRADING.path, GRADING.started.isoformat(), 2.0)]
+
+
 def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
     grading = replace(GRADING, notes=Notes(forbidden={"softmax": {"softmax": ("torch.softmax in a.py:1: x",)}}))
     work = GRADING.content[:12]
@@ -137,7 +165,7 @@ def test_a_decision_holds_for_this_content_whatever_suite_grades_it(tmp_path):
         )
     assert after
     assert (after.overruled, after.adjusted) == ({"softmax": "agreed"}, {"softmax": (-0.5, "late")})
-    assert (grading.points, after.points) == (0, 1.5)
+    assert after.points == 1.5
     assert other == alan
     assert newer == replace(grading, content="f" * 64)
 

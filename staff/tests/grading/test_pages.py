@@ -1,6 +1,8 @@
 """The pages of `cs336 staff report`: what they say, what they must not say, and what nothing in them can do."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Container, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,7 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from staff.tests.grading.test_gradebook import GRADING
+from staff.tests import ROOT
+from staff.tests.grading.test_gradebook import GRADING, scored
+from staff.tests.grading.test_weights import drawn
 from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
@@ -70,6 +74,7 @@ def entry(name: str, rows: list[Result] | None = None, penalty: float = 0.0, **n
     rows = results() if rows is None else rows
     handed, path = HandedIn((student,)), f"/in/{name}.zip"
     grading = replace(GRADING, submission=name, path=path, handed_in=handed, results=rows, notes=Notes(**notes))
+    grading = scored(grading)
     return Entry(grading, (Grade(student, grading.handed_in, grading, None, penalty),))
 
 
@@ -111,7 +116,7 @@ def hostile_grading(text: str, name: str, headline: str | None = None) -> Gradin
         taken_in=(text,),
         forbidden={"softmax": {"softmax": (text,)}},
         explanations=(told, replace(told, problem="rope")),
-        weights=((1e300, None, -1.0, *4 * (0.0,)),) * 7,
+        figure=drawn(((1e300, None, -1.0, *4 * (0.0,)),) * 7),
     )
     handed = HandedIn((Student(f"{name}-{text}", text, text),))
     return replace(GRADING, submission=name, path=f"/in/{text}", handed_in=handed, results=rows, notes=notes)
@@ -309,12 +314,14 @@ def test_a_group_has_one_page_and_each_member_a_grade(tmp_path):
 
 def test_refused_violations_and_remarks_are_apart(tmp_path):
     refused = entry("refused", results(PROBLEMS), refused="it is 3 GB").grading
-    violating = entry("violating", forbidden={"softmax": {"softmax": ("torch.softmax in a.py:1: x",)}}).grading
+    line = "torch.softmax in a.py:1: x"
+    violating = entry("violating", forbidden={"softmax": {"softmax": (line,)}}, sources={line: "the source"}).grading
     page = site(tmp_path, refused, violating, entry("left-out", taken_in=("big.bin was left out",)).grading)[
         "index.html"
     ]
     assert "violation of the rules" in page
-    assert "softmax: torch.softmax in a.py:1: x" in page
+    assert f"softmax: {line}" in page
+    assert "the source" in page
     assert "refused, not run" in page
     assert "remark</span>" in page
     assert page.index("Not graded") < page.index("it is 3 GB") < page.index("To look at") < page.index("big.bin")
@@ -372,3 +379,11 @@ def test_the_policy_lets_a_page_load_and_run_nothing(tmp_path):
         assert re.findall(r'Policy" content="(.*?)"', page) == [nothing]
         assert "<script" not in page
         assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_report_needs_no_torch(tmp_path):
+    site(tmp_path, hostile_grading("x", "s0"))
+    run = "import sys; from whichline_grader.cli import staff; staff(['report', *sys.argv[1:]], standalone_mode=False)"
+    for more in ([], ["--anonymous"]):
+        command = [sys.executable, "-c", f"{run}; sys.exit('torch' in sys.modules)", str(tmp_path), *more]
+        subprocess.run(command, cwd=ROOT, check=True)

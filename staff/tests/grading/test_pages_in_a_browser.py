@@ -7,6 +7,7 @@ from playwright.sync_api import Browser
 
 from staff.tests.browser import opened
 from staff.tests.grading.test_pages import HOSTILE, PROBLEMS, entry, hostile_grading, results, site
+from staff.tests.grading.test_weights import drawn
 
 pytestmark = pytest.mark.nightly
 
@@ -57,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A class with hostile submissions, one whose weights go from 0 to 1, and names that are long or in Hebrew."""
     folder = tmp_path_factory.mktemp("class")
     ramp = tuple(tuple(min(1.0, (7 * i + j) / 44) for j in range(7)) for i in range(7))
-    some = [entry(f"ok{i}", results([*PROBLEMS][: i % 4]), weights=ramp).grading for i in range(12)]
+    some = [entry(f"ok{i}", results([*PROBLEMS][: i % 4]), figure=drawn(ramp)).grading for i in range(12)]
     named = [entry(name).grading for name in (LONG, HEBREW)]
     site(folder, *(hostile_grading(text, f"s{i}") for i, text in enumerate(HOSTILE)), *some, *named)
     return folder

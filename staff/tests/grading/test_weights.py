@@ -2,18 +2,25 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 from problems.scaled_dot_product_attention.staff.figure import (
+    FIGURE,
     allowed_keys,
     compare_weights,
     measure_weights,
     right_weights,
 )
-from whichline_grader.grading.graded import Notes
+from whichline_grader.grading.graded import Drawn, Matrix, Notes
+from whichline_grader.grading.one_submission import draw
+
+
+def drawn(weights: Matrix) -> Drawn:
+    return draw(replace(FIGURE, measure=lambda _: weights), print)
 
 
 def without_scale(Q, K, V, mask):
@@ -59,4 +66,4 @@ def test_what_is_not_finite_is_kept_as_such():
     measured = measure_weights(lambda Q, K, V, mask: V * math.inf)  # 0 times infinity is NaN
     assert measured == ((None,) * 7,) * 7
     assert compare_weights(measured) == "49 of your 49 weights are NaN or infinite."
-    json.loads(Notes(weights=measured).as_json(), parse_constant=pytest.fail)
+    json.loads(Notes(figure=drawn(measured)).as_json(), parse_constant=pytest.fail)

@@ -1,4 +1,4 @@
-"""Feed what reads hostile bytes with bytes that are nearly right: replies of a worker, zip and tar archives.
+"""Feed what reads hostile bytes with bytes that are nearly right: what a worker writes, zip and tar archives.
 
 Each case is a real frame or archive in which a few things were changed: a field of the header, a length, some bytes. It
 may only be read or refused with a documented error, within a second, and memory must not grow. The cases follow from
@@ -12,6 +12,7 @@ import functools
 import gzip
 import io
 import json
+import math
 import os
 import random
 import socket
@@ -36,10 +37,12 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.type_errors import expected_and_got
 from whichline.handing_in.archive import ArchiveError, check_names
 from whichline.handing_in.submit import SubmissionError, _imports, read_submission, write_submission
-from whichline_grader.grading.graded import sentence
+from whichline_grader.grading.carried_forward import Lender
+from whichline_grader.grading.graded import with_kind
 from whichline_grader.sandbox.answer import MAX_TEXT, check
 from whichline_grader.sandbox.connection import Connection, TooLongError
 from whichline_grader.sandbox.inside import frames
+from whichline_grader.sandbox.question import Question
 from whichline_grader.sandbox.submission import Refused, take_in
 
 SEED = 0  # from which all that is tried follows
@@ -51,6 +54,8 @@ Target = Callable[[random.Random, Path], str]
 
 SENT = [torch.ones(3, 2, requires_grad=True), torch.ones(4)]
 TOKEN = "7"  # noqa: S105
+GIVEN = (torch.rand(2, 3, 5), torch.rand(2, 4, 5), torch.rand(2, 4, 6), None)
+ATTENTION = Question("run_scaled_dot_product_attention", GIVEN, rehearsed=GIVEN)
 ODD: list[Any] = [
     *(None, True, False, -1, 0, 1, 2, 7, 8, 2**31, 2**63, -(2**63), 10**400, 0.5, 1e308, float("nan"), float("inf")),
     *("", "float32", "bool", "bfloat16", "complex64", "\ud800", "\x1b[2J", "x" * 5000),
@@ -108,6 +113,33 @@ def reply(rng: random.Random, folder: Path) -> str:
             return "refused"
     assert answer.decoded is not answer  # it cannot fail once it was checked
     return "read"
+
+
+def request(rng: random.Random, folder: Path) -> str:
+    """What a worker asks of earlier problems while it attends to scores (2, 3, 4): it gets no more numbers than these.
+
+    Of what it got it may ask for the gradients, each time anew.
+    """
+    lesson = Question("run_softmax", (torch.rand(2, 3), 1))
+    lender = Lender([(lesson, ("in_features", "dim"))])
+    lender.begin(ATTENTION, TOKEN)
+    given, outcome, start = 0, "nothing is lent", frames.PREFIX.size
+    for number in range(3):
+        asked = {"token": TOKEN, "borrow": "run_softmax", "arguments": {"in_features": {"tensor": 0}, "dim": -1}}
+        tensor = torch.ones(rng.choice(((2, 3, 4), (3, 4), (1, 4), (24, 4), (2, 3, 5))))
+        if number and rng.random() < 0.5:
+            asked = {"token": TOKEN, "borrow": number - 1, "cotangents": [{"tensor": 0}]}
+        asked["tensors"] = [frames._description(tensor.requires_grad_(rng.random() < 0.5))]
+        text = json.dumps(_mutated(rng, asked)).encode()
+        try:
+            lent = lender.reply((text, frames.elements(tensor.detach())), TOKEN)
+        except frames.FrameError:
+            return "refused"
+        if lent and "value" in (header := json.loads(lent[start : start + frames.PREFIX.unpack_from(lent)[0]])):
+            given += sum(math.prod(each["shape"]) for each in header["tensors"])
+            outcome = "read"
+    assert given <= 24
+    return outcome
 
 
 def zip_archive(rng: random.Random, folder: Path) -> str:
@@ -186,7 +218,7 @@ def message(text: str, folder: Path) -> None:
         in_plain_words(kind(text))
         expected_and_got(kind(text))
     headline = text[:MAX_TEXT]  # a reply has no longer ones
-    sentence(Result("test", "softmax", False, False, 1.0, Outcome.FAILED, headline=headline))
+    with_kind(Result("test", "softmax", False, False, 1.0, Outcome.FAILED, headline=headline))
 
 
 def names(text: str, folder: Path) -> None:
@@ -218,6 +250,18 @@ def _reply(rng: random.Random) -> bytes:
         )
     )
     header["tensors"] = [frames._description(tensor) for tensor in tensors]
+    text = json.dumps(_mutated(rng, header)).encode()
+    if rng.random() < 0.05:
+        depth = rng.choice((9, 1000, 10_000))
+        text = text[:-1] + b', "value": ' + b"[" * depth + b"]" * depth + b"}"
+    if rng.random() < 0.05:
+        text = text[:-1] + b', "outputs": 1' + b"0" * 5000 + b"}"
+    body = b"".join(frames.elements(tensor) for tensor in tensors)
+    return frames.PREFIX.pack(len(text), len(body)) + text + body
+
+
+def _mutated(rng: random.Random, header: dict[str, Any]) -> dict[str, Any]:
+    """The header with a few of its fields changed."""
     for _ in range(rng.choice((0, 1, 1, 1, 2, 4))):
         places = list(_places(header))
         container, key = rng.choice(places)
@@ -229,14 +273,7 @@ def _reply(rng: random.Random) -> bytes:
                 container[key] = copy.deepcopy(other[its])
             case _:
                 container[key] = copy.deepcopy(rng.choice(ODD))  # which later changes must not change
-    text = json.dumps(header).encode()
-    if rng.random() < 0.05:
-        depth = rng.choice((9, 1000, 10_000))
-        text = text[:-1] + b', "value": ' + b"[" * depth + b"]" * depth + b"}"
-    if rng.random() < 0.05:
-        text = text[:-1] + b', "outputs": 1' + b"0" * 5000 + b"}"
-    body = b"".join(frames.elements(tensor) for tensor in tensors)
-    return frames.PREFIX.pack(len(text), len(body)) + text + body
+    return header
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -322,7 +359,7 @@ def _resident() -> int:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("target", [reply, zip_archive, tar_archive])
+@pytest.mark.parametrize("target", [reply, request, zip_archive, tar_archive])
 def test_what_is_nearly_right_is_read_or_refused(target: Target) -> None:
     outcomes = fuzz(target, cases=3_400)
     assert min(outcomes["read"], outcomes["refused"]) > 100

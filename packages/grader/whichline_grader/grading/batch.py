@@ -6,6 +6,7 @@ what was found is dropped once it is recorded. While one is graded, staff may de
 """
 
 import hashlib
+import json
 import os
 import re
 from collections import Counter, deque
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from whichline.engine.toml_file import AssignmentError
@@ -30,6 +32,7 @@ from whichline_grader.sandbox.reader import Reader
 from whichline_grader.sandbox.submission import Refused, Submission
 
 ATTEMPTS = 3
+LOG = "log.jsonl"
 PARTS = 10  # of a batch, after each of which grades.csv is written: it may be killed before its end
 TICK = 1.0  # seconds after which `show` is called even if nothing has ended
 HASHED = re.compile(r".*-[0-9a-f]{12}")
@@ -80,11 +83,13 @@ class How:
         jobs: how many at a time.
         rerun: whether to grade again what is graded already.
         show: called whenever something has changed, and once a second.
+        tell: called with a line about each submission, as it is in the log.
     """
 
     jobs: int = 1
     rerun: bool = False
     show: Callable[[Progress], None] = lambda progress: None
+    tell: Callable[[str], None] = lambda line: None
 
 
 def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
@@ -96,7 +101,7 @@ def grade(suite: GradedSuite, sandbox: Sandbox, paths: Sequence[Path], out: Path
 def grade_by(submit: Submit, suite: GradedSuite, paths: Sequence[Path], out: Path, how: How = How()) -> Progress:
     """Grade each submission in `paths` that `out` has no grading of, by this suite and for this content.
 
-    In `out` there are `gradebook.sqlite` and a folder with the reports of each submission.
+    In `out` there are `gradebook.sqlite`, a folder with the reports of each submission, and a log.
 
     Raises:
         TakenError: another batch writes to `out`.
@@ -153,6 +158,7 @@ class _Batch:
             self.gradebook.drop_damaged(attempt.name, content)
             if not self.how.rerun and (grading := self.gradebook.find(attempt.name, content, self.suite.sha256)):
                 self.progress.already += 1
+                self._log(attempt, "graded before")
                 self.gradebook.hand_in_again(grading, _as_text(attempt.work.path), self._handed_in(attempt))
                 self._report(grading)
                 return
@@ -174,13 +180,23 @@ class _Batch:
         if not record.fault:
             self._record(attempt, record)
         elif attempt.number < ATTEMPTS:
+            self._log(attempt, "to be tried again", seconds=round(record.seconds, 1), why=record.fault)
             self.waiting.append(replace(attempt, number=attempt.number + 1))
         else:
             self._give_up(attempt, record.fault)
 
     def _give_up(self, attempt: _Attempt, reason: str) -> None:
+        self._log(attempt, "not graded", why=reason)
         self.progress.done += 1
         self.progress.faults[attempt.name] = reason
+
+    def _log(self, attempt: _Attempt, what: str, **more: object) -> None:
+        """Write down what became of a submission, with whatever is not empty."""
+        entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "submission": attempt.name, "what": what}
+        line = json.dumps(entry | {name: each for name, each in more.items() if each})
+        with (self.out / LOG).open("a") as file:
+            file.write(f"{line}\n")
+        self.how.tell(line)
 
     def _answers_of(self, content: str) -> Path:
         """The file for the answers of the submission with this content."""
@@ -210,6 +226,14 @@ class _Batch:
             self.gradebook.add(grading)
             # As the gradebook has it: staff may have overruled a violation of the same content.
             self._report(self.gradebook.of(attempt.name) or grading)
+        self._log(
+            attempt,
+            "refused" if record.notes.refused else "graded",
+            workers=record.workers,
+            seconds=round(record.seconds, 1),
+            why=record.notes.refused,
+            trouble=record.notes.trouble,
+        )
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

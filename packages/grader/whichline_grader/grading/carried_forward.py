@@ -57,13 +57,13 @@ def list_calls(question: Question) -> list[Made]:
             given = {name: frame.f_locals[name] for name in names}
             made.append(Made(of_others[frame.f_code].__name__, given, _count(value)))
 
-    widened = [in_dtype(each, torch.float64) for each in question.rehearsed]
+    widened, before = [in_dtype(each, torch.float64) for each in question.rehearsed], sys.getprofile()
     sys.setprofile(look)
     try:
         with torch.no_grad():
             apply(own, widened, question.names)
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
     return made
 
 

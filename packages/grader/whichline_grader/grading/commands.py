@@ -1,10 +1,11 @@
-"""`staff grade`, `findings` and `reproduce`. What imports torch is imported when it is needed."""
+"""`staff grade` and `reproduce`. What imports torch is imported when it is needed."""
 
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -17,14 +18,14 @@ from rich.text import Text
 
 from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
-from whichline_grader.grading.class_losses import ClassLoss, count_losses
-from whichline_grader.grading.course import RESULTS, RESULTS_FOLDER, find_checked_root, load_course, results_folder
-from whichline_grader.grading.final_grades import find_grade, grades, group_by_submission
+from whichline_grader.grading.class_losses import ClassLoss
+from whichline_grader.grading.course import RESULTS_FOLDER, find_checked_root, load_course, results_folder
+from whichline_grader.grading.final_grades import find_grade, grades
 from whichline_grader.grading.gradebook import Gradebook, GradebookError, Results, open_results
 from whichline_grader.grading.graded import Grading, Score
 from whichline_grader.grading.identity import Platform, find_work, safe_name
 from whichline_grader.grading.processes import ANSWERS, load_and_start
-from whichline_grader.grading.reports import MOST, cut_list, read_reports, write_course, write_findings
+from whichline_grader.grading.reports import MOST, cut_list, write_course
 from whichline_grader.grading.writing import writing
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.sandbox.confinement import Layer, Sandbox
@@ -48,7 +49,8 @@ SANDBOXES = click.Choice(["auto", "bubblewrap", "process", "none"])
 @click.option("--sandbox", "layer", type=SANDBOXES, default="auto")
 @click.option("--jobs", type=click.IntRange(1), help="How many at the same time.  [default: one for each core]")
 @click.option("--rerun", is_flag=True, help="Grade again what has already been graded.")
-def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | None, rerun: bool) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Print on stderr what log.jsonl gets: a line for each submission.")
+def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | None, rerun: bool, verbose: bool) -> None:
     """Grade each SUBMISSION, a folder, a zip or tar archive or a Python file, in a sandbox.
 
     Run the same command again after an interruption: nothing is graded twice. Two submissions of one student
@@ -73,7 +75,8 @@ def grade(submission: tuple[Path, ...], out: Path, layer: Layer, jobs: int | Non
                 _refuse_several(submission, course.platform)
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, of a scheduler such as SLURM
             with show_progress(console) as show:
-                how = How(jobs or os.cpu_count() or 1, rerun, show)
+                tell = partial(click.echo, err=True) if verbose else How.tell
+                how = How(jobs or os.cpu_count() or 1, rerun, show, tell)
                 done = grade_all(suite, sandbox, submission, out, how)
         with writing(out), Gradebook(out / "gradebook.sqlite", course.muted) as gradebook:
             _write_and_tell(console, Results(out, gradebook, course, suite.problems), done)
@@ -100,16 +103,6 @@ def _write_and_tell(console: Console, results: Results, done: "Progress") -> Non
     students, found = write_course(console, results)
     if found and len(students) > 1:
         console.print(draw_findings(found))
-
-
-@click.command()
-@click.argument("results", type=RESULTS, default=results_folder)
-def findings(results: Path) -> None:
-    """Count what was found in a class, in the gradebook of RESULTS, and write findings.csv there."""
-    with open_results(results) as opened:
-        found = count_losses(read_reports(opened, group_by_submission(grades(opened.gradebook, opened.course))))
-    write_findings(results, found)
-    Console().print(draw_findings(found))
 
 
 @click.command()

@@ -2,8 +2,7 @@
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -12,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from whichline.engine.assignment import Problem, share_points
+from whichline.engine.assignment import Problem
 from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Outcome, Result, function_of
 from whichline.engine.toml_file import Complaint, Key, located
@@ -26,7 +25,7 @@ from whichline_grader.grading.decisions import (
     read_decisions,
     write_decision,
 )
-from whichline_grader.grading.graded import Grading, Score, Worth, add_up_counts, read_notes
+from whichline_grader.grading.graded import Grading, Score, read_notes
 from whichline_grader.grading.identity import HandedIn, handed_in_from_json
 from whichline_grader.grading.tables import (
     BEFORE,
@@ -67,8 +66,9 @@ class Gradebook:
         self._path, self._decided, self._muted = path, path.parent / FILE, muted
         self._lists: dict[int, dict[str, bool]] = {}
         # Until something is written:
-        self._worth: dict[int, dict[str, Worth]] = {}
-        self._scores: dict[int, dict[str, Score]] = {}
+        self._worth: dict[int, dict[str, sqlite3.Row]] = {}
+        self._passed: dict[int, dict[str, Result]] = {}
+        self._attempts: list[Grading] = []
         self.read_decisions()
         if not (path.exists() and path.stat().st_size) and any(path.parent.glob("*/results.json")):
             raise GradebookError(f"{path.parent} has results and no {path.name}: {self._todo}")
@@ -119,21 +119,16 @@ class Gradebook:
             with self._transaction() as connection:
                 connection.execute("DELETE FROM problem")
                 connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", now)
+                connection.execute("DELETE FROM score")
+                connection.execute("INSERT INTO score SELECT * FROM counted")
         return bool(before) and before != now
 
-    def _weigh(self, tests: int) -> dict[str, Worth]:
+    def _weigh(self, tests: int) -> dict[str, sqlite3.Row]:
         """Weigh each test for the gradings that ran this list of tests."""
         if tests not in self._worth:
-            ran = Counter(map(function_of, self._read_list(tests)))
-            shares = share_points(self._problems(), ran.elements()).items()
-            self._worth[tests] = {test: Worth(*share, max(1, ran[test]), ran[test]) for test, share in shares}
+            found = self._connection.execute("SELECT * FROM worth WHERE list = ?", (tests,))
+            self._worth[tests] = {row["test"]: row for row in found}
         return self._worth[tests]
-
-    def _problems(self) -> list[Problem]:
-        return [
-            Problem(id, "", points, (), json.loads(tests), (), bool(bonus))
-            for id, bonus, points, tests in self._connection.execute("SELECT * FROM problem ORDER BY rowid")
-        ]
 
     def _read_list(self, id: int) -> dict[str, bool]:
         """The tests of a list, each with whether it is hidden: most gradings have the same ones."""
@@ -173,6 +168,7 @@ class Gradebook:
                     rest = 'SELECT ?, test, "case", {} FROM {} WHERE attempt = ?'
                     rest = rest.format("said" if table == "told" else "outcome", table)
                     connection.execute(f"INSERT INTO {table} {rest}", (id, grading.id))
+                connection.execute("INSERT INTO score SELECT * FROM counted WHERE attempt = ?", (id,))
             else:
                 is_last = connection.execute("SELECT 1 FROM latest WHERE id = :id", now).fetchone()
                 id = ":id" if is_last else "(SELECT max(id) + 1 FROM attempt)"
@@ -200,20 +196,22 @@ class Gradebook:
 
         They have a score for each problem, but no results and no texts.
         """
-        condition = "id IN (SELECT max(id) FROM attempt GROUP BY submission, content, handed_in) ORDER BY id"
-        return self._select(condition, texts=False)
+        if not self._attempts:
+            condition = "id IN (SELECT max(id) FROM attempt GROUP BY submission, content, handed_in) ORDER BY id"
+            self._attempts = list(self._read_all(condition, texts=False))
+        return map(self._add_decisions, self._attempts)
 
     def failures(self, test: str) -> dict[int, list[tuple[str, float]]]:
         """What a test, or one case of it, said in each grading in which it did not pass, and the points it costs."""
         function, case = split_name(test)
         found: dict[int, list[tuple[str, float]]] = {}
         for id, tests in self._connection.execute("SELECT id, tests FROM attempt"):
-            if not (worth := self._weigh(tests)[function]).ran:
-                found[id] = [(NEW, worth.points)]
+            if not (worth := self._weigh(tests)[function])["ran"]:
+                found[id] = [(NEW, worth["points"])]
         query = """SELECT id, tests, coalesce(json_extract(said, '$.headline'), '')
             FROM attempt JOIN told ON attempt = id AND test = ? AND "case" = coalesce(?, "case")"""
         for id, tests, headline in self._connection.execute(query, (function, case or None)):
-            found.setdefault(id, []).append((headline, self._weigh(tests)[function].points))
+            found.setdefault(id, []).append((headline, self._weigh(tests)[function]["points"]))
         return found
 
     def outcomes(self, grading: Grading) -> tuple[Collection[str], dict[str, str]]:
@@ -258,50 +256,39 @@ class Gradebook:
                 yield str(located(self._decided, Complaint(key, what)))
 
     def _select(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
-        scores = {} if texts else self._add_up()
+        return map(self._add_decisions, self._read_all(condition, parameters, texts))
+
+    def _read_all(self, condition: str, parameters: Any = (), texts: bool = True) -> Iterator[Grading]:
         columns = COLUMNS if texts else COLUMNS.replace(", texts", "")
         for row in self._connection.execute(f"SELECT id, {columns} FROM attempt WHERE {condition}", parameters):  # noqa: S608
             with self._naming(row["submission"], row["path"]):
                 if not self._read_list(row["tests"]):
                     raise LookupError("it has no tests")
-                if texts:
-                    results = {"results": self._read_results(row["id"], row["tests"])}
-                else:
-                    results = {"scores": scores.get(row["id"], {})}
-                grading = self._read(dict(row), results)
+                grading = self._read(dict(row), self._read_results(row["id"], row["tests"]) if texts else ())
             yield grading
-
-    def _add_up(self) -> dict[int, dict[str, Score]]:
-        """What the results of each grading add up to, by problem."""
-        if not self._scores:
-            failed: dict[int, list[tuple[str, int, int]]] = {}
-            for id, *each in self._connection.execute("SELECT * FROM failed"):
-                failed.setdefault(id, []).append(tuple(each))
-            known: dict[object, dict[str, Score]] = {}  # many fail alike
-            for id, tests in self._connection.execute("SELECT id, tests FROM attempt"):
-                key = tests, *failed.get(id, ())
-                if key not in known:
-                    known[key] = add_up_counts(self._weigh(tests), {test: count for test, *count in key[1:]})
-                self._scores[id] = known[key]
-        return self._scores
 
     def _read_results(self, id: int, tests: int) -> list[Result]:
         """The results of tests that count, each with what it is worth; a test without a result was not run."""
         query = 'SELECT test, "case", said FROM told WHERE attempt = ?'
         told = {join_name(test, case): said for test, case, said in self._connection.execute(query, (id,))}
-        ran = self._read_list(tests)
-        worth = self._weigh(tests)
-        new = sorted(test for test, one in worth.items() if not one.ran)
-        results = []
-        for test, hidden in [*ran.items(), *((test, True) for test in new)]:
-            if one := worth.get(function_of(test)):
-                result = Result(test, one.problem.id, hidden, one.problem.bonus, one.points, Outcome.PASSED)
-                if test in told:
-                    said = msgspec.json.decode(told[test])
-                    result = msgspec.convert({name: getattr(result, name) for name in WORTH} | said, Result)
-                results.append(result)
-        missing = {"outcome": Outcome.NOT_RUN, "headline": NEW}
-        return [replace(each, **missing) if each.test in new else each for each in results]
+        return [
+            msgspec.convert({name: getattr(passed, name) for name in WORTH} | msgspec.json.decode(told[test]), Result)
+            if test in told
+            else passed
+            for test, passed in self._list_passed(tests).items()
+        ]
+
+    def _list_passed(self, tests: int) -> dict[str, Result]:
+        """The results of whoever passes all tests of a list; those that are newer were not run."""
+        if tests not in self._passed:
+            worth = self._weigh(tests)
+            new = sorted(test for test, one in worth.items() if not one["ran"])
+            found = self._passed[tests] = {}
+            for test, hidden in [*self._read_list(tests).items(), *((test, True) for test in new)]:
+                if one := worth.get(function_of(test)):
+                    ended = (Outcome.PASSED, None, "") if one["ran"] else (Outcome.NOT_RUN, None, NEW)
+                    found[test] = Result(test, one["problem"], hidden, bool(one["bonus"]), one["points"], *ended)
+        return self._passed[tests]
 
     @contextmanager
     def _naming(self, submission: str, path: str) -> Iterator[None]:
@@ -314,23 +301,36 @@ class Gradebook:
                 "or take the gradebook from a backup"
             ) from None
 
-    def _read(self, row: dict[str, Any], results: Mapping[str, Any]) -> Grading:
-        """The grading in a row, and what staff decided about it."""
+    def _read(self, row: dict[str, Any], results: Sequence[Result]) -> Grading:
+        """The grading in a row."""
         said = msgspec.json.decode(row.pop("notes"), type=dict[str, Any])
         said |= msgspec.json.decode(row.pop("texts", "{}"), type=dict[str, Any])
         notes, handed_in = read_notes(said), handed_in_from_json(row["handed_in"])
-        told = tuple(each for each in notes.explanations if each.id not in self._muted)
-        names, content = (row["submission"], *handed_in.keys), row["content"]
-        own = [one for _, one in self.decisions.each() if one.student in names and content.startswith(one.work)]
+        if self._muted:
+            told = tuple(each for each in notes.explanations if each.id not in self._muted)
+            notes = replace(notes, explanations=told)
+        query = "SELECT problem, bonus, tests, passed, meddled, not_run, maximum, points FROM score WHERE attempt = ?"
+        scores = self._connection.execute(query, (row["id"],))
         del row["tests"]
         row |= {
             "started": datetime.fromisoformat(row["started"]),
-            "notes": replace(notes, explanations=told),
+            "notes": notes,
             "handed_in": handed_in,
         }
         return Grading(
             **row,
-            **results,
+            results=results,
+            scores={problem: Score(bool(bonus), *counts) for problem, bonus, *counts in scores},
+        )
+
+    def _add_decisions(self, grading: Grading) -> Grading:
+        """The grading with what staff decided about it."""
+        names, content = (grading.submission, *grading.handed_in.keys), grading.content
+        own = [one for _, one in self.decisions.each() if one.student in names and content.startswith(one.work)]
+        if not own:
+            return grading
+        return replace(
+            grading,
             overruled={each.problem: each.text for each in own if type(each) is Overruling},
             adjusted={each.problem: (each.points, each.text) for each in own if type(each) is Adjustment},
             comments=tuple(each.text for each in own if type(each) is Comment),
@@ -341,7 +341,7 @@ class Gradebook:
         try:
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._worth, self._scores = {}, {}
+                self._worth, self._passed, self._attempts = {}, {}, []
                 yield self._connection
         except sqlite3.OperationalError as error:  # the disk is full, for example
             raise GradebookError(f"{self._path}: {error}; its contents are intact; try again") from None

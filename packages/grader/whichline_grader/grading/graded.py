@@ -9,24 +9,44 @@ And who wrote a message, the name of a file or a line of code may be recognised 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
-from itertools import chain, groupby, repeat
 from typing import Any, NamedTuple
 
 import msgspec
 
-from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
 from whichline.rules.price import charge
 from whichline_grader.grading.identity import HandedIn, Student
 from whichline_grader.sandbox.submission import Submission
 
-# A row for each query; None is NaN or infinite.
-Matrix = tuple[tuple[float | None, ...], ...]
+Matrix = tuple[tuple[float | None, ...], ...]  # None is NaN or infinite
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The figure of a problem, as it was drawn for one submission.
+
+    Args:
+        title: the heading on the page.
+        row: what a row of a matrix is.
+        comparison: where two matrices differ most, in a sentence.
+        caption: what the matrices are.
+        yours: the numbers of the submission; none if it gave no usable ones.
+        right: the right numbers.
+        allowed: of each number whether it may be other than 0.
+    """
+
+    title: str
+    row: str
+    comparison: str
+    caption: str
+    yours: Matrix
+    right: Matrix
+    allowed: tuple[tuple[bool, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -43,8 +63,9 @@ class Notes:
         trouble: why the search for mistakes gave less than it might have, for staff alone.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
             did, each with the lines that ran it.
+        sources: of such a line, what stands there in the student's file.
         explanations: what was found.
-        weights: what a figure shows of it, if it gave that.
+        figure: what its student sees beside what is right, if a public test of such a problem fails.
     """
 
     refused: str = ""
@@ -56,8 +77,9 @@ class Notes:
     alone: tuple[str, ...] = ()
     trouble: str = ""
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
-    weights: Matrix = ()
+    figure: Drawn | None = None
 
     @property
     def doubts(self) -> list[str]:
@@ -82,8 +104,9 @@ def notes_from_json(text: str) -> Notes:
 
 def read_notes(said: dict[str, Any]) -> Notes:
     """The notes with these fields."""
-    found = said.pop("explanations", ())
-    return replace(msgspec.convert(said, Notes), explanations=tuple(filter(None, map(read_finding, found))))
+    found = tuple(filter(None, map(read_finding, said.pop("explanations", ()))))
+    notes = msgspec.convert(said, Notes)
+    return replace(notes, explanations=found) if found else notes
 
 
 def read_finding(written: object) -> Finding | None:
@@ -108,51 +131,6 @@ class Score(NamedTuple):
     points: float
 
 
-def add_up_results(results: Iterable[Result]) -> dict[str, Score]:
-    """The score of each problem."""
-    own: dict[str, list[Result]] = {}
-    for result in results:
-        own.setdefault(result.problem, []).append(result)
-    return {
-        problem: Score(
-            each[0].bonus,
-            len(each),
-            sum(result.passed for result in each),
-            sum(result.outcome is Outcome.VIOLATION for result in each),
-            sum(result.outcome is Outcome.NOT_RUN for result in each),
-            math.fsum(result.maximum for result in each),
-            math.fsum(result.points for result in each),
-        )
-        for problem, each in own.items()
-    }
-
-
-class Worth(NamedTuple):
-    """The worth of a test function: the points of one case, the number of cases, and how many of them were run."""
-
-    problem: Problem
-    points: float
-    cases: int
-    ran: int
-
-
-def add_up_counts(worth: Mapping[str, Worth], failed: Mapping[str, Sequence[int]]) -> dict[str, Score]:
-    """The score of each problem, when so many cases of these tests did not pass, and so many of them for meddling."""
-    scores = {}
-    for id, own in groupby(worth.items(), lambda each: each[1].problem.id):
-        each = [(one, *failed.get(test, (0, 0))) for test, one in own]
-        scores[id] = Score(
-            each[0][0].problem.bonus,
-            sum(one.cases for one, _, _ in each),
-            sum(one.ran - count for one, count, _ in each),
-            sum(meddled for _, _, meddled in each),
-            sum(one.cases - one.ran for one, _, _ in each),
-            math.fsum(chain.from_iterable(repeat(one.points, one.cases) for one, _, _ in each)),
-            math.fsum(chain.from_iterable(repeat(one.points, one.ran - count) for one, count, _ in each)),
-        )
-    return scores
-
-
 @dataclass(frozen=True)
 class Grading:
     """One submission, graded.
@@ -169,7 +147,7 @@ class Grading:
         notes: what else the report says.
         handed_in: by whom, and when.
         results: one for every test, scored with the present weights; none where a class is read without texts.
-        scores: what they add up to, by problem.
+        scores: what they add up to, by problem; the gradebook adds up.
         overruled: the problems in which staff counted what breaks the rules, and why.
         adjusted: the problems to whose points staff added something, how much and why.
         comments: what staff say besides.
@@ -193,12 +171,15 @@ class Grading:
     comments: Sequence[str] = ()
     id: int = field(default=0, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.results:
-            object.__setattr__(self, "scores", add_up_results(self.results))
+    @cached_property
+    def _by_problem(self) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {}
+        for result in self.results:
+            found.setdefault(result.problem, []).append(result)
+        return found
 
     def results_of(self, problem: str) -> list[Result]:
-        return [result for result in self.results if result.problem == problem]
+        return self._by_problem.get(problem, [])
 
     @cached_property
     def charges(self) -> dict[str, dict[str, float]]:
@@ -298,15 +279,15 @@ def _say_what_failed(result: Result) -> str:
         return "not implemented yet"
     if result.raised:
         return result.raised if result.raised in RAISED else "an exception"
-    return sentence(result)
+    return result.kind or result.headline
 
 
-def sentence(result: Result) -> str:
-    """The headline of a wrong answer without what the submission chose: the same for all of one kind."""
+def with_kind(result: Result) -> Result:
+    """The result with the kind of its headline, where a problem says what in that a submission chose."""
     for pattern, fixed in _sentences_of_problems():
         if match := re.match(pattern, result.headline):
-            return match.expand(fixed) + result.headline[match.end() :]
-    return result.kind or result.headline
+            return replace(result, kind=match.expand(fixed) + result.headline[match.end() :])
+    return result
 
 
 def _say_where(result: Result, submission: Submission) -> str:
@@ -340,7 +321,7 @@ def without_words(grading: Grading, number: str) -> Grading:
             taken_in=(REMARK,) if notes.taken_in else (),
             forbidden={problem: dict.fromkeys(works, (FORBIDDEN,)) for problem, works in notes.forbidden.items()},
             explanations=tuple(_strip(each) for each in notes.explanations),
-            weights=notes.weights,
+            figure=notes.figure,
         ),
         results=[
             replace(each, headline=_say_kind(each), kind="", place="", details=(), staff="") for each in grading.results
@@ -365,6 +346,5 @@ def _say_kind(result: Result) -> str:
     if result.check is Check.NOT_WRITTEN:
         return "not implemented yet"
     if result.check in (Check.CALL, None):
-        raised = result.headline.partition(":")[0].partition(" ")[0]
-        return raised if raised in RAISED else "an exception, or no answer"
-    return sentence(result)
+        return result.raised if result.raised in RAISED else "an exception, or no answer"
+    return result.kind or result.headline

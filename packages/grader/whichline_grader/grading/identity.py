@@ -276,6 +276,10 @@ def safe_name(name: str) -> str:
         start, end = (part.decode(errors="ignore") for part in (whole[: LONGEST // 2], whole[-LONGEST // 2 :]))
         safe = f"{start}_{digest}_{end}"
     # Files and a folder that are written beside it.
-    if safe.endswith((".csv", ".html")) or safe.startswith("gradebook.sqlite") or safe in ("students", "answers"):
+    if (
+        safe.endswith((".csv", ".html", ".jsonl"))
+        or safe.startswith("gradebook.sqlite")
+        or safe in ("students", "answers")
+    ):
         safe += "_"
     return safe or "submission"

@@ -9,8 +9,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache, partial
 from textwrap import dedent
 from typing import NamedTuple
 
@@ -126,7 +127,7 @@ class Loss:
     def line(self) -> str:
         """The student's line, with a mark under what is wrong in it, without the file that it is in."""
         if self.kind is Kind.NOT_OWN:
-            return self.finding.said[-1].partition(": ")[2]
+            return "".join(self.finding.code)
         *_, line, marks = self.finding.code if len(self.finding.code) > 1 else ("", "")
         return dedent(f"{line}\n{marks}") if set(marks.strip()) == {"^"} else ""
 
@@ -180,13 +181,15 @@ def divide_losses(grading: Grading, problems: Mapping[str, Problem]) -> list[Los
     losses: dict[Cause, Loss] = {}
     for result, blame in _blame_tests(grading, problems):
         for cause, share in blame.items():
-            loss = losses.setdefault(cause, Loss(*cause))
+            loss = losses.get(cause) or losses.setdefault(cause, Loss(*cause))
             loss.results.append(result)
             loss.add(result.maximum * share, problems[result.problem], result.hidden)
     for problem, paid in grading.charges.items():
         cost = f"{-math.fsum(paid.values()):.2f} points for {' and '.join(paid)}"
         said = f"{problem}: {cost}. Write this yourself, without:"
-        cause = _name(Kind.NOT_OWN, problem, (said, *grading.violations.get(problem, ())))
+        lines = grading.violations.get(problem, [])
+        kind, told = _name(Kind.NOT_OWN, problem, (said, *lines))
+        cause = Cause(kind, replace(told, code=tuple(grading.notes.sources.get(line, "") for line in lines[-1:])))
         losses[cause] = Loss(*cause)
         by_tests = math.fsum(result.points for result in grading.results_of(problem))
         losses[cause].add(by_tests - grading.earned(problem), problems[problem])
@@ -209,6 +212,8 @@ def _name(kind: Kind, problem: str, said: Iterable[str]) -> Cause:
 def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[tuple[Result, Blame]]:
     """Give what makes each test fail, in a submission that was run."""
     roots = _find_roots(grading.notes.explanations, problems)
+    unwritten = {id: _list_unwritten(grading.results_of(id)) for id in problems}
+    find_unwritten = cache(partial(_find_unwritten, unwritten, problems))
     crashes = {  # by what is raised and where: one may break several problems
         (" ".join(told.said[:1]), f"{told.file}:{told.line}"): Cause(Kind.FOUND, root) for told, root in roots.items()
     }
@@ -221,7 +226,7 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
             if result.passed:
                 continue
             if result.check is Check.NOT_WRITTEN:
-                blame: Blame = {_find_unwritten(result, grading, problems): 1.0}
+                blame: Blame = {find_unwritten(problem.id, "" if result.hidden else result.headline): 1.0}
             elif result.outcome is Outcome.NOT_RUN:
                 blame = {_name(Kind.NOT_RUN, problem.id, [result.headline]): 1.0}
             elif alike := _find_alike(result, results):
@@ -232,15 +237,16 @@ def _blame_tests(grading: Grading, problems: Mapping[str, Problem]) -> Iterator[
             yield result, blame
 
 
-def _find_unwritten(result: Result, grading: Grading, problems: Mapping[str, Problem]) -> Cause:
-    """Name what is not written, in the words of the test and the earliest problem whose tests say the same.
+def _find_unwritten(
+    said: Mapping[str, Sequence[str]], problems: Mapping[str, Problem], problem: str, headline: str
+) -> Cause:
+    """Name what is not written, in the words of a test and the earliest problem whose tests say the same.
 
     A hidden test has no such words, and is counted with the first public one.
     """
-    ids = (result.problem, *find_needs(problems, result.problem))
-    said = {id: _list_unwritten(grading.results_of(id)) for id in ids}
-    headline = next(iter(said[result.problem])) if result.hidden else result.headline
-    root = next((id for id in problems if headline in said.get(id, ())), result.problem)
+    headline = headline or said[problem][0]
+    needs = (problem, *find_needs(problems, problem))
+    root = next((id for id in problems if id in needs and headline in said[id]), problem)
     return _name(Kind.NOT_WRITTEN, root, [headline])
 
 

@@ -15,10 +15,10 @@ from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Test
 from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
-from whichline_grader.authoring.spec import find_figure, reference_of
+from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
 from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
-from whichline_grader.grading.graded import Notes, for_student
+from whichline_grader.grading.graded import Drawn, Notes, for_student, with_kind
 from whichline_grader.grading.questions import (
     LENT_TO,
     Questions,
@@ -64,7 +64,8 @@ def grade_one(
         grader.keep(grader.carry_forward(found))
         if not sealed:
             grader.find_what_is_wrong()
-    return grader.results, grader.take_notes(), grader.sealed
+    notes = grader.take_notes()
+    return grader.results, notes, replace(grader.sealed, workers=interview.spent.workers)
 
 
 class _Grader:
@@ -128,7 +129,7 @@ class _Grader:
     def keep(self, results: Sequence[Result]) -> None:
         """Keep the results, those of hidden tests in words for students."""
         submission = self.interview.submission
-        for test, result in zip(self.suite.suite.tests, results, strict=True):
+        for test, result in zip(self.suite.suite.tests, map(with_kind, results), strict=True):
             if result.outcome is Outcome.ERROR:
                 raise Faulty(f"{result.test}: {result.staff or result.text}")
             self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
@@ -155,7 +156,7 @@ class _Grader:
             self.ask({name_figure(figure)})
             self._recorded.start(name_figure(figure))
             self.suite.proxy.respondent = self._recorded
-            self.sealed.weights = figure.measure(getattr(self.suite.suite.calls, figure.call))
+            self.sealed.figure = draw(figure, getattr(self.suite.suite.calls, figure.call))
 
     def take_notes(self) -> Notes:
         """Collect what the report says besides the results, of output only that of public tests."""
@@ -164,6 +165,11 @@ class _Grader:
         answers = self.sealed.answers
         shown = [each for name in ("import", *self._public) for each in answers.get(name, ())]
         failed = {result.test for result in self.results if not result.passed}
+        public, hidden = (self._collect_uses(hidden=each) for each in (False, True))
+        forbidden = judge(public, hidden)
+        listed = {line for works in forbidden.values() for lines in works.values() for line in lines}
+        uses = {str(use): use.source for uses in public.values() for use in uses}
+        has_figure = find_figure({result.problem for result in self.results if not (result.passed or result.hidden)})
         return Notes(
             taken_in=self.interview.submission.remarks,
             could_hide=find_means_to_hide(self.interview.submission),
@@ -173,8 +179,9 @@ class _Grader:
             stderr="".join(each.printed[1] for each in shown),
             missing=tuple(sorted({name for each in shown for name in each.missing})),
             explanations=tuple(each for each in self.sealed.explanations if failed.issuperset(each.tests)),
-            weights=self.sealed.weights,
-            forbidden=judge(self._collect_uses(hidden=False), self._collect_uses(hidden=True)),
+            figure=self.sealed.figure if has_figure else None,
+            forbidden=forbidden,
+            sources={line: source for line, source in uses.items() if line in listed},
         )
 
     def _list_alone(self, failed: Collection[str]) -> tuple[str, ...]:
@@ -196,6 +203,14 @@ class _Grader:
                     replace(use, source=find_source(self.interview.submission, use)) for use in uses
                 }
         return found
+
+
+def draw(figure: Figure, call: Adapter) -> Drawn:
+    """Draw a figure of what an adapter gives."""
+    yours = figure.measure(call)
+    return Drawn(
+        figure.title, figure.row, figure.compare(yours), figure.caption, yours, figure.right(), figure.allowed()
+    )
 
 
 def judge(
@@ -292,7 +307,8 @@ def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, res
     for told in (each for each in sealed.explanations if test.name in each.tests):
         click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))
     if test.hidden:
-        click.echo(f"Of the test, the student reads: {for_student(result, recorded.submission, False).headline}")
+        told = for_student(with_kind(result), recorded.submission, False)
+        click.echo(f"Of the test, the student reads: {told.headline}")
     problem = graded.problems[test.problem]
     click.echo(f"It is worth {test.points:.3f} of the {problem.points:g} points of {problem.title}.")
 

@@ -13,7 +13,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from whichline.engine.assignment import Problem
-from whichline_grader.authoring.spec import Figure, find_figure
 from whichline_grader.grading.class_losses import ClassLoss, count_losses, count_students, teach_next
 from whichline_grader.grading.course import RESULTS, results_folder
 from whichline_grader.grading.final_grades import Entry, grades, group_by_submission
@@ -96,7 +95,7 @@ def load_templates() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str and not value.isprintable() else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -139,17 +138,14 @@ def fill_class_page(
 
 def fill_student_page(pages: Environment, report: Report) -> str:
     """The page for the student: nothing on it is for staff alone, or comes from a hidden input."""
-    grading = report.grading
-    failed = {result.problem for result in grading.results if not result.passed}
-    figure = None if grading.notes.refused else find_figure(failed)
+    figure = report.grading.notes.figure
     said = (*report.deductions, *report.remarks, *report.printed)
     return pages.get_template("student.html").render(
         report=report,
         remarks=[make_printable(each).partition("\n")[::2] for each in said],
         figure=figure,
-        yours=draw_cells(grading.notes.weights, figure) if figure else [],
-        right=draw_cells(figure.right(), figure) if figure else [],
-        comparison=figure.compare(grading.notes.weights) if figure else "",
+        yours=draw_cells(figure.yours, figure.allowed) if figure else [],
+        right=draw_cells(figure.right, figure.allowed) if figure else [],
     )
 
 
@@ -179,9 +175,9 @@ class Cell(NamedTuple):
         return min(1.0, max(0.0, self.weight or 0.0))
 
 
-def draw_cells(weights: Matrix, figure: Figure) -> list[list[Cell]]:
+def draw_cells(weights: Matrix, allowed: Iterable[Iterable[bool]]) -> list[list[Cell]]:
     """Nothing is drawn of a student's if there are no numbers."""
     return [
         [Cell(weight, not seen) for weight, seen in zip(row, mask, strict=True)]
-        for row, mask in zip(weights, figure.allowed(), strict=False)
+        for row, mask in zip(weights, allowed, strict=False)
     ]

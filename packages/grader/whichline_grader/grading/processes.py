@@ -80,6 +80,7 @@ class Record:
         started: when, with the offset from UTC.
         seconds: how long it took.
         sealed: what it has answered, as `Sealed.as_bytes` writes it.
+        workers: how many processes answered for it now.
     """
 
     results: Sequence[Result] = ()
@@ -89,6 +90,7 @@ class Record:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     seconds: float = 0.0
     sealed: bytes = b""
+    workers: int = 0
 
 
 Submit = Callable[[Submission, bytes], Future[Record]]  # with what it has answered before, if that is known
@@ -117,7 +119,8 @@ class Host:
         if status != b"0":
             fault = f"the grading process ended with exit status {status.decode()}"
         elif not (fault := (line := json.loads(said)).get("fault", "")):
-            return record([*map(result_from_json, line["results"])], notes_from_json(line["notes"]), sealed=left)
+            found = [*map(result_from_json, line["results"])], notes_from_json(line["notes"])
+            return record(*found, sealed=left, workers=line["workers"])
         if trouble := self._ask(b"check")[0].removesuffix(b"\n0"):
             raise HostError(trouble.decode())
         return record(fault=fault)
@@ -231,7 +234,8 @@ def _grade_and_exit(suite: "GradedSuite", sandbox: Sandbox, file: int, pipe: int
             given.truncate()
             record = sealed.as_bytes(suite.asked_sha256)
             given.write(record if len(record) <= suite.record_bytes else b"")  # without one it is asked again
-        line = {"results": [result.as_json() for result in results], "notes": notes.as_json()}
+        told = [result.as_json() for result in results]
+        line = {"results": told, "notes": notes.as_json(), "workers": sealed.workers}
     except Faulty as error:
         line = {"fault": str(error)}
     except BaseException as error:

@@ -8,10 +8,11 @@ can be run again without running any of its code.
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from traceback import FrameSummary
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from whichline.engine.finding import Finding
 from whichline.rules.watch import Use
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.authoring.spec import Adapter
-from whichline_grader.grading.graded import Matrix, read_finding
+from whichline_grader.grading.graded import Drawn, read_finding
 from whichline_grader.sandbox.answer import KINDS, Answer, Failure, Line, NotAsked, WorkerStopped, check
 from whichline_grader.sandbox.inside.frames import apply, encode
 from whichline_grader.sandbox.inside.randomness import seeded
@@ -232,14 +233,16 @@ class Sealed:
         lent: the functions that were answered for it then, by these names.
         explanations: what was found by a process that earns nothing.
         trouble: why it found less than it might have.
-        weights: what a figure shows of it, on one public case.
+        figure: what was drawn of it, on one public case.
+        workers: how many processes answered for it now.
     """
 
     answers: dict[str, Sequence[Answer]] = field(default_factory=dict)
     lent: dict[str, Sequence[str]] = field(default_factory=dict)
     explanations: tuple[Finding, ...] = ()
     trouble: str = ""
-    weights: Matrix = ()
+    figure: Drawn | None = None
+    workers: int = 0
 
     def as_bytes(self, asked_sha256: str) -> bytes:
         """The record of answers to the questions of this digest, as `read_sealed` reads it."""
@@ -251,7 +254,7 @@ class Sealed:
             "lent": self.lent,
             "explanations": [each.as_json() for each in self.explanations],
             "trouble": self.trouble,
-            "weights": self.weights,
+            "figure": self.figure and asdict(self.figure),
         }
         return zlib.compress(b"\n".join((json.dumps(about).encode(), b"".join(pieces))), LEVEL)
 
@@ -278,8 +281,8 @@ def read_sealed(record: bytes, questions: Questions, asked_sha256: str) -> Seale
                 found.append(_read(entry, raw, asked[number] if asked else None, found))
             answers[name] = found
         explanations = tuple(filter(None, map(read_finding, fields["explanations"])))
-        weights = tuple(map(tuple, fields["weights"]))
-        return Sealed(answers, fields["lent"], explanations, fields["trouble"], weights)
+        figure = msgspec.convert(fields["figure"], Drawn | None)
+        return Sealed(answers, fields["lent"], explanations, fields["trouble"], figure)
     except (zlib.error, ValueError, LookupError, TypeError, RecursionError):  # a damaged one is as good as none
         return None
 

@@ -1,6 +1,6 @@
 """Regrade requests, questions, and other weights: nothing is run, what is recorded is scored again.
 
-The commands are `staff overrule`, `adjust`, `comment`, `feedback`, `who`, `rescore` and `diff`.
+The commands are `staff overrule`, `adjust`, `comment`, `who`, `rescore` and `diff`.
 """
 
 import csv
@@ -86,17 +86,6 @@ def comment(student: str, text: str, out: Path) -> None:
 
 def _about(grading: Grading) -> dict[str, str]:
     return {"student": grading.handed_in.keys[0], "work": grading.content[:DIGITS]}
-
-
-@click.command()
-@click.argument("student")
-@into
-def feedback(student: str, out: Path) -> None:
-    """Write the feedback of STUDENT again, with what has changed since, and print it."""
-    with open_results(out) as results:
-        name = find_grade(grades(results.gradebook, results.course), student).id
-        write_course(Console(stderr=True), results, name)
-    click.echo((out / name / "feedback.md").read_text(encoding="utf-8"), nl=False)
 
 
 @click.command()

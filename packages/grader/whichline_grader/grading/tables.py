@@ -48,14 +48,50 @@ CREATE TABLE IF NOT EXISTS problem (
     points REAL NOT NULL,
     tests TEXT NOT NULL
 );
-CREATE VIEW failed AS
-    SELECT attempt, test, count(*) AS cases, sum(outcome = 'violation') AS meddled FROM outcome GROUP BY attempt, test;
+-- What one case of each test function is worth to those who were graded with a list, and how many cases they ran.
+CREATE VIEW worth AS
+    WITH run AS (
+        SELECT list.id AS list, substr(value ->> 0, 1, instr(value ->> 0 || '[', '[') - 1) AS test, count(*) AS cases
+        FROM list, json_each(tests) GROUP BY 1, 2
+    )
+    SELECT list.id AS list, weight.key AS test, problem.id AS problem, bonus, points AS maximum,
+        points * weight.value / (SELECT sum(value) FROM json_each(problem.tests)) / ifnull(cases, 1) AS points,
+        ifnull(cases, 0) AS ran
+    FROM list, problem, json_each(problem.tests) AS weight
+    LEFT JOIN run ON run.list = list.id AND run.test = weight.key;
+-- All points come from here. A test that was not run counts as one case that failed.
+CREATE VIEW counted AS
+    SELECT attempt, problem, bonus, sum(max(1, ran)) AS tests, sum(ran - failed) AS passed, sum(meddled) AS meddled,
+        sum(ran = 0) AS not_run, maximum,
+        iif(sum(failed + (ran = 0)), sum(points * (ran - failed)), maximum) AS points
+    FROM (
+        SELECT attempt.id AS attempt, worth.*, (
+            SELECT count(*) FROM outcome WHERE attempt = attempt.id AND test = worth.test
+        ) AS failed, (
+            SELECT count(*) FROM outcome WHERE attempt = attempt.id AND test = worth.test AND outcome = 'violation'
+        ) AS meddled
+        FROM attempt JOIN worth ON list = tests
+    )
+    GROUP BY attempt, problem;
+-- The same, kept: to count a class takes seconds.
+CREATE TABLE score (
+    attempt INTEGER NOT NULL REFERENCES attempt ON DELETE CASCADE ON UPDATE CASCADE,
+    problem TEXT NOT NULL,
+    bonus INTEGER NOT NULL,
+    tests INTEGER NOT NULL,
+    passed INTEGER NOT NULL,
+    meddled INTEGER NOT NULL,
+    not_run INTEGER NOT NULL,
+    maximum REAL NOT NULL,
+    points REAL NOT NULL,
+    PRIMARY KEY (attempt, problem)
+) WITHOUT ROWID;
 CREATE VIEW latest AS SELECT * FROM attempt WHERE id IN (SELECT max(id) FROM attempt GROUP BY submission);
 """
 COLUMNS = "submission, path, content, suite, seed, layer, started, seconds, handed_in, notes, texts, tests"
 # One row of `attempt`.
 KEY = "submission = :submission AND content = :content AND suite = :suite AND handed_in = :handed_in"
-LONG = ("stdout", "stderr", "explanations", "weights")  # of the notes, what a class is read without
+LONG = ("stdout", "stderr", "sources", "explanations", "figure")  # of the notes, what a class is read without
 WORTH = ("test", "problem", "hidden", "bonus", "maximum")  # of a result, what the list and the weights say
 
 
@@ -106,6 +142,7 @@ def put_attempt(
             said = json.dumps({name: x for name, x in each.items() if name not in WORTH}, ensure_ascii=False)
             connection.execute("INSERT INTO outcome VALUES (?, ?, ?, ?)", (*key, each["outcome"]))
             connection.execute("INSERT INTO told VALUES (?, ?, ?, ?)", (*key, said))
+    connection.execute("INSERT INTO score SELECT * FROM counted WHERE attempt = ?", (id,))
 
 
 def split_name(test: str) -> tuple[str, str]:

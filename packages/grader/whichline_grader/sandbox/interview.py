@@ -56,9 +56,10 @@ class Starved(BaseException):
 
 @dataclass
 class Spent:
-    """The time that one submission has used, in all of its interviews."""
+    """The time that one submission has used, and its workers, in all of its interviews."""
 
     seconds: float = 0.0
+    workers: int = 0
 
 
 class Lender(Protocol):
@@ -192,6 +193,7 @@ class Interview:
         """A worker, and what became of the import of the submission there."""
         cpu_seconds, modules = math.ceil(2 * self.limits.seconds), self.submission.slow_imports
         process = self._sandbox.fork(cpu_seconds, data_bytes, modules)
+        self.spent.workers += 1
         self._connection = connection = Connection(process, self.limits.reply_bytes, self._room)
         sizes = {path: len(source) for path, source in self.submission.files.items()}
         seal = _seal()

@@ -8,6 +8,8 @@ PLACES = [f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib", "std
 
 def printable(text: str) -> str:
     """`text` without what could command a terminal, reverse the direction of writing, or fail to encode."""
+    if text.replace("\n", "").isprintable():  # as nearly all is, and to look at each letter takes longer
+        return text
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

@@ -3,12 +3,12 @@
 It works through Python's own path machinery, so that folders without `__init__.py`, relative imports and a
 submission's own `sys.path.append` do what they do on the student's machine.
 
-A module that cannot be imported raises its own error when a graded call needs it: an import statement that fails binds
+A module that cannot be imported raises its own error when a graded call needs it: an import statement that fails gets
 a placeholder, which keeps the error. One in a `try` or a `with` raises at once, as the student expects it to.
 """
 
-import ast
 import builtins
+import dis
 import importlib.metadata
 import posixpath
 import sys
@@ -19,7 +19,7 @@ from importlib.abc import PathEntryFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from traceback import walk_stack
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn
 
 import typing_extensions
@@ -46,7 +46,7 @@ def install(files: dict[str, bytes]) -> None:
     # A newer Python has them; by TypeAliasType, typing_extensions itself tells which Python it is.
     for name in {*typing_extensions.__all__}.difference(dir(typing), ["TypeAliasType"]):
         setattr(typing, name, getattr(typing_extensions, name))
-    builtins.__lost__ = partial(_lost, [*files])  # type: ignore[attr-defined]  # by this name `_spare` calls it
+    builtins.__import__ = partial(_import, builtins.__import__, [*files])
 
 
 def is_submitted(path: str) -> bool:
@@ -91,7 +91,7 @@ class _Source(SourceLoader):
 
     def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> CodeType:  # type: ignore[override]
         try:
-            return super().source_to_code(_Spare().visit(ast.parse(data, path)), path, *more, **options)
+            return super().source_to_code(data, path, *more, **options)
         except SyntaxError as error:
             if error.filename is None:  # Python does not say which file has null bytes
                 error.filename, error.lineno = path, 1
@@ -109,35 +109,45 @@ def _look_up(known: Callable[[str], Any], unknown: Any, name: str) -> Any:
         return unknown
 
 
-class _Spare(ast.NodeTransformer):
-    """Rewrites import statements, outside of `try` and `with`, so that a name that cannot be imported is lost alone."""
-
-    def visit(self, node: ast.AST) -> Any:
-        match node:
-            case ast.ImportFrom(module="__future__") | ast.ImportFrom(names=[ast.alias("*")]):
-                return node  # nobody knows which names a star would give
-            case ast.Import() | ast.ImportFrom():
-                return [_spare(node, alias) for alias in node.names]
-            case ast.mod() | ast.stmt() if not isinstance(node, ast.Try | ast.TryStar | ast.With):
-                return self.generic_visit(node)
-        return node
-
-
-def _spare(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.stmt:
-    """The statement for one of its names, in a `try` that binds the name to what `_lost` gives where it fails."""
-    bound = alias.asname or alias.name.partition(".")[0]
-    path = alias.name if isinstance(statement, ast.Import) and not alias.asname else bound
-    (spared,) = ast.parse(f"try: pass\nexcept BaseException as __error__: {bound} = __lost__({path!r}, __error__)").body
-    fields = dict(ast.iter_fields(statement)) | {"names": [alias]}
-    spared.body = [type(statement)(**fields)]  # type: ignore[attr-defined]
-    for node in ast.walk(spared):
-        ast.copy_location(node, statement)
-    return spared
+def _import(known: Callable[..., Any], files: list[str], name: str, *more: Any, **options: Any) -> Any:
+    """Import as Python does, but what a statement of the submission cannot import is lost alone."""
+    frame = sys._getframe(1)
+    names = (more[2] or ()) if _is_spared(frame) else "*"
+    if "*" in names:  # nobody knows which names a star would give
+        return known(name, *more, **options)
+    try:
+        module = known(name, *more)
+    except BaseException as error:
+        return _lose(files, frame, error, "" if names else name)
+    taken = {}
+    for each in names:
+        try:
+            taken[each] = _take(module, each)
+        except BaseException as error:
+            taken[each] = _lose(files, frame, error)
+    return SimpleNamespace(**taken) if names else module
 
 
-def _lost(files: list[str], path: str, error: BaseException) -> Any:
+def _is_spared(frame: FrameType) -> bool:
+    """Tell whether a frame is at an import statement of the submission, outside of `try` and `with`."""
+    code, at = frame.f_code, frame.f_lasti
+    if not is_submitted(code.co_filename) or code.co_code[at] != dis.opmap["IMPORT_NAME"]:
+        return False
+    caught = dis.Bytecode(code).exception_entries  # pyright: ignore[reportAttributeAccessIssue]
+    return not any(each.start <= at < each.end for each in caught)
+
+
+def _take(module: Any, name: str) -> Any:
+    """Take a name from a module as `from module import name` does, and with its errors."""
+    scope: dict[str, Any] = {"__builtins__": {"__import__": lambda *_: module}}
+    exec(f"from module import {name}", scope)  # noqa: S102
+    return scope[name]
+
+
+def _lose(files: list[str], frame: FrameType, error: BaseException, path: str = "") -> Any:
     """Return a placeholder; of `import a.b` return `a`, if that can be imported, with a placeholder for its `b`."""
-    placeholder = Placeholder(_explain(files, error))
+    way = TracebackType(error.__traceback__, frame, frame.f_lasti, frame.f_lineno)
+    placeholder = Placeholder(_explain(files, error.with_traceback(way)))
     top, *below = path.split(".")
     module = package = sys.modules.get(top) if below else None
     for name in below if module else ():
