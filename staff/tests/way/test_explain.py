@@ -322,7 +322,7 @@ def test_an_error_of_ours_ends_a_search_and_staff_read_it(told: Explain, monkeyp
     def fail(*_: object) -> None:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("whichline.way.follow.tell_unrepeatable", fail)
+    monkeypatch.setattr("whichline.way.diagnose.tell_unrepeatable", fail)
     with pytest.raises(IndexError):
         told([ATTENTION], RAISES, NO_SCALE)
     errors: list[str] = []

@@ -11,7 +11,7 @@ from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, load_suite
-from whichline.way.follow import follow
+from whichline.way.diagnose import diagnose
 from whichline.way.instrument import PROBE
 from whichline.way.reference import load_references
 
@@ -51,7 +51,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
         suite = replace(public, root=tmp_path)
         suite.calls.adapters = types.SimpleNamespace(**namespace)
         failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
-        return follow(suite, REFERENCES, failing)
+        return [each for each in diagnose(suite, problem, failing, ()) if "-raises-" not in each.id]
 
     return tell
 

@@ -1,9 +1,9 @@
-"""Following the failing tests of a problem to the expressions where the first number goes wrong."""
+"""The expressions where the first number goes wrong."""
 
 import ast
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -12,18 +12,14 @@ import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
-from whichline.engine.suite import Suite, Test
+from whichline.engine.suite import Test
 from whichline.way.calls import judge_calls, pair_functions
-from whichline.way.contract import tell_contract
-from whichline.way.locate import is_explained, is_wrong_number, list_adapters, locate, make_tests
+from whichline.way.locate import is_explained, list_adapters, locate
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
-from whichline.way.reference import Reference
-from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, order_by_generality
 from whichline.way.search import PLACES, Found, join_patches
 from whichline.way.telling import count_failing, show_place
-from whichline.way.unproved import tell_unproved
 from whichline.way.unread import find_unread, list_needed
 from whichline.way.values import is_equal
 
@@ -33,56 +29,7 @@ NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should c
 ASKED = 3  # failing tests whose arguments are looked at
 
 
-def follow(
-    suite: Suite,
-    steps: Mapping[str, Reference],
-    failing: Sequence[Test],
-    passing: Sequence[Test] = (),
-    observed: Observed | None = None,
-) -> list[Finding]:
-    """Find the places in which right values make the failing tests pass, two at most, and breaches of the contract.
-
-    Args:
-        suite: the tests, and the student's functions, in this process.
-        steps: for each adapter, its reference.
-        failing: tests of one problem.
-        passing: the others of it.
-        observed: the copy of their functions, if there is one.
-    """
-    runner = Runner(suite, steps, observed or observe(suite))
-    if not runner.observed.places:
-        return []
-    numbers = order_by_generality([test for test in failing if is_wrong_number(suite, test)])
-    if found := tell_unrepeatable(runner, failing):
-        return [found]
-    if numbers and not _is_repeatable(runner, numbers[0]):
-        return []
-    found, patch = _find_numbers(runner, numbers, failing) if numbers else ([], {})
-    if rest := _leave_out(failing, found):
-        found += tell_contract(runner, rest, patch, len(failing))
-    if wrong := _leave_out([test for test in failing if test in numbers], found):
-        others = [*passing, *(test for test in failing if test not in wrong)]
-        calls, adapters = judge_calls(runner, wrong[:ASKED]), list_adapters(suite, wrong[0].problem)
-        runner.lent = calls.right
-        inner = (make_tests(suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
-        begins = next(filter(None, inner), wrong)
-        unproved = tell_unproved(runner, wrong, others, begins, bool(found))
-        found += [unproved] if unproved else []
-    return found
-
-
-def observe(suite: Suite) -> Observed:
-    """A copy of the student's code, for one search."""
-    return Observed(suite.calls.adapters, suite.has_written, suite.cell)
-
-
-def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
-    """The tests that no finding is about."""
-    told = {name for each in found for name in each.tests}
-    return [test for test in tests if test.name not in told]
-
-
-def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
+def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
     """Find the places of wrong numbers, and what was put there."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
@@ -103,6 +50,19 @@ def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Tes
     told = list({each.place: each for each in reversed(found)}.values())[::-1]
     proof = _prove(told, len(explained), len(passing), len(failing))
     return [_tell(each, runner, explained, proof if each is told[:MOST][-1] else "") for each in told[:MOST]], patch
+
+
+def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
+    """Find the one wrong value that makes tests raise: with the right one, all of them pass."""
+    runner = replace(runner, pairs=pair_functions(runner, list_adapters(runner.suite, crashing[0].problem)), lent=())
+    found, right = locate(runner, order_by_generality(crashing), 1)
+    patch = join_patches(found)
+    if len(found) != 1 or not all(runner.passes(test, patch) for test in crashing):
+        return None
+    trusting = replace(runner, lent=right)
+    if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
+        return None
+    return _tell(found[0], runner, crashing, _prove(found, len(crashing), len(crashing), failing))
 
 
 def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:
