@@ -1,0 +1,158 @@
+"""What a wrong value is: the right one along another axis, in another order, of other rows, with fewer digits.
+
+Where it is none of these, it is told of what it was computed.
+"""
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import dtype_name, listed
+from whichline.way.probe import Place
+from whichline.way.trace import Trace
+from whichline.way.values import Value, is_near
+
+SHOWN = 4  # indices of a list that are written out
+MOST = 64  # slices along an axis that are compared with one another
+MOST_AXES = 5  # in whose orders numbers are read
+WIDTH = 48  # of an expression in a sentence
+HALF = (torch.float16, torch.bfloat16)
+OF_HALF = 16  # in terms of the distance between two numbers of that dtype: what rounding makes of some steps
+OPERATIONS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times", ast.Div: "divided by", ast.MatMult: "@"}
+
+
+def tell_axes(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
+    """Say along which axis a value was reduced, and along which it should be; "" of other shapes."""
+    if not shape:
+        return "one number for the whole tensor"
+    pairs = [(axis, here, there) for axis, (here, there) in enumerate(zip(shape, right, strict=False)) if here != there]
+    here, there = [axis for axis, x, _ in pairs if x == 1], [axis for axis, _, x in pairs if x == 1]
+    if len(shape) != len(right) or len(here) != 1 or len(there) != 1 or len(pairs) != 2:
+        return ""
+    return f"shape {shape}: reduced along axis {here[0]} in place of axis {there[0]}"
+
+
+def tell_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
+    """Say in which order a value has the right numbers, if they are all there; "" of another order."""
+    for axis in range(right.ndim):
+        order = _find_slices(x, right, axis)
+        if order and sorted(order) == list(range(len(order))):
+            here, there = _list(order), _list(range(len(order)))
+            return f"the same numbers in another order along axis {axis - right.ndim}: {here} in place of {there}"
+    for one, other in itertools.combinations(range(-right.ndim, 0), 2):
+        if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
+            return f"the same numbers with axes {one} and {other} exchanged"
+    for name, value in known.items():
+        tensor = value.tensor
+        is_alike = tensor.numel() == x.numel() and tensor.dtype == x.dtype and tensor.shape != x.shape
+        if is_alike and tensor.ndim > 1 and is_near(x.flatten(), tensor.flatten()):
+            return f"{name} in another shape: its numbers one after the other, as reshape and view read them"
+    return ""
+
+
+def tell_mask(x: Tensor, right: Tensor) -> str:
+    """Say how a mask differs, if that is one thing: two axes that are exchanged, or one diagonal."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        return ""
+    if torch.equal(x, right.mT):
+        return "its last two axes exchanged"
+    *_, rows, columns = (x != right).nonzero(as_tuple=True)
+    if len((columns - rows).unique()) != 1:
+        return ""
+    diagonal, wrong = int((columns - rows)[0]), bool(x[x != right][0])
+    side = "above" if diagonal > 0 else "below"
+    where = f"the {_ordinal(abs(diagonal))}diagonal {side} the main one" if diagonal else "the diagonal"
+    return f"{wrong} on {where}, where {not wrong} belongs"
+
+
+def describe(
+    trace: Trace, place: Place, time: int, x: Tensor, right: Tensor, known: Mapping[str, Value]
+) -> Iterator[str]:
+    """Say what wrong numbers are; the first of these says most."""
+    yield from _tell_sums(x, right)
+    yield from _tell_rows(x, right, known)
+    yield from _tell_digits(x, right)
+    yield from _tell_operands(trace, place, time)
+
+
+def _tell_sums(x: Tensor, right: Tensor) -> Iterator[str]:
+    """Numbers that sum to 1 along another axis: the softmax over the queries."""
+    both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
+    if both[0] and both[1] and not {*both[0]} & {*both[1]}:
+        yield f"numbers that sum to 1 along axis {both[0][0]}, not along axis {both[1][0]}"
+
+
+def _sums_to_one(x: Tensor, axis: int) -> bool:
+    sums = x.sum(axis)
+    seen = sums != 0  # of a query that sees nothing
+    return x.shape[axis] > 1 and bool(seen.any()) and is_near(sums[seen], torch.ones_like(sums[seen]))
+
+
+def _tell_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iterator[str]:
+    """Other rows of what is known, or the same one everywhere."""
+    for axis in range(right.ndim):
+        order = _find_slices(x, right, axis)
+        if order and len({*order}) == 1:
+            yield f"what belongs at index {order[0]} of axis {axis - right.ndim} at every index of it"
+            return
+    for name, value in known.items():
+        table = value.tensor
+        if table.ndim == x.ndim and table.shape[1:] == x.shape[1:] and table.ndim > 1 and table.dtype == x.dtype:
+            here, there = _find_slices(x, table, 0), _find_slices(right, table, 0)
+            if here and there:
+                yield f"rows {_list(here)} of {name} in place of rows {_list(there)}"
+                return
+
+
+def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
+    """Of each slice along an axis, which slice of another tensor it is; nothing if one of them is none."""
+    if x.ndim != right.ndim or not 1 < right.shape[axis] <= MOST or not 0 < x.shape[axis] <= MOST:
+        return []
+    found = []
+    slices = right.unbind(axis)
+    for each in x.unbind(axis):
+        same = [i for i, other in enumerate(slices) if each.shape == other.shape and is_near(each, other)]
+        if len(same) != 1:
+            return []
+        found += same
+    return found
+
+
+def _tell_digits(x: Tensor, right: Tensor) -> Iterator[str]:
+    """The right numbers, rounded to half precision, or computed with numbers that were."""
+    for dtype in HALF:
+        room = OF_HALF * torch.finfo(dtype).eps * right.abs().max()
+        if bool(((x - right).abs() <= room).all()):
+            is_rounded = torch.equal(x.to(dtype).to(x.dtype), x)
+            yield f"it rounded to {dtype_name(dtype)}" if is_rounded else "it right to two or three digits alone"
+            return
+
+
+def _tell_operands(trace: Trace, place: Place, time: int) -> Iterator[str]:
+    """What an expression is made of, each operand under the name of the step that it is."""
+    names = {id(each.node): name for each in trace.made_of(place) if (name := _name(trace, each, time))}
+    node = place.node
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS and {id(node.left), id(node.right)} <= names.keys():
+        yield f"{names[id(node.left)]} {OPERATIONS[type(node.op)]} {names[id(node.right)]}"
+    elif names and len(names) == len(trace.made_of(place)):
+        text = str(place) if len(str(place)) <= WIDTH else f"{str(place)[: WIDTH - 2]} …"
+        yield f"`{text}` of {listed(dict.fromkeys(names.values()))}"
+
+
+def _name(trace: Trace, place: Place, time: int) -> str:
+    match = trace.match(place)
+    if not match or trace.is_number(place):
+        return str(place) if trace.is_number(place) else ""
+    return match.names[min(time, len(match.names) - 1)]
+
+
+def _list(indices: Iterator[int] | list[int] | range) -> str:
+    shown = [str(i) for i in itertools.islice(indices, SHOWN + 1)]
+    return ", ".join([*shown[:SHOWN], *["…"] * (len(shown) > SHOWN)])
+
+
+def _ordinal(number: int) -> str:
+    return {1: "", 2: "second ", 3: "third "}.get(number, f"{number}th ")
