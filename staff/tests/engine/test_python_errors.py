@@ -74,22 +74,22 @@ MISTAKES = {
     "layer = Linear(d_in, d_out, None)": ["  the definition is `def __init__(self, d_in, d_out)` in adapters.py:6"],
     "layer.weights.data = weights": [
         "AttributeError: 'Linear' object has no attribute 'weights'",
-        "  Linear has no weights; did you mean weight?",
+        "  `Linear` has no `weights`; did you mean `weight`?",
         "  adapters.py:15, in run_linear",
         "      layer.weights.data = weights",
     ],
     "layer.kernel": [
-        "  Linear has no kernel; it has weight",
+        "  `Linear` has no `kernel`; it has weight",
         "  check its spelling, and whether __init__ sets it",
     ],
-    "from torch.nn import Lineal": ["  torch.nn has no Lineal; did you mean Linear?"],
+    "from torch.nn import Lineal": ["  `torch.nn` has no `Lineal`; did you mean `Linear`?"],
     "from torch.nn import Qqq": ["  torch.nn does not define Qqq: is the name spelt the same in both files?"],
     "return in_feature @ weights.T": [
         "NameError: name 'in_feature' is not defined",
-        "  there is no in_feature; did you mean in_features?",
+        "  there is no `in_feature`; did you mean `in_features`?",
     ],
     "layer = late\n    late = layer": [
-        "  late gets a value in line 16 alone, which did not run before",
+        "  `late` gets a value in line 16 alone, which did not run before",
     ],
     "return None.shape": ["  got None where something with `shape` was expected: is a `return` missing,"],
     "return None": ["the answer is None, expected a tensor: is a `return` missing?"],
@@ -155,7 +155,7 @@ def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
 
 def test_a_module_without_what_every_module_has(tmp_path):
     lines = report(tmp_path, LINEAR.format("pass").replace("super().__init__()", "pass").replace("nn.Parameter", ""))
-    assert lines[1].startswith("  Linear was never set up as a module: is `super().__init__()` the")
+    assert lines[1].startswith("  `Linear` was never set up as a module: is `super().__init__()` the")
 
 
 @pytest.mark.parametrize(

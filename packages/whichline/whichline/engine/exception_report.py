@@ -99,7 +99,7 @@ class ExceptionReport:
 
     def _explain_calls(self) -> list[str]:
         if code := self.forgotten:
-            return [f"{code.co_qualname} in {self._definitions.place(code)} has no `return`, so it gives None"]
+            return [f"`{code.co_qualname}` in {self._definitions.place(code)} has no `return`, so it gives None"]
         return self._definitions.compare_call(self.text) or self._definitions.find_swap() or self.typed[1:]
 
     @cached_property
@@ -139,32 +139,32 @@ class ExceptionReport:
             name = unbound[1]
             lines = [line for line, _ in list_assigned(self.calls[-1].tb_frame.f_code, name)]
             where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
-            return [f"{name} gets a value in {where} alone, which did not run before"] * bool(lines)
+            return [f"`{name}` gets a value in {where} alone, which did not run before"] * bool(lines)
         name, names, where = "", (), ""
         if isinstance(error, NameError) and self.calls and error.name not in IMPORTS:
             name, names, where = error.name, list_names(self.calls[-1]), "there is"
         elif isinstance(error, ImportError) and error.name in sys.modules:
             name = self.text.partition("cannot import name '")[2].partition("'")[0]
-            names, where = dir(sys.modules[error.name]), f"{error.name} has"
+            names, where = dir(sys.modules[error.name]), f"`{error.name}` has"
         like = find_alike(name, names) if name else None
-        return [f"{where} no {name}; did you mean {like}?"] if like else []
+        return [f"{where} no `{name}`; did you mean `{like}`?"] if like else []
 
     def _explain_attribute(self, name: str, owner: Any) -> list[str]:
         if owner is None:
             why = "is a `return` missing, or is it an argument that may be None?"
             return [f"got None where something with `{name}` was expected: {why}"]
-        what = getattr(owner, "__name__", type(owner).__name__)
+        what = f"`{getattr(owner, '__name__', type(owner).__name__)}`"
         if isinstance(owner, nn.Module):
             if "_parameters" not in vars(owner):
                 return [f"{what} was never set up as a module: is `super().__init__()` the first line of __init__?"]
             names = [each for kind in ("_parameters", "_modules", "_buffers") for each in vars(owner)[kind]]
             own = [each for each in vars(owner) if not each.startswith("_") and each != "training"]
             if like := find_alike(name, [*names, *own]):
-                return [f"{what} has no {name}; did you mean {like}?"]
+                return [f"{what} has no `{name}`; did you mean `{like}`?"]
             has = f"; it has {', '.join(names + own)}" if names + own else ""
-            return [f"{what} has no {name}{has}", "check its spelling, and whether __init__ sets it"]
+            return [f"{what} has no `{name}`{has}", "check its spelling, and whether __init__ sets it"]
         like = find_alike(name, dir(owner))
-        return [f"{what} has no {name}; did you mean {like}?" if like else f"{what} has no {name}"]
+        return [f"{what} has no `{name}`; did you mean `{like}`?" if like else f"{what} has no `{name}`"]
 
     # What is told.
 
@@ -176,6 +176,7 @@ class ExceptionReport:
         message = shorten(self.typed[0] if self.typed else self.headline)[0].removeprefix("WrongAnswer: ")
         if self.kind == "EinopsError":
             message = "EinopsError: the pattern does not fit."
+        message = message[0].upper() + message[1:] if self.forgotten and not self.calls else message
         return [message, *map(_as_sentence, self.meaning)]
 
     @property
@@ -188,6 +189,8 @@ class ExceptionReport:
         """A question about the error in a line of code, or else the one that its condition asks."""
         if self.refusal:
             return ""
+        if self.forgotten:
+            return "What should this function give back, and in which line?"
         if re.match(r"\s*(raise|assert)\b", line):
             return OWN_CHECK
         if (question := ask_about(self.kind, self.text)) is not None:

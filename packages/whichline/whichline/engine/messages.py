@@ -180,13 +180,15 @@ def ask_about(kind: str, text: str) -> str | None:
 
 
 def shorten(message: str) -> tuple[str, str]:
-    """A message in one line, and what torch advises in it, if that is said once."""
-    hint = HINT.search(message, len(message.partition(":")[0]))
+    """A message in one line, and what torch advises in it."""
+    kind, colon, text = message.partition(": ")
+    hint = HINT.search(text)
     advice = "" if hint is None or FOLLOWED in hint[1] else hint[1]
-    line = message[: hint.start()].strip() if hint else message
-    if len(line) > LONGEST:
-        line = re.split(r"(?:\.|:|, which)\s+(?=[A-Z\[]|is )", line)[0]
-    return f"{line[:LONGEST].rpartition(' ')[0] or line[:LONGEST]} …" if len(line) > LONGEST else line, advice
+    text = text[: hint.start()].strip() if hint else text
+    if len(text) > LONGEST:
+        text = re.split(r"\.\s+(?=[A-Z])|, which is |: (?=\[)", text)[0]
+    short = f"{text[:LONGEST].rpartition(' ')[0] or text[:LONGEST]} …" if len(text) > LONGEST else text
+    return kind + colon + short.removesuffix("."), advice
 
 
 # Patterns of einsum and einops.

@@ -55,14 +55,20 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
 def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
     """Find the one wrong value that makes tests raise: with the right one, all of them pass."""
     runner = replace(runner, pairs=pair_functions(runner, list_adapters(runner.suite, crashing[0].problem)), lent=())
-    found, right = locate(runner, order_by_generality(crashing), 1)
+    found, right = locate(runner, order_by_generality(crashing)[:ASKED], 1)
     patch = join_patches(found)
-    if len(found) != 1 or not all(runner.passes(test, patch) for test in crashing):
+    if len(found) != 1 or not _has_other_shape(found[0]) or not all(runner.passes(test, patch) for test in crashing):
         return None
     trusting = replace(runner, lent=right)
     if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
         return None
     return _tell(found[0], runner, crashing, _prove(found, len(crashing), len(crashing), failing))
+
+
+def _has_other_shape(found: Found) -> bool:
+    """Tell whether a value has not the shape of the right one: other numbers make no line raise."""
+    value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
+    return isinstance(value, Tensor) and step is not None and value.shape != step.value.tensor.shape
 
 
 def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:

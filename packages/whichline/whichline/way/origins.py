@@ -27,12 +27,20 @@ def tell_origins(runner: Runner, test: Test, report: ExceptionReport) -> list[st
     spans = {_span(node): node for node in ast.walk(report.node) if isinstance(node, ast.Name | ast.Attribute)}
     read = [place for place in trace.places if place.file == file and _span(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
-    unknown = [each for each in followed if not trace.match(each[0])]  # what is a step is right
-    return [
+    odd = [each for each in followed if not _is_as_known(trace, each[0])]
+    told = [
         _say(place, since, trace, kind, runner)
-        for place, since in (unknown or followed)[:MOST]
+        for place, since in odd or followed
         if (since.file, since.line) != (file, place.line)
     ]
+    return [*dict.fromkeys(told)][:MOST]
+
+
+def _is_as_known(trace: Trace, place: Place) -> bool:
+    """Tell whether a tensor is a step, or came in, in the very shape of that."""
+    match, value = trace.match(place), trace.objects[place][0]
+    known = trace.known.values.get(match.names[0]) if match else None
+    return known is not None and known.tensor.shape == value.shape
 
 
 def tell_changes(runner: Runner, test: Test, message: str) -> list[str]:

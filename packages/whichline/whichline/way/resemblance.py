@@ -13,11 +13,11 @@ from torch import Tensor
 from whichline.engine.compare import dtype_name, listed
 from whichline.way.probe import Place
 from whichline.way.trace import Trace
-from whichline.way.values import Value, is_near
+from whichline.way.values import CLOSE, Value, is_near
 
 SHOWN = 4  # indices of a list that are written out
-MOST = 64  # slices along an axis that are compared with one another
-MOST_AXES = 5  # in whose orders numbers are read
+MOST = 4_000_000  # numbers that are compared, each slice with each
+LARGE = 1e6  # stands for infinity
 WIDTH = 48  # of an expression in a sentence
 HALF = (torch.float16, torch.bfloat16)
 OF_HALF = 16  # in terms of the distance between two numbers of that dtype: what rounding makes of some steps
@@ -41,15 +41,17 @@ def tell_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
         order = _find_slices(x, right, axis)
         if order and sorted(order) == list(range(len(order))):
             here, there = _list(order), _list(range(len(order)))
-            return f"the same numbers in another order along axis {axis - right.ndim}: {here} in place of {there}"
+            return (
+                f"the same numbers in another order along axis {_axis(axis - right.ndim)}: {here} in place of {there}"
+            )
     for one, other in itertools.combinations(range(-right.ndim, 0), 2):
         if right.shape[one] == right.shape[other] and is_near(x, right.transpose(one, other)):
-            return f"the same numbers with axes {one} and {other} exchanged"
+            return f"the same numbers with axes {_axis(one)} and {_axis(other)} exchanged"
     for name, value in known.items():
         tensor = value.tensor
         is_alike = tensor.numel() == x.numel() and tensor.dtype == x.dtype and tensor.shape != x.shape
         if is_alike and tensor.ndim > 1 and is_near(x.flatten(), tensor.flatten()):
-            return f"{name} in another shape: its numbers one after the other, as reshape and view read them"
+            return f"the numbers of {name}, as they lie in memory, in another shape: no axis was moved"
     return ""
 
 
@@ -58,7 +60,7 @@ def tell_mask(x: Tensor, right: Tensor) -> str:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         return ""
     if torch.equal(x, right.mT):
-        return "its last two axes exchanged"
+        return "it with its last two axes exchanged"
     *_, rows, columns = (x != right).nonzero(as_tuple=True)
     if len((columns - rows).unique()) != 1:
         return ""
@@ -82,7 +84,7 @@ def _tell_sums(x: Tensor, right: Tensor) -> Iterator[str]:
     """Numbers that sum to 1 along another axis: the softmax over the queries."""
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
-        yield f"numbers that sum to 1 along axis {both[0][0]}, not along axis {both[1][0]}"
+        yield f"numbers that sum to 1 along axis {_axis(both[0][0])}, not along axis {_axis(both[1][0])}"
 
 
 def _sums_to_one(x: Tensor, axis: int) -> bool:
@@ -96,7 +98,7 @@ def _tell_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iterator
     for axis in range(right.ndim):
         order = _find_slices(x, right, axis)
         if order and len({*order}) == 1:
-            yield f"what belongs at index {order[0]} of axis {axis - right.ndim} at every index of it"
+            yield f"what belongs at index {order[0]} of axis {_axis(axis - right.ndim)} at every index of it"
             return
     for name, value in known.items():
         table = value.tensor
@@ -109,16 +111,13 @@ def _tell_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iterator
 
 def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
     """Of each slice along an axis, which slice of another tensor it is; nothing if one of them is none."""
-    if x.ndim != right.ndim or not 1 < right.shape[axis] <= MOST or not 0 < x.shape[axis] <= MOST:
+    here, there = (each.movedim(axis, 0).flatten(1).double() for each in (x, right))
+    too_many = here.shape[0] * there.numel() > MOST or there.shape[0] < 2 or not here.numel()
+    if x.ndim != right.ndim or here.shape[1] != there.shape[1] or too_many or here.isnan().any():
         return []
-    found = []
-    slices = right.unbind(axis)
-    for each in x.unbind(axis):
-        same = [i for i, other in enumerate(slices) if each.shape == other.shape and is_near(each, other)]
-        if len(same) != 1:
-            return []
-        found += same
-    return found
+    here, there = here.clamp(-LARGE, LARGE), there.clamp(-LARGE, LARGE)
+    is_same = (here[:, None] - there).abs().amax(-1) <= CLOSE * there.abs().amax()
+    return is_same.int().argmax(1).tolist() if bool((is_same.sum(1) == 1).all()) else []
 
 
 def _tell_digits(x: Tensor, right: Tensor) -> Iterator[str]:
@@ -137,9 +136,9 @@ def _tell_operands(trace: Trace, place: Place, time: int) -> Iterator[str]:
     node = place.node
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS and {id(node.left), id(node.right)} <= names.keys():
         yield f"{names[id(node.left)]} {OPERATIONS[type(node.op)]} {names[id(node.right)]}"
-    elif names and len(names) == len(trace.made_of(place)):
+    elif known := [names.get(id(each.node), "") for each in trace.made_of(place) if not trace.is_number(each)]:
         text = str(place) if len(str(place)) <= WIDTH else f"{str(place)[: WIDTH - 2]} …"
-        yield f"`{text}` of {listed(dict.fromkeys(names.values()))}"
+        yield f"`{text}` of {listed(dict.fromkeys(known))}" if all(known) else ""
 
 
 def _name(trace: Trace, place: Place, time: int) -> str:
@@ -152,6 +151,10 @@ def _name(trace: Trace, place: Place, time: int) -> str:
 def _list(indices: Iterator[int] | list[int] | range) -> str:
     shown = [str(i) for i in itertools.islice(indices, SHOWN + 1)]
     return ", ".join([*shown[:SHOWN], *["…"] * (len(shown) > SHOWN)])
+
+
+def _axis(axis: int) -> str:
+    return str(axis).replace("-", "−")
 
 
 def _ordinal(number: int) -> str:
