@@ -11,7 +11,7 @@ from torch import Tensor
 from whichline.way.known import Match
 from whichline.way.options import Option, Options, choose_value, name_at
 from whichline.way.probe import Place
-from whichline.way.resemblance import describe, tell_axes, tell_mask, tell_order
+from whichline.way.resemblance import are_in_zeros, describe, tell_axes, tell_mask, tell_order
 from whichline.way.trace import Trace
 from whichline.way.values import Value, as_value, find_layout, is_near
 
@@ -148,7 +148,8 @@ def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tup
     """Say what was found, and whether that is all."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
         is_all = is_near(value[~value.isnan()], right[~value.isnan()])
-        return f"NaN in {wrong} of {_places(value.numel())}{'; the rest is right' * is_all}", is_all
+        where = ", in rows that should be 0" * are_in_zeros(value.isnan(), right)
+        return f"NaN in {wrong} of {_places(value.numel())}{where}{'; the rest is right' * is_all}", is_all
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
     masked = "" if torch.equal(hidden, should) else _tell_hidden(value, hidden, should)

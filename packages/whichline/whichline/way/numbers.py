@@ -25,6 +25,7 @@ from whichline.way.values import is_equal
 
 MOST = 2  # places that are told
 EXTRA = "Where in the formula is this step?"
+ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
 NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
 ASKED = 3  # failing tests whose arguments are looked at
 
@@ -139,19 +140,61 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
 
 def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
-    words = found.difference.words + _tell_not_given(found, runner.observed)
+    words = found.difference.words + _tell_not_given(found, runner.observed) + _tell_unused(found, runner.observed)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
+    own = ZEROS if "rows that should be 0" in words else NAN if is_nan else step.ask
     return Finding(
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
         likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
         proof=proof,
-        question=EXTRA if found.difference.is_needless else NAN if is_nan else step.ask,
+        question=EXTRA if found.difference.is_needless else own,
         section=step.section,
         tests=tuple(test.name for test in explained),
         step=step.name,
         **show_place(place.file, place.function, place.node, runner.suite.root),
+    )
+
+
+def _tell_unused(found: Found, observed: Observed) -> str:
+    """Name the line that computes what belongs there, if nothing reads what it computes."""
+    trace, name = found.trace, found.option.names[0]
+    for place in trace.places:
+        match = trace.match(place)
+        if match and match.names == (name,) and not isinstance(place.node, ast.Name) and place is not found.place:
+            function = observed.definitions.get((place.file, place.function))
+            if function is not None and _is_unused(place, function):
+                return f" Line {place.line} computes {name}; nothing uses it."
+    return ""
+
+
+def _is_unused(place: Place, function: ast.FunctionDef) -> bool:
+    """Tell whether the value of an expression is thrown away, or given to a name that is not read after that."""
+    statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
+    own = next((each for each in statements if _is_of(each, place)), None)
+    loops = (each for each in statements if isinstance(each, ast.For | ast.While))
+    if own is None or any(own in ast.walk(loop) for loop in loops):
+        return False
+    if isinstance(own, ast.Expr):
+        return not place.in_place and not ast.unparse(
+            place.node.func if isinstance(place.node, ast.Call) else own
+        ).endswith("_")
+    targets = own.targets if isinstance(own, ast.Assign) else []
+    names = [each.id for each in targets if isinstance(each, ast.Name)]
+    read = [each for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    later = [each for each in read if each.id in names and each.lineno > (own.end_lineno or 0)]
+    return len(names) == len(targets) == 1 and not later
+
+
+def _is_of(statement: ast.stmt, place: Place) -> bool:
+    """Tell whether an expression is all that a statement computes; the statement may have probes by now."""
+    node, value = place.node, getattr(statement, "value", None)
+    return isinstance(value, ast.expr) and (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset) == (
+        node.lineno,
+        node.col_offset,
+        node.end_lineno,
+        node.end_col_offset,
     )
 
 

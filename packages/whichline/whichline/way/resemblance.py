@@ -74,17 +74,39 @@ def describe(
     trace: Trace, place: Place, time: int, x: Tensor, right: Tensor, known: Mapping[str, Value]
 ) -> Iterator[str]:
     """Say what wrong numbers are; the first of these says most."""
-    yield from _tell_sums(x, right)
+    yield from _tell_zeros(x, right)
+    yield from _tell_sums(x, right, trace)
     yield from _tell_rows(x, right, known)
     yield from _tell_digits(x, right)
     yield from _tell_operands(trace, place, time)
 
 
-def _tell_sums(x: Tensor, right: Tensor) -> Iterator[str]:
+def _tell_zeros(x: Tensor, right: Tensor) -> Iterator[str]:
+    """Numbers where the rows should be 0."""
+    if are_in_zeros((x - right).abs() > CLOSE * right.abs().max(), right):
+        yield "other numbers in the rows that should be 0; the rest is right"
+
+
+def are_in_zeros(wrong: Tensor, right: Tensor) -> bool:
+    """Tell whether all that is wrong is in rows of which every number should be 0."""
+    return bool(wrong.any()) and right.ndim > 1 and not right[wrong.any(-1)].any() and bool(right.any())
+
+
+def _tell_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
     """Numbers that sum to 1 along another axis: the softmax over the queries."""
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
-        yield f"numbers that sum to 1 along axis {_axis(both[0][0])}, not along axis {_axis(both[1][0])}"
+        here, there = (_axis(axes[0]) + _tell_size(right.shape[axes[0]], trace) for axes in both)
+        yield f"numbers that sum to 1 along axis {here}, not along axis {there}"
+
+
+def _tell_size(size: int, trace: Trace) -> str:
+    """Where in the arguments a size comes from, if it comes from one place of each."""
+    shapes = {name: x.shape for name, x in trace.arguments.items() if isinstance(x, Tensor)}
+    found = [
+        f"{name}.shape[{axis - len(s)}]" for name, s in shapes.items() for axis in range(len(s)) if s[axis] == size
+    ]
+    return f" (`{found[0]}`)" if found else ""
 
 
 def _sums_to_one(x: Tensor, axis: int) -> bool:
