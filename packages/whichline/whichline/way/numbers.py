@@ -158,14 +158,15 @@ def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -
 
 
 def _tell_unused(found: Found, observed: Observed) -> str:
-    """Name the line that computes what belongs there, if nothing reads what it computes."""
-    trace, name = found.trace, found.option.names[0]
+    """Name a line that computes something right which nothing reads."""
+    trace = found.trace
     for place in trace.places:
         match = trace.match(place)
-        if match and match.names == (name,) and not isinstance(place.node, ast.Name) and place is not found.place:
+        is_made = isinstance(place.node, ast.Call | ast.BinOp) and not trace.is_number(place)
+        if match and is_made and match.names[0] in trace.steps and place is not found.place:
             function = observed.definitions.get((place.file, place.function))
             if function is not None and _is_unused(place, function):
-                return f" Line {place.line} computes {name}; nothing uses it."
+                return f" Line {place.line} computes {match.names[0]}; nothing uses it."
     return ""
 
 

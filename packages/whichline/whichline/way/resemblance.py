@@ -133,9 +133,11 @@ def _tell_rows(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> Iterator
 
 def _find_slices(x: Tensor, right: Tensor, axis: int) -> list[int]:
     """Of each slice along an axis, which slice of another tensor it is; nothing if one of them is none."""
-    here, there = (each.movedim(axis, 0).flatten(1).double() for each in (x, right))
-    too_many = here.shape[0] * there.numel() > MOST or there.shape[0] < 2 or not here.numel()
-    if x.ndim != right.ndim or here.shape[1] != there.shape[1] or too_many or here.isnan().any():
+    if x.ndim != right.ndim or not x.numel() or not right.numel():
+        return []
+    here, there = (each.movedim(axis, 0).reshape(each.shape[axis], -1).double() for each in (x, right))
+    too_many = here.shape[0] * there.numel() > MOST or there.shape[0] < 2
+    if here.shape[1] != there.shape[1] or too_many or here.isnan().any():
         return []
     here, there = here.clamp(-LARGE, LARGE), there.clamp(-LARGE, LARGE)
     is_same = (here[:, None] - there).abs().amax(-1) <= CLOSE * there.abs().amax()
