@@ -61,6 +61,16 @@ TABLE = "self.cos[positions].to(x.dtype)", "self.cos[positions].to(x.dtype).unsq
             id="arguments in another order by their sizes",
         ),
         pytest.param(
+            "multihead_self_attention",
+            [
+                ("    length = x.shape[-2]\n", "    length = x.shape[-2] / 1\n"),
+                ("torch.ones(length, length, dtype", "torch.ones((length, length), dtype"),
+            ],
+            "`length` is 7.0 since adapters.py:56, and no whole number: `/` gives a fraction, `//` does not.",
+            "torch.ones((length, length), dtype=torch.bool)",
+            id="a fraction where a whole number is needed",
+        ),
+        pytest.param(
             ROPE,
             [TABLE],
             "since line 43, `self.cos[positions].to(x.dtype).unsqueeze(1)`.",

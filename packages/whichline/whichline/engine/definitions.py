@@ -14,7 +14,7 @@ from typing import Any
 from executing import Source
 from torch import nn
 
-from whichline.engine.assignment import is_own_file
+from whichline.engine.assignment import is_own_file, list_own_code
 
 DEEPEST = 5  # functions that return one another's answer
 # What can be computed again, since it changes nothing: `x.shape[-1]`, `d_model // num_heads`.
@@ -58,6 +58,32 @@ class Definitions:
                 elif not made and isinstance(outer, ast.Call):
                     given = bind(outer, frame.f_code).get(each.id)
                     yield from self._list_makers(depth - 1, given) if given else ()
+
+    # Names that are missing, and numbers that are no whole ones.
+
+    def find_own(self, name: str) -> str:
+        """The place of a class or a function of this name in another file of the student's; "" if there is none."""
+        for path in list_own_code(self._root):
+            tree = Source.for_filename(path).tree
+            for node in tree.body if tree else ():
+                if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+                    return f"{path.relative_to(self._root).as_posix()}:{node.lineno}"
+        return ""
+
+    def find_fraction(self) -> list[str]:
+        """Say which number is a fraction where a whole one is needed, and which line makes it so by `/`."""
+        trace = self._calls[-1]
+        code, names = trace.tb_frame.f_code, names_in(trace)
+        maker = find_function(type(names.get("self")))
+        codes = [code, maker.__code__] if maker else [code]
+        for node in ast.walk(Source.executing(trace).node or ast.Pass()):
+            value = resolve(node, names)
+            if type(value) is float and value.is_integer():
+                text = ast.unparse(node)
+                made = [(each, line) for each in codes for line in list_divided(each, text)]
+                where = f" since {self.place(*made[-1])}" if made else ""
+                return [f"`{text}` is {value}{where}, and no whole number: `/` gives a fraction, `//` does not"]
+        return []
 
     # What a call passes.
 
@@ -136,6 +162,16 @@ def list_assigned(code: CodeType, name: str) -> list[tuple[int, ast.expr | None]
             parent = getattr(node, "parent", None)
             found.append((node.lineno, parent.value if isinstance(parent, ast.Assign | ast.AnnAssign) else None))
     return sorted(found, key=lambda each: each[0])
+
+
+def list_divided(code: CodeType, text: str) -> list[int]:
+    """The lines of a function that give a name, or an attribute, what `/` computes."""
+    return [
+        node.lineno
+        for node in ast.walk(find_definition(code) or ast.Pass())
+        if isinstance(node, ast.Assign) and text in map(ast.unparse, node.targets)
+        if isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Div)
+    ]
 
 
 def names_in(trace: TracebackType) -> Names:

@@ -35,6 +35,7 @@ from whichline.engine.refusals import tell_refusal
 
 TRANSPOSED = ("T", "mT")  # how these lie is what goes wrong with them
 FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
+FRACTION = re.compile(r"\bfloat\b|slice indices must be integers")
 OWN_CHECK = "What does this check refuse, and does the handout allow this call?"
 SHAPES = "Which shapes meet in this line, and which of their axes line up?"
 ANYTHING = "What does this line take for granted?"
@@ -100,6 +101,8 @@ class ExceptionReport:
     def _explain_calls(self) -> list[str]:
         if code := self.forgotten:
             return [f"`{code.co_qualname}` in {self._definitions.place(code)} has no `return`, so it gives None"]
+        if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
+            return said
         return self._definitions.compare_call(self.text) or self._definitions.find_swap() or self.typed[1:]
 
     @cached_property
@@ -127,7 +130,8 @@ class ExceptionReport:
 
     def _explain_message(self) -> list[str]:
         advice = shorten(self.headline)[1]
-        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
+        said = explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
+        return said or [line.strip() for line in self.rest[-1:] if self.kind == "EinopsError"]
 
     def _explain_object(self) -> list[str]:
         """Say which name of an object, of a line or of a module is most like the one that there is not."""
@@ -146,6 +150,8 @@ class ExceptionReport:
         elif isinstance(error, ImportError) and error.name in sys.modules:
             name = self.text.partition("cannot import name '")[2].partition("'")[0]
             names, where = dir(sys.modules[error.name]), f"`{error.name}` has"
+        if isinstance(error, NameError) and name and (place := self._definitions.find_own(name)):
+            return [f"{place} defines `{name}`: is an import missing?"]
         like = find_alike(name, names) if name else None
         return [f"{where} no `{name}`; did you mean `{like}`?"] if like else []
 
