@@ -247,10 +247,6 @@ def test_a_pattern_of_torchs_einsum(tell: Tell) -> None:
     [
         ('"b n (h d) -> b h n d", h=num_heads', "`b n (h d)` names 3 axes; the tensor has 2: (7, 24)."),
         (
-            '"... n (h d) -> ... n n d", h=num_heads',
-            'Indexing expression contains duplicate dimension "n".',
-        ),
-        (
             '"... n (h d) -> ... h n d", h=5',
             "`... n (h d) -> ... h n d` does not fit the shape (7, 24): "
             "shape mismatch, can't divide axis of length 24 in chunks of 5.",

@@ -179,7 +179,7 @@ def tell(public: Suite, tmp_path: Path) -> Tell:
             '-> ... n (h d)"',
             '-> ... n (d h)"',
             'rearrange(heads, "... h n d -> ... n (d h)")',
-            "found the same numbers in other places.",
+            "in another order along axis −1: 0, 8, 16, 1, … in place of 0, 1, 2, 3, ….",
         ),
         (HEADS, "turn(q), turn(k)", "turn(q), k", "k", "Expected the rotated keys; found the keys of each head."),
         (

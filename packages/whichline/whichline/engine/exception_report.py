@@ -94,8 +94,10 @@ class ExceptionReport:
     @cached_property
     def meaning(self) -> list[str]:
         """What the error means, in a few lines; nothing where its own message says it best."""
-        with suppress(Exception):
-            return self._explain_calls() or self._explain_object() or self._explain_message()
+        for explain in (self._explain_calls, self._explain_object, self._explain_message):
+            with suppress(Exception):
+                if said := explain():
+                    return said
         return []
 
     def _explain_calls(self) -> list[str]:
@@ -130,8 +132,7 @@ class ExceptionReport:
 
     def _explain_message(self) -> list[str]:
         advice = shorten(self.headline)[1]
-        said = explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
-        return said or [line.strip() for line in self.rest[-1:] if self.kind == "EinopsError"]
+        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
 
     def _explain_object(self) -> list[str]:
         """Say which name of an object, of a line or of a module is most like the one that there is not."""
