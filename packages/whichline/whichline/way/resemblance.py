@@ -51,7 +51,7 @@ def tell_order(x: Tensor, right: Tensor, known: Mapping[str, Value]) -> str:
         tensor = value.tensor
         is_alike = tensor.numel() == x.numel() and tensor.dtype == x.dtype and tensor.shape != x.shape
         if is_alike and tensor.ndim > 1 and is_near(x.flatten(), tensor.flatten()):
-            return f"the numbers of {name}, as they lie in memory, in another shape: no axis was moved"
+            return f"the numbers of {name} in their order, in another shape: no axis was moved"
     return ""
 
 
