@@ -11,7 +11,7 @@ from problems.blockwise_attention.staff.cases import inputs as draw_inputs
 from problems.blockwise_attention.staff.cases import kinds
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer, check_shape
-from whichline.engine.failure import Stopped, StudentRaised
+from whichline.engine.errors import Stopped, StudentRaised
 from whichline.engine.result import Check
 from whichline_grader.authoring.cases import CaseSpec, Inputs
 from whichline_grader.authoring.stored_cases import make_case

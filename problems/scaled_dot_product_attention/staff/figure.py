@@ -17,7 +17,7 @@ from torch import Tensor
 from problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 from whichline.engine.assignment import find_root
 from whichline.engine.case import load_case
-from whichline.engine.failure import Stopped
+from whichline.engine.errors import Stopped
 from whichline_grader.authoring.spec import Figure, Matrix
 
 CASE = "attention/3d-causal"

@@ -12,8 +12,7 @@ import torch
 
 from staff.tests import ROOT
 from whichline.engine.assignment import load_problems
-from whichline.engine.errors import CourseworkError
-from whichline.engine.failure import StudentRaised
+from whichline.engine.errors import CourseworkError, StudentRaised
 from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import Suite
 from whichline_grader.authoring.programs import RIGHT

@@ -6,7 +6,8 @@ import pytest
 
 from staff.tests import ROOT
 from whichline.engine.case import load_case
-from whichline.engine.failure import Failure, StudentRaised, describe, shapes
+from whichline.engine.errors import StudentRaised
+from whichline.engine.failure import Failure, describe, shapes
 from whichline.engine.result import Check
 from whichline.plugin import Text
 
@@ -66,20 +67,30 @@ def test_a_state_dict_with_other_keys(tmp_path):
 MISTAKES = {
     'layer.load_state_dict({"weight": weights.T})': ["    weight: got [7, 5], expected [5, 7]: is it transposed?"],
     "layer = Linear(in_features=d_in, d_out=d_out)": [
-        "  the `def` of Linear.__init__() has no argument in_features: compare it with"
+        "TypeError: Linear.__init__() got an unexpected keyword argument 'in_features'",
+        "  the definition is `def __init__(self, d_in, d_out)` in adapters.py:6",
     ],
-    "layer = Linear(d_in)": ["  Linear.__init__() needs 'd_out', but the call does not pass it"],
-    "layer = Linear(d_in, d_out, None)": [
-        "  Linear.__init__() takes 3 arguments (self counts), got 4: compare the call"
-    ],
+    "layer = Linear(d_in)": ["  the definition is `def __init__(self, d_in, d_out)` in adapters.py:6"],
+    "layer = Linear(d_in, d_out, None)": ["  the definition is `def __init__(self, d_in, d_out)` in adapters.py:6"],
     "layer.weights.data = weights": [
         "AttributeError: 'Linear' object has no attribute 'weights'",
-        "  Linear has no weights; it has weight",
-        "  check its spelling, and whether __init__ sets it",
+        "  `Linear` has no `weights`; did you mean `weight`?",
         "  adapters.py:15, in run_linear",
         "      layer.weights.data = weights",
     ],
-    "from torch.nn import Lineal": ["  torch.nn does not define Lineal: is the name spelt the same in both files?"],
+    "layer.kernel": [
+        "  `Linear` has no `kernel`; it has weight",
+        "  check its spelling, and whether __init__ sets it",
+    ],
+    "from torch.nn import Lineal": ["  `torch.nn` has no `Lineal`; did you mean `Linear`?"],
+    "from torch.nn import Qqq": ["  torch.nn does not define Qqq: is the name spelt the same in both files?"],
+    "return in_feature @ weights.T": [
+        "NameError: name 'in_feature' is not defined",
+        "  there is no `in_feature`; did you mean `in_features`?",
+    ],
+    "layer = late\n    late = layer": [
+        "  `late` gets a value in line 16 alone, which did not run before",
+    ],
     "return None.shape": ["  got None where something with `shape` was expected: is a `return` missing,"],
     "return None": ["the answer is None, expected a tensor: is a `return` missing?"],
     "return einsum(in_features, weights)": [
@@ -144,7 +155,7 @@ def test_no_frame_of_ours_and_no_line_too_long(tmp_path):
 
 def test_a_module_without_what_every_module_has(tmp_path):
     lines = report(tmp_path, LINEAR.format("pass").replace("super().__init__()", "pass").replace("nn.Parameter", ""))
-    assert lines[1].startswith("  Linear was never set up as a module: is `super().__init__()` the")
+    assert lines[1].startswith("  `Linear` was never set up as a module: is `super().__init__()` the")
 
 
 @pytest.mark.parametrize(

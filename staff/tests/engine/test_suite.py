@@ -12,7 +12,7 @@ import torch
 from staff.tests import ROOT
 from whichline.engine.assignment import Problem, SuiteError
 from whichline.engine.case import Case
-from whichline.engine.failure import Stopped, StudentRaised
+from whichline.engine.errors import Stopped, StudentRaised
 from whichline.engine.result import Check, Outcome, Result, result_from_json
 from whichline.engine.suite import Suite, Test, load_suite, run
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from staff.tools.student import Student
-from whichline.engine.failure import StudentRaised, describe
+from whichline.engine.errors import StudentRaised
+from whichline.engine.failure import describe
 from whichline.engine.result import Check
 
 from .conftest import Run

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from whichline.engine.failure import StudentRaised
+from whichline.engine.errors import StudentRaised
 
 from .conftest import Run
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from whichline.engine.failure import StudentRaised, describe
+from whichline.engine.errors import StudentRaised
+from whichline.engine.failure import describe
 from whichline.engine.result import Check
 from whichline_grader.sandbox.answer import ProtocolViolation
 from whichline_grader.sandbox.proxy import Adapters

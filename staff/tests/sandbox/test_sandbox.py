@@ -18,7 +18,7 @@ import torch
 
 from staff.tests.live import connect
 from staff.tests.under_load import busy
-from whichline.engine.failure import StudentRaised
+from whichline.engine.errors import StudentRaised
 from whichline_grader.sandbox import confinement as sandboxes
 from whichline_grader.sandbox import interview
 from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation, TimedOut, WorkerDied, WorkerStopped

@@ -24,7 +24,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, load_suite
 from whichline.way.contract import tell_contract
-from whichline.way.follow import follow
+from whichline.way.diagnose import diagnose
 from whichline.way.observed import Observed
 from whichline.way.run import Runner
 from whichline_grader.authoring.programs import RIGHT_STYLES
@@ -60,7 +60,7 @@ def write(public: Suite, folder: Path, *edits: tuple[str, str]) -> Suite:
 def tell(suite: Suite, problem: str) -> list[Finding]:
     failing = [test for test in suite.tests if test.problem == problem and not suite.run(test).passed]
     assert failing
-    return follow(suite, REFERENCES, failing)
+    return diagnose(suite, problem, failing, ())
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_weights_that_are_copied(public: Suite, tmp_path: Path, copy: str) -> No
             raise WrongAnswer("the gradient is missing", Check.GRADIENT)
 
     test = replace(next(test for test in suite.tests if test.problem == LINEAR), call=check)
-    (finding,) = follow(suite, REFERENCES, [test])
+    (finding,) = diagnose(suite, LINEAR, [test], ())
     assert marked(finding) == copy
     assert finding.said == (
         "`weights` goes in here, and no gradient comes back to it from the answer.",

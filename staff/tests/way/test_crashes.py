@@ -13,7 +13,7 @@ import torch
 from staff.tools.student import ROOT
 from whichline.engine.assignment import load_problems
 from whichline.engine.case import Case
-from whichline.engine.failure import StudentRaised
+from whichline.engine.errors import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Suite, Test, load_suite
 from whichline.way.crashes import tell_crashes
@@ -327,7 +327,7 @@ def test_an_exit_is_told_without_a_question(tell: Tell) -> None:
 @pytest.mark.parametrize("line", ["raise NotImplementedError", "raise Stopped('late')", "return None"])
 def test_what_is_no_crash(tell: Tell, line: str) -> None:
     code = f"def run_linear(d_in, d_out, weights, in_features):\n    {line}\n"
-    assert tell(LINEAR, after=f"\nfrom whichline.engine.failure import Stopped\n{code}") == []
+    assert tell(LINEAR, after=f"\nfrom whichline.engine.errors import Stopped\n{code}") == []
 
 
 def test_a_file_that_python_cannot_read_is_told_once(tell: Tell, tmp_path: Path) -> None:

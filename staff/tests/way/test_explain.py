@@ -206,7 +206,10 @@ def test_a_later_problem_with_a_mistake_of_its_own_is_told_of_that(told: Explain
     attention, again, heads = told([ATTENTION, MULTIHEAD], NO_SCALE, own)
     assert (attention.problem, attention.also) == (ATTENTION, ())
     assert (again.problem, again.line, again.proof) == (MULTIHEAD, attention.line, "")
-    assert heads.said == ("Expected the heads side by side; found the same numbers in other places.",)
+    assert heads.said == (
+        "Expected the heads side by side; found the same numbers in another order along axis −1: "
+        "0, 8, 16, 1, … in place of 0, 1, 2, 3, ….",
+    )
     assert heads.proof == "With these two corrected, all 21 failing tests pass."
 
 
@@ -240,7 +243,7 @@ def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(to
         ("mask), -1)", "mask), -2)"),
     )
     (of_torch,) = told([ATTENTION], *edits)
-    assert of_torch.said == ("Expected the weights; found wrong numbers in 70 of 70 places.",)
+    assert "along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`)." in of_torch.said[0]
     (of_own,) = told(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
     assert of_own.said[0].endswith(" This call passes nothing for `mask`.")
 
@@ -322,7 +325,7 @@ def test_an_error_of_ours_ends_a_search_and_staff_read_it(told: Explain, monkeyp
     def fail(*_: object) -> None:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("whichline.way.follow.tell_unrepeatable", fail)
+    monkeypatch.setattr("whichline.way.diagnose.tell_unrepeatable", fail)
     with pytest.raises(IndexError):
         told([ATTENTION], RAISES, NO_SCALE)
     errors: list[str] = []

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.compare import in_dtype
-from whichline.engine.failure import StudentRaised
+from whichline.engine.errors import StudentRaised
 from whichline.engine.finding import Finding
 from whichline.rules.watch import Use
 from whichline_grader.authoring.programs import RIGHT

@@ -29,7 +29,19 @@ LEFT_OUT = (
 )
 # What the grader needs, and what a submission may import.
 PACKAGES = (
-    *("beartype", "click", "einops", "jaxtyping", "msgspec", "numpy", "pytest", "pyyaml", "rich", "safetensors"),
+    *(
+        "beartype",
+        "click",
+        "einops",
+        "executing",
+        "jaxtyping",
+        "msgspec",
+        "numpy",
+        "pytest",
+        "pyyaml",
+        "rich",
+        "safetensors",
+    ),
     *("torch", "einx", "psutil", "regex", "tiktoken", "tqdm"),
 )
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from torch import Tensor
 
-from whichline.engine.failure import Stopped
+from whichline.engine.errors import Stopped
 from whichline.engine.result import Outcome
 from whichline.rules.watch import Use
 from whichline_grader.sandbox.inside.frames import FrameError, decode, expect, parse_header, unpack

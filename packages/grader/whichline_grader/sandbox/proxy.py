@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from whichline.engine.failure import StudentRaised
+from whichline.engine.errors import StudentRaised
 from whichline_grader.sandbox.answer import Answer
 from whichline_grader.sandbox.inside.frames import decode, encode
 from whichline_grader.sandbox.inside.randomness import draw_seeds

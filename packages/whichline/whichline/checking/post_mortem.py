@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
-from whichline.engine.failure import Stopped
+from whichline.engine.errors import Stopped
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 

@@ -51,8 +51,8 @@ from whichline.engine.finding import Finding
 from whichline.engine.result import Outcome, Result
 from whichline.engine.suite import Suite, Test, load_suite, not_run
 from whichline.rules.watch import Use, Watch
+from whichline.way.diagnose import observe
 from whichline.way.explain import explain, tell_errors
-from whichline.way.follow import observe
 
 PRINTED = 12  # lines that are shown of what a test prints
 PIECES = 1000

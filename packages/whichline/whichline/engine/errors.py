@@ -1,4 +1,9 @@
-"""The error that every command prints as a line."""
+"""The errors that commands and tests tell apart."""
+
+from collections.abc import Sequence
+from traceback import FrameSummary
+
+from whichline.engine.result import Outcome
 
 
 class CourseworkError(Exception):
@@ -6,3 +11,32 @@ class CourseworkError(Exception):
 
     The command prints it without a traceback, and ends with status 1.
     """
+
+
+class StudentRaised(Exception):
+    """The student's code raised, in another process.
+
+    Args:
+        type: the name of the exception's class.
+        message: its text.
+        frames: the lines of the student's that it went through, the innermost last.
+    """
+
+    def __init__(self, type: str, message: str, frames: Sequence[FrameSummary]) -> None:
+        super().__init__(f"{type}: {message}")
+        self.type = type
+        self.message = message
+        self.frames = frames
+
+
+class Stopped(BaseException):
+    """The student's code was stopped from outside; the message says why.
+
+    It is not an Exception, so that no `except Exception` of a test takes it for an ordinary failure.
+    """
+
+    outcome = Outcome.FAILED
+
+
+class NotWrittenError(Exception):
+    """A function that the tests call does not exist; the message says what to write where."""

@@ -1,58 +1,16 @@
-"""A test that failed, in words: what is wrong, and the student's own lines, without a frame of anyone else's."""
+"""The end of a test that failed, in words, without a frame of anyone else's than the student's."""
 
-import linecache
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
 from pathlib import Path
-from traceback import FrameSummary
-from types import TracebackType
 from typing import Any
 
 from torch import Tensor
 
-from whichline.engine.assignment import is_own_file
 from whichline.engine.case import Case, CaseError
 from whichline.engine.compare import WrongAnswer
-from whichline.engine.operands import operands, position
-from whichline.engine.patterns import explain_pattern
-from whichline.engine.python_errors import in_plain_words
-from whichline.engine.refusals import tell_refusal
-from whichline.engine.result import Check, Outcome
-from whichline.engine.type_errors import expected_and_got
-
-FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
-
-
-class StudentRaised(Exception):
-    """The student's code raised, in another process.
-
-    Args:
-        type: the name of the exception's class.
-        message: its text.
-        frames: the lines of the student's that it went through, the innermost last.
-    """
-
-    def __init__(self, type: str, message: str, frames: Sequence[FrameSummary]) -> None:
-        super().__init__(f"{type}: {message}")
-        self.type = type
-        self.message = message
-        self.frames = frames
-
-
-class Stopped(BaseException):
-    """The student's code was stopped from outside; the message says why.
-
-    It is not an Exception, so that no `except Exception` of a test takes it for an ordinary failure.
-    """
-
-    outcome = Outcome.FAILED
-
-
-class NotWrittenError(Exception):
-    """A function that the tests call does not exist; the message says what to write where."""
+from whichline.engine.errors import NotWrittenError, Stopped
+from whichline.engine.exception_report import ExceptionReport
+from whichline.engine.result import Check
 
 
 @dataclass(frozen=True)
@@ -99,41 +57,20 @@ def _describe(error: BaseException, root: Path) -> Failure:
         return Failure(error.check, headline, tuple(details), error.kind)
     if isinstance(error, CaseError | Stopped):
         return Failure(Check.CALL, str(error))
-    if isinstance(error, NotWrittenError):
-        return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error}")
-    frames = frames_of(error, root)
-    functions = tuple((frame.filename, frame.name) for frame in frames)
-    if isinstance(error, StudentRaised):
-        kind, text = error.type, str(error)
-    else:
-        kind, text = type(error).__name__, "".join(traceback.format_exception_only(error)).strip()
-    if isinstance(error, StudentRaised) and kind == "NotWrittenError" and not frames:  # the adapter is missing
-        return Failure(Check.NOT_WRITTEN, f"not implemented yet: {error.message}")
-    if _is_stub(kind, frames):
-        place = f"{frames[-1].filename}, line {frames[-1].lineno}"
-        what = f"not implemented yet: write {frames[-1].name} in {place}"
+    report = ExceptionReport(error, root)
+    last = report.frames[-1] if report.frames else None
+    if report.kind == NotWrittenError.__name__ and (not last or isinstance(error, NotWrittenError)):  # an adapter
+        return Failure(Check.NOT_WRITTEN, f"not implemented yet: {report.text}")
+    functions = tuple((frame.filename, frame.name) for frame in report.frames)
+    # torch raises the same class for reasons of its own.
+    if last and report.kind == "NotImplementedError" and (last.line or "").startswith("raise NotImplementedError"):
+        what = f"not implemented yet: write {last.name} in {last.filename}, line {last.lineno}"
         return Failure(Check.NOT_WRITTEN, what, functions=functions)
-    if isinstance(error, AssertionError) and not frames:  # an assert of the test's own
+    if isinstance(error, AssertionError) and not last:  # an assert of the test's own
         return Failure(Check.PROPERTY, str(error).partition("\n")[0] or "an assert in the test fails")
-
-    headline, *details = text.splitlines()
-    if isinstance(error, SyntaxError) and details:  # the place and the line come first, the message last
-        headline, *details = details[-1], headline, *details[:-1]
-    with suppress(Exception):  # they look at the student's objects, which may do anything
-        headline, *details = expected_and_got(error) or [
-            headline,
-            *(explain_pattern(error) or in_plain_words(error) or details),
-        ]
-    if frames and (refusal := tell_refusal(text)):
-        headline, details = f"{frames[-1].filename}, line {frames[-1].lineno}, {refusal}", str(error).splitlines()
-    calls = list(_told(frames))
-    if (left_out := len(calls) - 2 * FRAMES) > 0:
-        calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
-    with suppress(Exception):
-        calls.append([f"    {line}" for line in _operands(error, root)])
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    details = (*details, *chain.from_iterable(calls))
-    return Failure(Check.CALL, headline, details, place=place, raised=kind, functions=functions)
+    headline, details = report.full
+    place = f"{last.filename}:{last.lineno}" if last else ""
+    return Failure(Check.CALL, headline, tuple(details), place=place, raised=report.kind, functions=functions)
 
 
 def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
@@ -146,53 +83,6 @@ def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
     rows = {**{name: _shown(value) for name, value in shown.items()}, "expected": expected}
     width = max(map(len, rows))
     return f"the case is {case.name}:", *(f"  {name:<{width}}  {shown}" for name, shown in rows.items())
-
-
-def _is_stub(kind: str, frames: Sequence[FrameSummary]) -> bool:
-    """Tell whether this is a stub's line; torch raises the same class for reasons of its own."""
-    line = (frames[-1].line or "") if frames else ""
-    return kind == "NotImplementedError" and line.startswith("raise NotImplementedError")
-
-
-def frames_of(error: BaseException, root: Path) -> list[FrameSummary]:
-    """The frames in the student's files, innermost last, named relative to the root and with the class of a method.
-
-    Of an error in this process they have the columns, in bytes.
-    """
-    if isinstance(error, StudentRaised):
-        return list(error.frames)
-    return [_frame(trace, root) for trace in student_calls(error, root)]
-
-
-def _frame(trace: TracebackType, root: Path) -> FrameSummary:
-    code = trace.tb_frame.f_code
-    name = Path(code.co_filename).relative_to(root).as_posix()
-    line = linecache.getline(code.co_filename, trace.tb_lineno)
-    _, last, start, end = position(trace)
-    return FrameSummary(name, trace.tb_lineno, code.co_qualname, line=line, end_lineno=last, colno=start, end_colno=end)
-
-
-def _told(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
-    """The lines for each call; calls in a row that are the same, as in endless recursion, are told once."""
-    for place, same in groupby(frames, lambda frame: (frame.filename, frame.lineno, frame.name, frame.line)):
-        file, number, name, line = place
-        yield [f"{file}:{number}, in {name}", f"    {line}"]
-        if (more := len(list(same)) - 1) > 1:
-            yield [f"... and {more} more times: what should end this recursion?"]
-
-
-def _operands(error: BaseException, root: Path) -> list[str]:
-    calls = list(student_calls(error, root))
-    return operands(calls[0], calls[-1]) if calls else []
-
-
-def student_calls(error: BaseException, root: Path) -> Iterator[TracebackType]:
-    """The calls in the student's files that the error went through, the innermost last."""
-    trace = error.__traceback__
-    while trace:
-        if is_own_file(trace.tb_frame.f_code.co_filename, root):
-            yield trace
-        trace = trace.tb_next
 
 
 def _shown(value: Any) -> str:

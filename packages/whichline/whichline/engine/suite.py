@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from whichline.engine.assignment import Problem, SuiteError, find_tests, is_own_file, name_command, share_points
 from whichline.engine.case import Case, CaseError, case_names, load_case
-from whichline.engine.failure import NotWrittenError, Stopped, StudentRaised, describe, shapes
+from whichline.engine.errors import NotWrittenError, Stopped, StudentRaised
+from whichline.engine.failure import describe, shapes
 from whichline.engine.on_paper import on_paper
 from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Check, Outcome, Result, function_of

@@ -17,7 +17,7 @@ from whichline.engine.result import Check
 from whichline.engine.silence import silence
 from whichline.lab.diagnosis import diagnose
 from whichline.lab.student import Student, find_references
-from whichline.way.follow import observe
+from whichline.way.diagnose import observe
 from whichline.way.lines import FOLLOWS, RIGHT, UNKNOWN, WRONG, Line, MarkedLines, find_not_finite
 from whichline.way.observed import CannotFollowError
 from whichline.way.run import Runner

@@ -13,15 +13,17 @@ from typing import Any
 
 import torch
 
-from whichline.engine.compare import listed
-from whichline.engine.failure import StudentRaised, describe, frames_of
+from whichline.engine.compare import WrongAnswer, listed
+from whichline.engine.errors import StudentRaised
+from whichline.engine.exception_report import ExceptionReport
+from whichline.engine.failure import describe
 from whichline.engine.finding import MODULE, Finding, mark
-from whichline.engine.refusals import tell_refusal
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.conditions import FOLLOWED, Call, Condition, find_condition, list_facts
-from whichline.way.definitions import compare_with_definition
-from whichline.way.errors import ask_about, explain_error
+from whichline.way.numbers import find_cause
+from whichline.way.origins import tell_changes, tell_origins
+from whichline.way.run import Runner
 from whichline.way.telling import count_failing, name_file
 
 CALLERS = 1  # of the line that raises, which are shown; the adapter is not
@@ -31,11 +33,12 @@ FORWARD = re.compile(r'File "(.*?)", line (\d+), in (\S+)')  # in what torch say
 
 @dataclass
 class _Noted:
-    """The student's adapters: the calls are noted, and the one that has not returned."""
+    """The student's adapters: the calls are noted, the last one, and whether it has returned."""
 
     adapters: Any
     calls: list[Call] = field(default_factory=list)
-    inside: Callable[..., Any] | None = None
+    called: Callable[..., Any] | None = None
+    has_returned: bool = False
 
     def __getattr__(self, name: str) -> Any:
         return partial(self._call, name, getattr(self.adapters, name))
@@ -43,9 +46,9 @@ class _Noted:
     def _call(self, name: str, run: Callable[..., Any], *given: Any, **named: Any) -> Any:
         names = list(inspect.signature(run).parameters)
         self.calls.append(list_facts(name, names, dict(zip(names, given, strict=False)) | named))
-        self.inside = run
+        self.called, self.has_returned = run, False
         answer = run(*given, **named)
-        self.inside = None
+        self.has_returned = True
         return answer
 
 
@@ -54,29 +57,37 @@ class _Crash:
     """Tests that end in one line.
 
     Args:
-        error: of the first of them.
+        report: on the error of the first of them.
         frames: the student's lines that it went through, the innermost last.
-        inside: the adapter that did not return, or None where a gradient was asked for.
+        has_returned: whether the adapter did, and raised when a gradient was asked for.
         tests: all of them.
         calls: the last that each of them made.
     """
 
-    error: Exception | SystemExit
+    report: ExceptionReport
     frames: list[FrameSummary]
-    inside: Callable[..., Any] | None
+    has_returned: bool
     tests: list[Test] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
     @property
     def place(self) -> object:
-        return (self.inside is None, *((self.frames[-1].filename, self.frames[-1].lineno) if self.frames else ()))
+        return (self.has_returned, *((self.frames[-1].filename, self.frames[-1].lineno) if self.frames else ()))
 
-    def key(self, root: Path) -> object:
+    @property
+    def key(self) -> object:
         """The place, and the message without its sizes."""
-        return self.place, re.sub(r"[^A-Za-z]+", " ", describe(self.error, root).headline)
+        return self.place, re.sub(r"[^A-Za-z]+", " ", self.report.full[0])
+
+    @property
+    def is_nothing(self) -> bool:
+        """Tell whether the answer is None: no line raised."""
+        return isinstance(self.report.error, WrongAnswer)
 
 
-def tell_crashes(suite: Suite, failing: Sequence[Test], others: Sequence[Test], of: int | None = None) -> list[Finding]:
+def tell_crashes(
+    suite: Suite, failing: Sequence[Test], others: Sequence[Test], of: int | None = None, runner: Runner | None = None
+) -> list[Finding]:
     """Tell in which lines the failing tests of one problem end, and what the calls that end there have in common.
 
     Args:
@@ -84,23 +95,24 @@ def tell_crashes(suite: Suite, failing: Sequence[Test], others: Sequence[Test], 
         failing: tests that do not pass; those that end with an answer, or are stopped, are left alone.
         others: tests of the same problem.
         of: how many tests of the problem fail, if there are others.
+        runner: follows values to what made them, where the code can be followed.
     """
     crashes: dict[object, _Crash] = {}
     answered: list[Call] = []
     for test in failing:
         error, noted = note_calls(suite, test)
         if crash := _find_crash(error, noted, suite):
-            crash = crashes.setdefault(crash.key(suite.root), crash)
+            crash = crashes.setdefault(crash.key, crash)
             crash.tests.append(test)
             crash.calls.append(noted.calls[-1])
-        answered += noted.calls[:-1] if noted.inside else noted.calls
+        answered += noted.calls if noted.has_returned else noted.calls[:-1]
     if not crashes:
         return []
     for test in others:
         _, noted = note_calls(suite, test)
-        answered += noted.calls[:-1] if noted.inside else noted.calls
+        answered += noted.calls if noted.has_returned else noted.calls[:-1]
     told = sorted(_join([*crashes.values()], answered), key=lambda each: -len(each.tests))
-    return [_tell(each, suite, answered, _calls_of(told, but=each), of or len(failing)) for each in told]
+    return [_tell(each, suite, answered, _calls_of(told, but=each), of or len(failing), runner) for each in told]
 
 
 def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
@@ -116,23 +128,25 @@ def note_calls(suite: Suite, test: Test) -> tuple[BaseException | None, _Noted]:
 
 
 def _find_crash(error: BaseException | None, noted: _Noted, suite: Suite) -> _Crash | None:
-    """The crash, if the student's code raised, and is written."""
+    """The crash, if the student's code raised, and is written; or the answer that is None."""
     if (
         not isinstance(error, Exception | SystemExit)
         or not noted.calls
         or (suite.remote and not isinstance(error, StudentRaised))
     ):
         return None
+    report = ExceptionReport(error, suite.root, noted.called)
     failure = describe(error, suite.root)
-    if failure.check is not Check.CALL or not failure.raised:
+    is_nothing = isinstance(error, WrongAnswer) and report.forgotten is not None
+    if not is_nothing and (failure.check is not Check.CALL or not failure.raised):
         return None
-    frames = frames_of(error, suite.root)
+    frames = list(report.frames)
     if isinstance(error, SyntaxError) and error.filename:
         start, end = (error.offset or 1) - 1, (error.end_offset or 0) - 1
         frames.append(_frame(error.filename, error.lineno or 0, MODULE, suite.root, (start, max(end, start + 1))))
-    if not (noted.inside or frames or suite.remote or _is_of_gradient(error)):
+    if noted.has_returned and not (is_nothing or frames or suite.remote or _is_of_gradient(error)):
         return None  # the test itself, with an answer that is none
-    return _Crash(error, frames, noted.inside)
+    return _Crash(report, frames, noted.has_returned and not is_nothing)
 
 
 def _is_of_gradient(error: BaseException) -> bool:
@@ -160,39 +174,58 @@ def _calls_of(crashes: Sequence[_Crash], but: _Crash | None = None) -> list[Call
     return [call for each in crashes if each is not but for call in each.calls]
 
 
-def _tell(crash: _Crash, suite: Suite, answered: Sequence[Call], others: Sequence[Call], failing: int) -> Finding:
+def _tell(
+    crash: _Crash,
+    suite: Suite,
+    answered: Sequence[Call],
+    others: Sequence[Call],
+    failing: int,
+    runner: Runner | None,
+) -> Finding:
     """Put a crash into a finding; `others` are the calls that raise elsewhere."""
-    if crash.inside is None:  # it is known of other answers where their gradients were asked for
+    report = crash.report
+    if crash.has_returned:  # it is known of other answers where their gradients were asked for
         answered = [call for call in answered if call not in crash.calls and FOLLOWED in call]
         crash = _place_gradient(crash, suite)
-    elif not crash.frames and not suite.remote:  # the adapter does not take what the test passes
-        code = inspect.unwrap(crash.inside).__code__
-        crash = replace(crash, frames=[_frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)])
-    problem, (said, operands) = crash.tests[0].problem, explain_error(crash.error, suite.root)
-    last = crash.frames[-1] if crash.frames else FrameSummary("", 0, "", line="")
-    code, columns = _show(crash.frames, suite.root) if crash.frames else ((), (0, 0))
-    imported = [each.filename for each in crash.frames if each.name == MODULE]
+    elif code := report.forgotten or (None if crash.frames or suite.remote else report.called_code):
+        # The function that lacks a `return`, or the adapter that does not take what the test passes.
+        frame = _frame(code.co_filename, code.co_firstlineno, code.co_qualname, suite.root)
+        crash = replace(crash, frames=[*crash.frames, frame])
+    frames, said, operands = crash.frames, report.said, report.operands
+    last = frames[-1] if frames else FrameSummary("", 0, "", line="")
+    code, columns = _show(frames, suite.root) if frames else ((), (0, 0))
+    imported = [each.filename for each in frames if each.name == MODULE]
     if imported:
         condition, where = None, f"{imported[-1]} cannot be imported: no test that needs it can run."
     else:
         condition, where = _say_where(crash, answered, others, re.findall(r"\w+", " ".join((*code[-2:], *operands))))
-    if not suite.remote and (compared := compare_with_definition(str(crash.error), crash.frames, suite.root)):
-        said = [said[0], compared]
     facts = condition.facts if condition else ()
     ask = next((fact.ask for fact in facts if fact.ask), "")
+    problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = " ".join((problem, "raises", re.split(r"\W", said[0])[0].lower(), *(fact.words for fact in facts)))
+    id = re.sub(r"\W+", "-", id).strip("-")
+    runner = None if not frames or imported or report.forgotten else runner
+    if runner and not crash.has_returned and (cause := find_cause(runner, crash.tests, failing)):
+        raised = (
+            (_head(last), f"    {(last.line or '').strip()}")
+            if (last.filename, last.lineno) != (cause.file, cause.line)
+            else ()
+        )
+        return replace(cause, id=id, said=(said[0], *cause.said, where), code=(*raised, *cause.code))
+    origins = tell_origins(runner, crash.tests[0], report) if runner else []
+    origins += tell_changes(runner, crash.tests[0], report.text) if runner and crash.has_returned else []
     return Finding(
         problem,
-        re.sub(r"\W+", "-", id).strip("-"),
-        tuple(filter(None, (*said, where))),
+        id,
+        tuple(filter(None, (*said, *origins, where))),
         last.filename,
         last.lineno or 0,
         MODULE if imported else _head(last).rpartition(" ")[2],
         columns,
         (*code, *operands),
         proof=f"{count_failing(len(crash.tests), failing, 'stops', 'stop').capitalize()} at this error.",
-        question="" if tell_refusal(str(crash.error)) else ask_about(said[0], last.line or "", ask),
-        tests=tuple(test.name for test in crash.tests),
+        question=report.ask(last.line or "", ask),
+        tests=tests,
     )
 
 
@@ -200,11 +233,12 @@ def _say_where(
     crash: _Crash, answered: Sequence[Call], others: Sequence[Call], mentioned: Sequence[str]
 ) -> tuple[Condition | None, str]:
     """The condition under which it raises, and the same in a sentence."""
-    raises = "This raises" if crash.inside else "The call returns; its backward pass raises"
+    raises = "The call returns; its backward pass raises" if crash.has_returned else "This raises"
+    raises = "The answer is None" if crash.is_nothing else raises
     rest = [*answered, *others]
     if not rest:
         every = " in every call that the tests make" * (len(crash.calls) > 1)
-        return None, f"{raises}{every}." if every or not crash.inside else ""
+        return None, f"{raises}{every}." if every or crash.has_returned else ""
     condition = find_condition(crash.calls, rest, mentioned)
     unless = find_condition(crash.calls, answered, mentioned) if others else None
     if unless and (not condition or len(unless.facts) < len(condition.facts)):

@@ -1,8 +1,9 @@
 """Telling how a value differs from a step: by a factor, by True and False swapped, as another step."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,10 +11,12 @@ from torch import Tensor
 from whichline.way.known import Match
 from whichline.way.options import Option, Options, choose_value, name_at
 from whichline.way.probe import Place
+from whichline.way.resemblance import are_in_zeros, describe, tell_axes, tell_mask, tell_order
 from whichline.way.trace import Trace
 from whichline.way.values import Value, as_value, find_layout, is_near
 
 COUNT = 1_000_000  # below which a whole number is written out
+OTHER_PLACES = "the same numbers in other places"
 FEW = 3  # different numbers, such as 0 and 1, that any two tensors may have in common
 
 
@@ -51,7 +54,8 @@ def compare(trace: Trace, change: Options) -> Difference:
     if not isinstance(right, Tensor) or isinstance(values[time], float | int):
         right = step.value.tensor
     known = {name: each for name, each in trace.known.values.items() if each is not step.value}
-    difference = _tell_difference(value, right.detach(), step.name, known)
+    others = partial(describe, trace, place, time)
+    difference = _tell_difference(value, right.detach(), step.name, known, others)
     if not difference.is_simple and _is_operand(trace, place, time, right):
         words = f"Expected {step.name}, unchanged: this step should not be here."
         return Difference(words, True, is_extra=True, is_needless=True, instead=difference.words)
@@ -98,7 +102,9 @@ def find_other(trace: Trace, place: Place, option: Option) -> int:
     return next((time for time, (name, other) in enumerate(pairs) if name != other), 0)
 
 
-def _tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str, Value]) -> Difference:
+def _tell_difference(
+    value: Tensor, right: Tensor, name: str, known: Mapping[str, Value], others: Callable[..., Iterator[str]]
+) -> Difference:
     """Say what was expected, and what was found there.
 
     Args:
@@ -106,6 +112,7 @@ def _tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str
         right: the step, in the layout of the value if there is one.
         name: of the step.
         known: other things that the value may be, by name.
+        others: what it is where it is none of these.
     """
     if value.shape != right.shape and find_layout(Value(value), Value(right)) is not None:
         shapes = f"of shape {tuple(right.shape)}; found the same numbers in shape {tuple(value.shape)}"
@@ -116,27 +123,33 @@ def _tell_difference(value: Tensor, right: Tensor, name: str, known: Mapping[str
     if not value.ndim and not right.ndim:
         return Difference(f"Expected {name}, {_number(right)}; found {_number(value)}.", True)
     if value.shape != right.shape:
-        return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found shape {tuple(value.shape)}.", False)
-    found, is_simple = (
-        _of_masks(value, right) if right.dtype == torch.bool else _of_numbers(value.double(), right.double())
-    )
+        found = tell_axes(tuple(value.shape), tuple(right.shape)) or f"shape {tuple(value.shape)}"
+        return Difference(f"Expected {name}, of shape {tuple(right.shape)}; found {found}.", False)
+    if right.dtype == torch.bool:
+        found, is_simple = _of_masks(value, right), True
+    else:
+        found, is_simple = _of_numbers(value.double(), right.double(), known)
+        found = next((words for words in others(value, right, known) if not is_simple and words), found)
     return Difference(f"Expected {name}; found {found}.", is_simple)
 
 
-def _of_masks(value: Tensor, right: Tensor) -> tuple[str, bool]:
+def _of_masks(value: Tensor, right: Tensor) -> str:
     if torch.equal(value, ~right):
-        return "True and False swapped", True
+        return "True and False swapped"
+    if words := tell_mask(value, right):
+        return words
     more, fewer = int((value & ~right).sum()), int((right & ~value).sum())
     parts = [f"True in {_places(more)} where False belongs"] * bool(more)
     parts += [f"False in {_places(fewer)} where True belongs"] * bool(fewer)
-    return " and ".join(parts), True
+    return " and ".join(parts)
 
 
-def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
+def _of_numbers(value: Tensor, right: Tensor, known: Mapping[str, Value]) -> tuple[str, bool]:
     """Say what was found, and whether that is all."""
     if wrong := int((value.isnan() & ~right.isnan()).sum()):
         is_all = is_near(value[~value.isnan()], right[~value.isnan()])
-        return f"NaN in {wrong} of {_places(value.numel())}{'; the rest is right' * is_all}", is_all
+        where = ", in rows that should be 0" * are_in_zeros(value.isnan(), right)
+        return f"NaN in {wrong} of {_places(value.numel())}{where}{'; the rest is right' * is_all}", is_all
     hidden, should = value == -math.inf, right == -math.inf
     seen = ~(hidden | should)
     masked = "" if torch.equal(hidden, should) else _tell_hidden(value, hidden, should)
@@ -145,6 +158,7 @@ def _of_numbers(value: Tensor, right: Tensor) -> tuple[str, bool]:
     if masked and is_near(value[seen], right[seen]):
         return f"{masked}; the rest is right", True
     if elementary := next(_tell_elementary(value[seen], right[seen]), ""):
+        elementary = (elementary == OTHER_PLACES and tell_order(value, right, known)) or elementary
         return f"{elementary}, and {masked}" if masked else elementary, True
     wrong_places = seen & ((value - right).abs() > 1e-4 * right[seen].abs().max())
     if not masked and (one := _tell_index(wrong_places)):
@@ -181,7 +195,7 @@ def _tell_elementary(x: Tensor, y: Tensor) -> Iterator[str]:
     if is_near(1 / x, y):
         yield "its reciprocal"
     if len(y.unique()) > FEW and is_near(x.sort().values, y.sort().values):
-        yield "the same numbers in other places"
+        yield OTHER_PLACES
 
 
 def _tell_index(wrong: Tensor) -> str:

@@ -1,24 +1,19 @@
-"""Explanations of the tests that fail: places of wrong numbers, broken promises, and lines that raise."""
+"""What students are told of the tests that fail: of each problem so much, and of what several lead to once."""
 
-import traceback
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import jaxtyping
 import torch
 
 from whichline.engine.annotations import without_checks
-from whichline.engine.assignment import find_needs
 from whichline.engine.finding import MODULE, Finding
 from whichline.engine.result import Result
 from whichline.engine.silence import silence
 from whichline.engine.suite import Suite, Test
-from whichline.way.crashes import tell_crashes
-from whichline.way.follow import follow, observe
+from whichline.way.diagnose import diagnose, observe
 from whichline.way.observed import Observed
-from whichline.way.reference import load_references
 from whichline.way.telling import find_told
 from whichline.way.unproved import BEGIN
 
@@ -60,7 +55,7 @@ def find(
         for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in asked):
             tests = [test for test in suite.tests if test.problem == problem]
             failing = [test for test in tests if test.name in failed]
-            own = _find_in(suite, problem, failing, [test for test in tests if test.name in passed], observed, errors)
+            own = diagnose(suite, problem, failing, [test for test in tests if test.name in passed], observed, errors)
             concern = [each for each in own if selected.keys() & set(each.tests)]
             found = _join(suite, found, _take(concern or own, most), failing)
         return [told for each in found if (told := _as_much_as_is_told(suite, each))]
@@ -89,43 +84,6 @@ def _as_much_as_is_told(suite: Suite, finding: Finding) -> Finding | None:
         said = tuple(line for line in finding.said if line != BEGIN)
         return replace(finding, said=said, file="", line=0, function="", columns=(0, 0), code=(), likewise=())
     return None if told == "tests" else finding
-
-
-def _find_in(
-    suite: Suite,
-    problem: str,
-    failing: Sequence[Test],
-    passing: Sequence[Test],
-    observed: Observed,
-    errors: list[str] | None,
-) -> list[Finding]:
-    """Find what is wrong in a problem, first what raises."""
-    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
-    steps = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
-    found: list[Finding] = []
-    with _note_error(problem, errors):
-        found = follow(suite, steps, failing, passing, observed)
-    explained = {name for each in found for name in each.tests}
-    rest = [test for test in failing if test.name not in explained]
-    with _note_error(problem, errors):
-        others = [*passing, *(test for test in failing if test not in rest)]
-        found = [*tell_crashes(suite, rest, others, len(failing)), *found]
-    return found
-
-
-@contextmanager
-def _note_error(problem: str, errors: list[str] | None) -> Iterator[None]:
-    """End a search at an error of ours, of which staff are told: what the tests say stands without it."""
-    try:
-        yield
-    except Exception as error:
-        if errors is None:
-            raise
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        line = f"{Path(where.filename).name}:{where.lineno}"
-        errors.append(
-            f"The search for what is wrong in {problem} ended early: {type(error).__name__}: {error} ({line})"
-        )
 
 
 def _join(suite: Suite, found: Sequence[Finding], own: Sequence[Finding], failing: Sequence[Test]) -> list[Finding]:

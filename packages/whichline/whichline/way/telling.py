@@ -72,7 +72,8 @@ def _is_same(told: Finding, each: Finding) -> bool:
         return told.step == each.step or bool(told.step and each.step and told.section != each.section)
     kinds = [finding.id.partition("-")[2] for finding in (told, each)]
     if kinds[0].startswith(RAISES):  # what follows in the id is in which calls
-        kinds = [re.sub(r"[^A-Za-z]+", " ", finding.said[0]) for finding in (told, each)]
+        one, other = ({re.sub(r"[^A-Za-z]+", " ", line) for line in finding.said[:-1]} for finding in (told, each))
+        return bool(one & other)
     return kinds[0] == kinds[1]
 
 

@@ -1,9 +1,9 @@
-"""Following the failing tests of a problem to the expressions where the first number goes wrong."""
+"""The expressions where the first number goes wrong."""
 
 import ast
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -12,77 +12,25 @@ import torch
 from torch import Tensor
 
 from whichline.engine.finding import Finding
-from whichline.engine.suite import Suite, Test
+from whichline.engine.suite import Test
 from whichline.way.calls import judge_calls, pair_functions
-from whichline.way.contract import tell_contract
-from whichline.way.locate import FEW, is_explained, is_wrong_number, list_adapters, locate, make_tests
+from whichline.way.locate import FEW, is_explained, list_adapters, locate
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
-from whichline.way.reference import Reference
-from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
 from whichline.way.search import PLACES, Found, join_patches
 from whichline.way.telling import count_failing, show_place
-from whichline.way.unproved import tell_unproved
 from whichline.way.unread import find_unread, list_needed
 from whichline.way.values import is_equal
 
 MOST = 2  # places that are told
 EXTRA = "Where in the formula is this step?"
+ZEROS = "Which rows of the answer should be 0, and which line of yours sees to that?"
 NAN = "Which numbers give NaN here: 0 / 0, or −inf − (−inf)? What should come out in their place?"
 ASKED = 3  # failing tests whose arguments are looked at
 
 
-def follow(
-    suite: Suite,
-    steps: Mapping[str, Reference],
-    failing: Sequence[Test],
-    passing: Sequence[Test] = (),
-    observed: Observed | None = None,
-) -> list[Finding]:
-    """Find the places in which right values make the failing tests pass, two at most, and breaches of the contract.
-
-    Args:
-        suite: the tests, and the student's functions, in this process.
-        steps: for each adapter, its reference.
-        failing: tests of one problem.
-        passing: the others of it.
-        observed: the copy of their functions, if there is one.
-    """
-    runner = Runner(suite, steps, observed or observe(suite))
-    if not runner.observed.places:
-        return []
-    numbers = order_by_generality([test for test in failing if is_wrong_number(suite, test)])
-    if found := tell_unrepeatable(runner, failing):
-        return [found]
-    if numbers and not _is_repeatable(runner, numbers[0]):
-        return []
-    found, patch = _find_numbers(runner, numbers, failing) if numbers else ([], {})
-    if rest := _leave_out(failing, found):
-        found += tell_contract(runner, rest, patch, len(failing))
-    if wrong := _leave_out([test for test in failing if test in numbers], found):
-        others = [*passing, *(test for test in failing if test not in wrong)]
-        calls, adapters = judge_calls(runner, wrong[:ASKED]), list_adapters(suite, wrong[0].problem)
-        runner.lent = calls.right
-        inner = (make_tests(suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
-        begins = next(filter(None, inner), wrong)
-        unproved = tell_unproved(runner, wrong, others, begins, bool(found))
-        found += [unproved] if unproved else []
-    return found
-
-
-def observe(suite: Suite) -> Observed:
-    """A copy of the student's code, for one search."""
-    return Observed(suite.calls.adapters, suite.has_written, suite.cell)
-
-
-def _leave_out(tests: Sequence[Test], found: Sequence[Finding]) -> list[Test]:
-    """The tests that no finding is about."""
-    told = {name for each in found for name in each.tests}
-    return [test for test in tests if test.name not in told]
-
-
-def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
+def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test]) -> tuple[list[Finding], Patch]:
     """Find the places of wrong numbers, and what was put there."""
     wrong = [test for test in numbers if not _is_rounded(runner, test)]
     if not wrong:
@@ -114,6 +62,25 @@ def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Fou
     if all(map(is_for_that, few)):
         return [*passing]
     return [*filter(is_for_that, passing)]
+
+
+def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
+    """Find the one wrong value that makes tests raise: with the right one, all of them pass."""
+    runner = replace(runner, pairs=pair_functions(runner, list_adapters(runner.suite, crashing[0].problem)), lent=())
+    found, right = locate(runner, order_by_generality(crashing)[:ASKED], 1)
+    patch = join_patches(found)
+    if len(found) != 1 or not _has_other_shape(found[0]) or not all(runner.passes(test, patch) for test in crashing):
+        return None
+    trusting = replace(runner, lent=right)
+    if not all(is_explained(trusting.run(test, patch), found) for test in crashing):
+        return None
+    return _tell(found[0], runner, crashing, _prove(found, len(crashing), len(crashing), failing))
+
+
+def _has_other_shape(found: Found) -> bool:
+    """Tell whether a value has not the shape of the right one: other numbers make no line raise."""
+    value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
+    return isinstance(value, Tensor) and step is not None and value.shape != step.value.tensor.shape
 
 
 def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:
@@ -184,19 +151,62 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
 
 def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
-    words = found.difference.words + _tell_not_given(found, runner.observed)
+    words = found.difference.words + _tell_not_given(found, runner.observed) + _tell_unused(found, runner.observed)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
+    own = ZEROS if "rows that should be 0" in words else NAN if is_nan else step.ask
     return Finding(
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
         (words,),
         likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
         proof=proof,
-        question=EXTRA if found.difference.is_needless else NAN if is_nan else step.ask,
+        question=EXTRA if found.difference.is_needless else own,
         section=step.section,
         tests=tuple(test.name for test in explained),
         step=step.name,
         **show_place(place.file, place.function, place.node, runner.suite.root),
+    )
+
+
+def _tell_unused(found: Found, observed: Observed) -> str:
+    """Name a line that computes something right which nothing reads."""
+    trace = found.trace
+    for place in trace.places:
+        match = trace.match(place)
+        is_made = isinstance(place.node, ast.Call | ast.BinOp) and not trace.is_number(place)
+        if match and is_made and match.names[0] in trace.steps and place is not found.place:
+            function = observed.definitions.get((place.file, place.function))
+            if function is not None and _is_unused(place, function):
+                return f" Line {place.line} computes {match.names[0]}; nothing uses it."
+    return ""
+
+
+def _is_unused(place: Place, function: ast.FunctionDef) -> bool:
+    """Tell whether the value of an expression is thrown away, or given to a name that is not read after that."""
+    statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
+    own = next((each for each in statements if _is_of(each, place)), None)
+    loops = (each for each in statements if isinstance(each, ast.For | ast.While))
+    if own is None or any(own in ast.walk(loop) for loop in loops):
+        return False
+    if isinstance(own, ast.Expr):
+        return not place.in_place and not ast.unparse(
+            place.node.func if isinstance(place.node, ast.Call) else own
+        ).endswith("_")
+    targets = own.targets if isinstance(own, ast.Assign) else []
+    names = [each.id for each in targets if isinstance(each, ast.Name)]
+    read = [each for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    later = [each for each in read if each.id in names and each.lineno > (own.end_lineno or 0)]
+    return len(names) == len(targets) == 1 and not later
+
+
+def _is_of(statement: ast.stmt, place: Place) -> bool:
+    """Tell whether an expression is all that a statement computes; the statement may have probes by now."""
+    node, value = place.node, getattr(statement, "value", None)
+    return isinstance(value, ast.expr) and (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset) == (
+        node.lineno,
+        node.col_offset,
+        node.end_lineno,
+        node.end_col_offset,
     )
 
 

@@ -1,0 +1,298 @@
+"""An exception of a student's code in words: the lines that it went through, what it means, and what met there."""
+
+import ast
+import inspect
+import linecache
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import groupby, islice
+from pathlib import Path
+from traceback import FrameSummary, format_exception_only
+from types import CodeType, TracebackType
+from typing import Any, get_args
+
+from executing import Source
+from torch import Tensor, nn
+
+from whichline.engine.assignment import is_own_file
+from whichline.engine.compare import listed
+from whichline.engine.definitions import Definitions, find_alike, list_assigned, list_names
+from whichline.engine.errors import StudentRaised
+from whichline.engine.messages import (
+    IMPORTS,
+    SIZES,
+    ask_about,
+    explain_annotation,
+    explain_message,
+    explain_pattern,
+    shorten,
+)
+from whichline.engine.refusals import tell_refusal
+
+TRANSPOSED = ("T", "mT")  # how these lie is what goes wrong with them
+FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
+FRACTION = re.compile(r"\bfloat\b|slice indices must be integers")
+OWN_CHECK = "What does this check refuse, and does the handout allow this call?"
+SHAPES = "Which shapes meet in this line, and which of their axes line up?"
+ANYTHING = "What does this line take for granted?"
+
+
+class ExceptionReport:
+    """What can be said of an exception. Its parts look at the student's objects, which may do anything.
+
+    Args:
+        error: the exception.
+        root: the folder of the assignment.
+        called: the function of the student's that a test had called, if that is known.
+    """
+
+    def __init__(self, error: BaseException, root: Path, called: Callable[..., Any] | None = None) -> None:
+        self.error, self._root, self._called = error, root, called
+        self.kind = error.type if isinstance(error, StudentRaised) else type(error).__name__
+        text = error.message if isinstance(error, StudentRaised) else str(error)
+        if isinstance(error, SyntaxError):  # the place and the line come first, the message last
+            *lines, last = format_exception_only(error)
+            lines = [last, *lines]
+        else:
+            lines = [f"{self.kind}: {text}" if text else self.kind]
+        self.text = text
+        self.headline, *self.rest = "".join(lines).strip().splitlines()
+
+    @cached_property
+    def calls(self) -> list[TracebackType]:
+        """The calls in the student's files that the error went through, the innermost last."""
+        found, trace = [], self.error.__traceback__
+        while trace:
+            if is_own_file(trace.tb_frame.f_code.co_filename, self._root):
+                found.append(trace)
+            trace = trace.tb_next
+        return found
+
+    @cached_property
+    def frames(self) -> list[FrameSummary]:
+        """The same, named relative to the root and with the class of a method, with columns in bytes."""
+        return list(self.error.frames) if isinstance(self.error, StudentRaised) else [*map(self._frame, self.calls)]
+
+    def _frame(self, trace: TracebackType) -> FrameSummary:
+        code = trace.tb_frame.f_code
+        line = linecache.getline(code.co_filename, trace.tb_lineno)
+        _, last, start, end = next(islice(code.co_positions(), trace.tb_lasti // 2, None))
+        name, number = Path(code.co_filename).relative_to(self._root).as_posix(), trace.tb_lineno
+        return FrameSummary(name, number, code.co_qualname, line=line, end_lineno=last, colno=start, end_colno=end)
+
+    @cached_property
+    def node(self) -> ast.AST | None:
+        """The expression that raised."""
+        return Source.executing(self.calls[-1]).node if self.calls else None
+
+    # What it means.
+
+    @cached_property
+    def meaning(self) -> list[str]:
+        """What the error means, in a few lines; nothing where its own message says it best."""
+        for explain in (self._explain_calls, self._explain_object, self._explain_message):
+            with suppress(Exception):
+                if said := explain():
+                    return said
+        return []
+
+    def _explain_calls(self) -> list[str]:
+        if code := self.forgotten:
+            return [f"`{code.co_qualname}` in {self._definitions.place(code)} has no `return`, so it gives None"]
+        if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
+            return said
+        return self._definitions.compare_call(self.text) or self._definitions.find_swap() or self.typed[1:]
+
+    @cached_property
+    def forgotten(self) -> CodeType | None:
+        """The function that lacks a `return`, if the answer is None for that, or what the line that raised needs."""
+        is_answer = "None (is a" in "".join(self.typed) or self.text.startswith("the answer is None")
+        with suppress(Exception):
+            if is_answer or "NoneType" in self.text:
+                return self._definitions.find_forgotten(is_answer)
+        return None
+
+    @cached_property
+    def _definitions(self) -> Definitions:
+        return Definitions(self.calls, self._root, self._called)
+
+    @property
+    def called_code(self) -> CodeType | None:
+        """The function that a test had called."""
+        return getattr(inspect.unwrap(self._called), "__code__", None) if self._called else None
+
+    @cached_property
+    def typed(self) -> list[str]:
+        """The value that is not what its annotation says, in words."""
+        return explain_annotation(self.text) if self.kind == "TypeCheckError" else []
+
+    def _explain_message(self) -> list[str]:
+        advice = shorten(self.headline)[1]
+        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
+
+    def _explain_object(self) -> list[str]:
+        """Say which name of an object, of a line or of a module is most like the one that there is not."""
+        error = self.error
+        if isinstance(error, AttributeError) and error.name is not None:
+            return self._explain_attribute(error.name, error.obj)
+        unbound = re.search(r"variable '(\w+)'", self.text)
+        if isinstance(error, UnboundLocalError) and unbound and self.calls:
+            name = unbound[1]
+            lines = [line for line, _ in list_assigned(self.calls[-1].tb_frame.f_code, name)]
+            where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
+            return [f"`{name}` gets a value in {where} alone, which did not run before"] * bool(lines)
+        name, names, where = "", (), ""
+        if isinstance(error, NameError) and self.calls and error.name not in IMPORTS:
+            name, names, where = error.name, list_names(self.calls[-1]), "there is"
+        elif isinstance(error, ImportError) and error.name in sys.modules:
+            name = self.text.partition("cannot import name '")[2].partition("'")[0]
+            names, where = dir(sys.modules[error.name]), f"`{error.name}` has"
+        if isinstance(error, NameError) and name and (place := self._definitions.find_own(name)):
+            return [f"{place} defines `{name}`: is an import missing?"]
+        like = find_alike(name, names) if name else None
+        return [f"{where} no `{name}`; did you mean `{like}`?"] if like else []
+
+    def _explain_attribute(self, name: str, owner: Any) -> list[str]:
+        if owner is None:
+            why = "is a `return` missing, or is it an argument that may be None?"
+            return [f"got None where something with `{name}` was expected: {why}"]
+        what = f"`{getattr(owner, '__name__', type(owner).__name__)}`"
+        if isinstance(owner, nn.Module):
+            if "_parameters" not in vars(owner):
+                return [f"{what} was never set up as a module: is `super().__init__()` the first line of __init__?"]
+            names = [each for kind in ("_parameters", "_modules", "_buffers") for each in vars(owner)[kind]]
+            own = [each for each in vars(owner) if not each.startswith("_") and each != "training"]
+            if like := find_alike(name, [*names, *own]):
+                return [f"{what} has no `{name}`; did you mean `{like}`?"]
+            has = f"; it has {', '.join(names + own)}" if names + own else ""
+            return [f"{what} has no `{name}`{has}", "check its spelling, and whether __init__ sets it"]
+        like = find_alike(name, dir(owner))
+        return [f"{what} has no `{name}`; did you mean `{like}`?" if like else f"{what} has no `{name}`"]
+
+    # What is told.
+
+    @cached_property
+    def said(self) -> list[str]:
+        """The message in one line and what it means, in sentences."""
+        if refusal := self.refusal:
+            return [refusal]
+        message = shorten(self.typed[0] if self.typed else self.headline)[0].removeprefix("WrongAnswer: ")
+        if self.kind == "EinopsError":
+            message = "EinopsError: the pattern does not fit."
+        message = message[0].upper() + message[1:] if self.forgotten and not self.calls else message
+        return [message, *map(_as_sentence, self.meaning)]
+
+    @property
+    def refusal(self) -> str:
+        """What grading refuses in a line, if the error is of that kind."""
+        refusal = tell_refusal(self.text) if self.frames else ""
+        return f"{self.frames[-1].filename}, line {self.frames[-1].lineno}, {refusal}" if refusal else ""
+
+    def ask(self, line: str, by_condition: str) -> str:
+        """A question about the error in a line of code, or else the one that its condition asks."""
+        if self.refusal:
+            return ""
+        if self.forgotten:
+            return "What should this function give back, and in which line?"
+        if re.match(r"\s*(raise|assert)\b", line):
+            return OWN_CHECK
+        if (question := ask_about(self.kind, self.text)) is not None:
+            return question
+        return by_condition or (SHAPES if re.search(SIZES, self.text) else ANYTHING)
+
+    @property
+    def full(self) -> tuple[str, list[str]]:
+        """A headline, and what it means or else the rest of the message, and the student's lines."""
+        headline = self.refusal or (self.typed[0] if self.typed else self.headline)
+        details = [f"{self.kind}: {self.text}"] if self.refusal else self.meaning or self.rest * (not self.typed)
+        calls = list(_tell_calls(self.frames))
+        if (left_out := len(calls) - 2 * FRAMES) > 0:
+            calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
+        return headline, [*details, *(line for lines in calls for line in lines), *self.operands]
+
+    @cached_property
+    def operands(self) -> list[str]:
+        """The tensors in the expression that raised with their shapes, and what the sizes of the case stand for."""
+        with suppress(Exception):
+            return [f"    {line}" for line in self._list_operands()]
+        return []
+
+    def _list_operands(self) -> list[str]:
+        tensors = dict(self.list_tensors())
+        if not tensors:
+            return []
+        differ = len({x.dtype for x in tensors.values() if x.is_floating_point()}) > 1
+        shapes = {name: tuple(x.shape) for name, x in tensors.items()}
+        names = self._list_axes()
+        sizes = sorted({size for shape in shapes.values() for size in shape} & names.keys())
+        dtypes = {name: f" {x.dtype}".replace("torch.", "") if differ else "" for name, x in tensors.items()}
+        there = "here " + ", ".join(f"{name} is {shape}{dtypes[name]}" for name, shape in shapes.items())
+        return [there, *[", ".join(f"{size} = {' or '.join(names[size])}" for size in sizes)] * bool(sizes)]
+
+    def list_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that the expression names, `K` or `self.weight`."""
+        if not self.node or not self.calls:
+            return
+        names, weights = self.calls[-1].tb_frame.f_locals, self._list_weights()
+        nodes = [node for node in ast.walk(self.node) if isinstance(node, ast.Name | ast.Attribute)]
+        for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
+            if isinstance(node, ast.Name):
+                name, value = node.id, names.get(node.id)
+            elif isinstance(node.value, ast.Name):
+                name, owner = f"{node.value.id}.{node.attr}", names.get(node.value.id)
+                is_view = isinstance(owner, Tensor) and node.attr not in TRANSPOSED
+                its = None if is_view else getattr(owner, node.attr, None)
+                value = weights.get((id(owner), node.attr), its)
+            else:
+                continue
+            if isinstance(value, Tensor):
+                yield name, value
+
+    def _list_weights(self) -> dict[tuple[int, str], Tensor]:
+        """The weights that `functional_call` had given to modules, which have their own back by now.
+
+        They are named by the module, as its id, and the attribute.
+        """
+        weights, trace = {}, self.calls[0]
+        while trace:
+            if trace.tb_frame.f_code.co_name == "_functional_call":
+                module, given = trace.tb_frame.f_locals["module"], trace.tb_frame.f_locals["parameters_and_buffers"]
+                for name, x in given.items():
+                    owner, _, attribute = name.rpartition(".")
+                    weights[id(module.get_submodule(owner)), attribute] = x
+            trace = trace.tb_next
+        return weights
+
+    def _list_axes(self) -> dict[int, list[str]]:
+        """For each size in the case, the axes that have it, as the annotations of the adapter name them."""
+        names: defaultdict[int, list[str]] = defaultdict(list)
+        frame = self.calls[0].tb_frame
+        function = frame.f_globals.get(frame.f_code.co_name)
+        for argument, annotation in getattr(function, "__annotations__", {}).items():
+            shape = getattr(frame.f_locals.get(argument), "shape", ())
+            for each in (annotation, *get_args(annotation)):
+                axes = str(getattr(each, "dim_str", "")).split()
+                for axis, size in zip(reversed(axes), reversed(shape), strict=False):
+                    if axis == "...":
+                        break
+                    if not axis.startswith("#") and axis not in names[size]:
+                        names[size].append(axis)
+        return dict(names)
+
+
+def _tell_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
+    """The lines for each call; calls in a row that are the same, as in endless recursion, are told once."""
+    for place, same in groupby(frames, lambda frame: (frame.filename, frame.lineno, frame.name, frame.line)):
+        file, number, name, line = place
+        yield [f"{file}:{number}, in {name}", f"    {line}"]
+        if (more := len(list(same)) - 1) > 1:
+            yield [f"... and {more} more times: what should end this recursion?"]
+
+
+def _as_sentence(line: str) -> str:
+    begins = line[:1].upper() + line[1:]
+    return begins if begins.endswith(("?", ".", ":")) or line.startswith(" ") else f"{begins}."
