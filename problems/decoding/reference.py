@@ -1,6 +1,7 @@
 """Decoding: one call, behind a cache or without one. What nothing uses is another right way to the same numbers."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,22 +12,10 @@ from problems.scaled_dot_product_attention.reference import run_scaled_dot_produ
 
 
 # B4 Decoding
-def run_decoding(
-    d_model: int,
-    num_heads: int,
-    num_kv_heads: int,
-    window: int | None,
-    max_seq_len: int,
-    theta: float,
-    q_proj_weight: Tensor,
-    k_proj_weight: Tensor,
-    v_proj_weight: Tensor,
-    o_proj_weight: Tensor,
-    in_features: Tensor,
-    keys: Tensor | None = None,
-    values: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    old_keys, old_values = keys, values
+def run_decoding(num_heads: int, num_kv_heads: int, in_features: Tensor, **given: Any) -> tuple[Tensor, ...]:
+    window, old_keys, old_values = given["window"], given.get("keys"), given.get("values")
+    weights = [given[f"{letter}_proj_weight"] for letter in "qkvo"]
+    d_head, theta, most = given["d_model"] // num_heads, given["theta"], given["max_seq_len"]
     x = in_features  #: the new tokens
     #: At which position is the first new token, given how many tokens the cache holds?
     past = 0 if old_keys is None else old_keys.shape[-2]  #: the number of tokens in the cache
@@ -40,14 +29,14 @@ def run_decoding(
         keys_before = old_keys  #: the keys that were in the cache
         values_before = old_values  #: the values that were in the cache
 
-    queries = project(x, q_proj_weight, num_heads)
-    keys = project(x, k_proj_weight, num_kv_heads)
-    values = project(x, v_proj_weight, num_kv_heads)
+    queries = project(x, weights[0], num_heads)
+    keys = project(x, weights[1], num_kv_heads)
+    values = project(x, weights[2], num_kv_heads)
     #: the positions of the new tokens. At which position is the first new token, given how many tokens the cache holds?
     positions = torch.arange(past, count)
     #: What is rotated: the queries, the keys, the values? Before the heads are split, or after?
-    queries = run_rope(d_model // num_heads, theta, max_seq_len, queries, positions)  #: the rotated queries
-    keys = run_rope(d_model // num_heads, theta, max_seq_len, keys, positions)  #: the rotated keys
+    queries = run_rope(d_head, theta, most, queries, positions)  #: the rotated queries
+    keys = run_rope(d_head, theta, most, keys, positions)  #: the rotated keys
     flat_queries = queries.transpose(-2, -3).flatten(-2)  #: the rotated queries of each position, side by side
     flat_keys = keys.transpose(-2, -3).flatten(-2)  #: the rotated keys of each position, side by side
 
@@ -61,16 +50,15 @@ def run_decoding(
     values_of_heads = values.repeat_interleave(group, -3)  #: the values that each head uses
     grouped = queries.unflatten(-3, (num_kv_heads, group))  #: the queries of each head, in groups
 
-    #: What does each head attend to?
-    answers = run_scaled_dot_product_attention(
-        queries, keys_of_heads, values_of_heads, mask
-    )  #: the answers of the heads
+    #: the answers of the heads. What does each head attend to?
+    answers = run_scaled_dot_product_attention(queries, keys_of_heads, values_of_heads, mask)
     run_scaled_dot_product_attention(grouped, keys.unsqueeze(-3), values.unsqueeze(-3), mask)  #: , in groups
+    #: What does each head attend to?
     grouped_answers = answers.unflatten(-3, (num_kv_heads, group))  #: the answers of the heads, in groups
 
     #: the heads' answers, position by position, in groups. Which head of keys and values does query head i use?
     by_position = grouped_answers.movedim(-2, -4)
-    return join(answers, o_proj_weight), keys, values  #: the answer. What mixes the heads at the end?
+    return join(answers, weights[3]), keys, values  #: the answer. What mixes the heads at the end?
 
 
 def see(positions: Tensor, count: int, window: int | None) -> Tensor:

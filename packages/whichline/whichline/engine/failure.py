@@ -196,4 +196,6 @@ def student_calls(error: BaseException, root: Path) -> Iterator[TracebackType]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_shown(each)}' for key, each in value.items())}}}"
     return f"{tuple(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)
