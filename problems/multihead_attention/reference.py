@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from problems.attention_module.reference import run_scaled_dot_product_attention_module
-from problems.multihead_self_attention.reference import join, project
+from problems.linear.reference import join, project
 
 
 # B2 Attention between two sequences

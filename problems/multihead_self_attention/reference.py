@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from problems.linear.reference import apply_linear
+from problems.linear.reference import join, project
 from problems.rope.reference import run_rope
 from problems.scaled_dot_product_attention.reference import run_scaled_dot_product_attention
 
@@ -50,26 +50,3 @@ def attend(num_heads: int, in_features: Tensor, given: Mapping[str, Any]) -> Ten
     #: the answers of the heads. What does each head attend to?
     answers = run_scaled_dot_product_attention(queries, keys, values, mask)
     return join(answers, weights[3])
-
-
-def project(x: Tensor, weight: Tensor, heads: int) -> Tensor:
-    """The queries, the keys or the values of each head."""
-    #: the weights of {}, head by head. Which rows of the weights belong to head i?
-    weights = weight.unflatten(0, (heads, -1))
-    flat = apply_linear(x, weight)  #: {}. Which weights make the queries, the keys and the values?
-    #: Which rows of the weights belong to head i?
-    split = flat.unflatten(-1, (heads, -1))  #: {} of each position, split into heads
-    by_head = split.transpose(-2, -3)  #: {} of each head
-    return by_head
-
-
-def join(answers: Tensor, weight: Tensor) -> Tensor:
-    """The answer that is made of those of the heads."""
-    #: the heads' answers, position by position. Which rows of the weights belong to head i?
-    by_position = answers.transpose(-2, -3)
-    #: the columns of W_O for each head, transposed. Which columns of W_O belong to head i?
-    columns = weight.unflatten(-1, (answers.shape[-3], -1)).movedim(-2, 0).mT
-    shares = answers @ columns  #: the heads' shares of the answer. What mixes the heads at the end?
-    sums = shares.cumsum(-3)  #: the sums of the heads' shares, up to each
-    joined = by_position.flatten(-2)  #: the heads side by side. Which rows of the weights belong to head i?
-    return apply_linear(joined, weight)
