@@ -29,8 +29,9 @@ PUBLIC = {
 }
 STRIDE = {"stride": draw((2, 4, 9, 12), (5, 4, 2, 3), stride=2, padding=1)}
 HIDDEN = {"stride": draw((3, 2, 11, 8), (4, 2, 5, 3), stride=3, padding=2)}
-NAMES = ("x", "weight", "bias")
 SPEC = ProblemSpec(
-    public=specs("run_conv2d", {"conv2d": PUBLIC | STRIDE, "conv2d-gradients": STRIDE}, gradients=NAMES),
-    hidden=specs("run_conv2d", {"conv2d": HIDDEN, "conv2d-gradients": HIDDEN}, gradients=NAMES),
+    public=specs(
+        "run_conv2d", {"conv2d": PUBLIC | STRIDE, "conv2d-gradients": STRIDE}, gradients=("x", "weight", "bias")
+    ),
+    hidden=specs("run_conv2d", {"conv2d": HIDDEN, "conv2d-gradients": HIDDEN}, gradients=("x", "weight", "bias")),
 )
