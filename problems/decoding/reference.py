@@ -1,7 +1,5 @@
 """Decoding: one call, behind a cache or without one. What nothing uses is another right way to the same numbers."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -11,7 +9,7 @@ from problems.scaled_dot_product_attention.reference import run_scaled_dot_produ
 
 
 # B4 Decoding
-def run_decoding(num_heads: int, num_kv_heads: int, in_features: Tensor, **given: Any) -> tuple[Tensor, ...]:
+def run_decoding(num_heads: int, num_kv_heads: int, in_features: Tensor, **given) -> tuple[Tensor, ...]:
     window, old_keys, old_values = given["window"], given.get("keys"), given.get("values")
     d_head, theta, most = given["d_model"] // num_heads, given["theta"], given["max_seq_len"]
     x = in_features  #: the new tokens
@@ -30,12 +28,12 @@ def run_decoding(num_heads: int, num_kv_heads: int, in_features: Tensor, **given
     queries = run_rope(d_head, theta, most, queries, positions)  #: the rotated queries
     keys = run_rope(d_head, theta, most, keys, positions)  #: the rotated keys
     flat_queries = queries.transpose(-2, -3).flatten(-2)  #: the rotated queries of each position, side by side
+    flat_keys = keys.transpose(-2, -3).flatten(-2)  #: the rotated keys of each position, side by side
     #: Which rows does the cache have after the call, in which order, and how many times is each key rotated?
     keys_before = old_keys  #: the keys that were in the cache
     values_before = old_values  #: the values that were in the cache
     keys = keys if old_keys is None else torch.cat((old_keys, keys), -2)  #: the cached keys
     values = values if old_values is None else torch.cat((old_values, values), -2)  #: the cached values
-
     #: Which keys may each new token attend to, those of the cache first?
     every = torch.arange(count)  #: the positions of all keys
     behind = positions[:, None] - every  #: each key's distance behind each new token
