@@ -84,7 +84,8 @@ def _change(token: tokenize.TokenInfo, choice: random.Random) -> str:
     """Another number, or a pattern with two axes exchanged."""
     text = token.string
     if token.type == tokenize.NUMBER:
-        return str(max(0, int(text) + choice.choice((-1, 1)))) if text.isdigit() else f"(2 * {text})"
+        number = float(text) if text.replace(".", "", 1).isdigit() else 0.0
+        return str(abs(int(text) + choice.choice((-1, 1)))) if text.isdigit() else f"(2 * {text})" if number else ""
     axes = sorted({*text.partition("->")[2].replace("(", " ").replace(")", " ").strip("\"' ").split()} - {"..."})
     if token.type == tokenize.STRING and len(axes) > 1:
         one, other = choice.sample(axes, 2)
@@ -157,8 +158,8 @@ def try_in_tree(suite: Suite, mistake: Mistake) -> str:
 
 def find_outcome(suite: Suite, observed: Observed, mistake: Mistake) -> str:
     """Run the tests on a program with a mistake, and say what its author would read."""
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)  # no test takes that for an error of its own
-    signal.alarm(SECONDS)
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)  # no test takes that for an error of its own
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         results = [suite.run(test) for test in suite.tests]
         if all(each.passed for each in results):
@@ -167,8 +168,8 @@ def find_outcome(suite: Suite, observed: Observed, mistake: Mistake) -> str:
     except KeyboardInterrupt:
         return ENDLESS
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
     away = [abs(each.line - mistake.line) if each.file.endswith(mistake.file) else NEAR + 1 for each in placed]
     if away and min(away) <= NEAR:
         return AT if 0 in away else CLOSE
