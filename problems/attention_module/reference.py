@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from problems.scaled_dot_product_attention.reference import attention_scores, weigh
-from problems.softmax.reference import run_softmax
+from problems.scaled_dot_product_attention.reference import attention_scores
+from problems.softmax.reference import run_softmax, weigh
 
 
 # B1 Attention as a module

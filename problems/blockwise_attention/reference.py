@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from problems.scaled_dot_product_attention.reference import attention_scores, weigh
+from problems.scaled_dot_product_attention.reference import attention_scores
+from problems.softmax.reference import weigh
 
 
 # B3 Blockwise attention
@@ -36,7 +37,6 @@ def cut(length: int, size: int) -> list[slice]:
 
 
 def attend_rows(q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, width: int) -> None:
-    """The answers to some queries, with the keys in blocks of this width."""
     queries = q  #: the queries. Which queries, which keys, and which part of the mask belong to this block?
     state = torch.full_like((q @ K.mT)[..., :1], -math.inf), torch.zeros(1), torch.zeros(1)
     for columns in cut(K.shape[-2], width):  #: key block
@@ -50,52 +50,39 @@ def attend_rows(q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None, width: int
     answer = weighted / positive  #: the answer. When are the weighted values divided by the sum, and how often?
 
 
-State = tuple[Tensor, Tensor, Tensor]  # m, ℓ and o
-
-
-def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> State:
+def add_block(state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
     """The largest score, ℓ and o after one more block of keys."""
     before, total, weighted = state
     #: Which queries, which keys, and which part of the mask belong to this block?
-    queries = q  #: the queries
     keys = k  #: the keys
     values = v  #: the values
-
+    hidden = None if mask is None else ~mask  #: the mask, inverted, of {}
     #: What is the variance of the dot product of two random vectors of length d_k?
     queries_by_root = q / math.sqrt(q.shape[-1])  #: the queries / √d_k
     raw = q @ k.mT  #: the scores. Which queries meet which keys in this block?
     scores = raw / math.sqrt(q.shape[-1])  #: the scaled scores
-
-    if mask is not None:
+    if hidden is not None:
         #: Which queries, which keys, and which part of the mask belong to this block?
-        hidden = ~mask  #: the mask, inverted, of {}
         scores = scores.masked_fill(hidden, -math.inf)  #: the masked, scaled scores
-
-    m_before = before  #: m before {}. What is the largest score so far, before the first block, and after each?
-    #: The sums so far are relative to the old maximum: by what factor do they shrink when it grows?
-    total_before = total.expand_as(before)  #: ℓ before {}
-    weighted_before = weighted  #: o before {}
-
     #: What is the largest score so far, before the first block, and after each?
+    m_before = before  #: m before {}
     largest = scores.amax(-1, keepdim=True)  #: the largest scores
     m = torch.maximum(before, largest)  #: m after {}
-
     #: m after {}, and 0 where it is −inf. What is −inf − (−inf), where the mask hides the whole block from a query?
     finite = torch.where(m == -math.inf, 0.0, m)
-    #: What is the largest score so far, before the first block, and after each?
     shifted = scores - finite  #: s − m
     e = shifted.exp()  #: exp(s − m)
     summed = e.sum(-1, keepdim=True)  #: Σ exp(s − m)
-
     added = e @ v  #: Σ exp(s − m) v. Which values belong to these keys?
     #: The sums so far are relative to the old maximum: by what factor do they shrink when it grows?
+    total_before = total.expand_as(before)  #: ℓ before {}
+    weighted_before = weighted  #: o before {}
     less = before - finite  #: m − m′ at {}
     factor = less.exp()  #: the factor exp(m − m′) at {}
-
-    factor_or_one = torch.where(m == -math.inf, 1.0, factor)  #: the factor at {}, and 1 where all was hidden
-    #: The sums so far are relative to the old maximum: by what factor do they shrink when it grows?
     total_shrunk = factor * total  #: ℓ before {}, shrunk
     total_after = total_shrunk + summed  #: ℓ after {}
     weighted_shrunk = (factor * weighted).expand_as(added)  #: o before {}, shrunk
     weighted_after = weighted_shrunk + added  #: o after {}
+
+    factor_or_one = torch.where(m == -math.inf, 1.0, factor)  #: the factor at {}, and 1 where all was hidden
     return m, total_after, weighted_after

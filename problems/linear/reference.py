@@ -14,3 +14,27 @@ def run_linear(d_in: int, d_out: int, weights: Tensor, in_features: Tensor) -> T
 def apply_linear(x: Tensor, W: Tensor) -> Tensor:
     """The linear layer that later problems call."""
     return run_linear(W.shape[1], W.shape[0], W, x)
+
+
+# 6 Multi-head self-attention
+def project(x: Tensor, weight: Tensor, heads: int) -> Tensor:
+    """The queries, the keys or the values of each head."""
+    #: the weights of {}, head by head. Which rows of the weights belong to head i?
+    weights = weight.unflatten(0, (heads, -1))
+    flat = apply_linear(x, weight)  #: {}. Which weights make the queries, the keys and the values?
+    #: Which rows of the weights belong to head i?
+    split = flat.unflatten(-1, (heads, -1))  #: {} of each position, split into heads
+    by_head = split.transpose(-2, -3)  #: {} of each head
+    return by_head
+
+
+def join(answers: Tensor, weight: Tensor) -> Tensor:
+    """The answer that is made of those of the heads."""
+    #: the heads' answers, position by position. Which rows of the weights belong to head i?
+    by_position = answers.transpose(-2, -3)
+    #: the columns of W_O for each head, transposed. Which columns of W_O belong to head i?
+    columns = weight.unflatten(-1, (answers.shape[-3], -1)).movedim(-2, 0).mT
+    shares = answers @ columns  #: the heads' shares of the answer. What mixes the heads at the end?
+    sums = shares.cumsum(-3)  #: the sums of the heads' shares, up to each
+    joined = by_position.flatten(-2)  #: the heads side by side. Which rows of the weights belong to head i?
+    return apply_linear(joined, weight)

@@ -1,35 +1,29 @@
 """Multi-head attention between two sequences. What nothing uses is another right way to the same numbers."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from problems.attention_module.reference import run_scaled_dot_product_attention_module
-from problems.multihead_self_attention.reference import join, project
+from problems.linear.reference import join, project
 
 
 # B2 Attention between two sequences
 def run_multihead_attention(
-    d_model: int,
-    num_heads: int,
-    q_proj_weight: Tensor,
-    k_proj_weight: Tensor,
-    v_proj_weight: Tensor,
-    o_proj_weight: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
+    num_heads: int, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **rest: Any
 ) -> Tensor:
+    weights = [rest[f"{letter}_proj_weight"] for letter in "qkvo"]
     heads = num_heads  #: the number of heads
-    d_head = d_model // num_heads  #: the length of a head. How are the rows of a weight shared by the heads?
+    d_head = rest["d_model"] // num_heads  #: the length of a head. How are the rows of a weight shared by the heads?
     #: Which of the three sequences gives the queries, which the keys, and which the values?
     of_queries = query  #: the sequence of the queries
     of_keys = key  #: the sequence of the keys
     of_values = value  #: the sequence of the values
 
-    queries = project(query, q_proj_weight, num_heads)
-    keys = project(key, k_proj_weight, num_heads)
-    values = project(value, v_proj_weight, num_heads)
+    queries = project(query, weights[0], num_heads)
+    keys = project(key, weights[1], num_heads)
+    values = project(value, weights[2], num_heads)
     if mask is None:
         #: True for every query and key. Which keys may a query attend to where no mask is given?
         every = torch.ones(queries.shape[-2], keys.shape[-2], dtype=torch.bool)
@@ -46,4 +40,4 @@ def run_multihead_attention(
         hidden_in_whole = ~whole  #: the mask of every head, inverted
     answers, _ = run_scaled_dot_product_attention_module(queries, keys, values, mask, 0.0, False, 0)
     of_heads = answers  #: the answers of the heads. What does each head attend to?
-    return join(of_heads, o_proj_weight)  #: the answer. What mixes the heads at the end?
+    return join(of_heads, weights[3])  #: the answer. What mixes the heads at the end?

@@ -17,9 +17,6 @@ def run_rope(d_k: int, theta: float, max_seq_len: int, in_query_or_key: Tensor, 
     minus_exponent = -exponent  #: −2i / d_k
     power = theta**exponent  #: Θ to the power of 2i / d_k
     frequencies = theta**minus_exponent  #: the frequencies
-
-    frequencies_twice = frequencies.repeat_interleave(2)  #: the frequencies, each twice
-    #: How fast does the first pair turn, and how fast the last?
     log_theta = math.log(theta)  #: log Θ
     log_frequencies = minus_exponent * log_theta  #: the logarithms of the frequencies
 
@@ -33,8 +30,6 @@ def run_rope(d_k: int, theta: float, max_seq_len: int, in_query_or_key: Tensor, 
     second = x[..., 1::2]  #: the second components
 
     #: To which (x₁, x₂) does a rotation by the angle φ bring (1, 0), and to which (0, 1)?
-    exchanged = torch.stack((second, first), -1).flatten(-2)  #: (x₂, x₁), side by side
-    signs = torch.tensor([-1.0, 1.0]).repeat(d_k // 2)  #: the signs −1 and 1 in turn
     turned_pairs = torch.stack((-second, first), -1)  #: (−x₂, x₁) in pairs
     turned = turned_pairs.flatten(-2)  #: (−x₂, x₁), side by side
     first_cos = first * cos  #: x₁ cos φ
@@ -55,8 +50,7 @@ def list_angles(positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]
     angles_twice = angles.repeat_interleave(2, -1)  #: the angles of {}, each twice. Which two components make a pair?
     #: To which (x₁, x₂) does a rotation by the angle φ bring (1, 0), and to which (0, 1)?
     cosines = angles.cos()
-    #: the cosines of {}, each twice. Which two components make a pair?
-    cosines_twice = cosines.repeat_interleave(2, -1)
+    cos_twice = cosines.repeat_interleave(2, -1)  #: the cosines of {}, each twice. Which two components make a pair?
     sines = angles.sin()
     sines_twice = sines.repeat_interleave(2, -1)  #: the sines of {}, each twice. Which two components make a pair?
     minus_sines = -sines  #: the sines of {}, negated

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from problems.softmax.reference import run_softmax
+from problems.softmax.reference import run_softmax, weigh
 
 
 # 3 Attention
@@ -47,7 +47,6 @@ def attention_scores(Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor
         #: Where is the mask True: where a query may attend, or where it may not?
         seen = mask  #: the mask
         hidden = ~mask  #: the mask, inverted
-
         #: What should a query that may attend to nothing get?
         sees = mask.any(-1, keepdim=True)  #: the mask of queries that may attend to something
         blind = ~sees  #: the mask of queries that may attend to nothing
@@ -59,21 +58,3 @@ def attention_scores(Q: Tensor, K: Tensor, mask: Tensor | None = None) -> Tensor
     #: the masked, scaled scores. Which score has weight 0 after the softmax, whatever the others are?
     masked_scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
     return masked_scores
-
-
-def weigh(scores: Tensor) -> Tensor:
-    """The weights of scores, by a softmax over the keys that is written out."""
-    #: each query's largest score. Over which axis should each query's weights sum to 1?
-    largest = scores.amax(-1, keepdim=True)
-    flat_largest = largest.squeeze(-1)  #: each query's largest score, without that axis
-    #: each query's largest score, and 0 where that is −inf. What should a query that may attend to nothing get?
-    finite = torch.where(largest == -math.inf, 0.0, largest)
-    shifted = scores - finite  #: the scores − each query's largest
-    e = shifted.exp()  #: exp of the scores. Over which axis should each query's weights sum to 1?
-    unshifted = scores.exp()  #: exp of the scores, without a maximum subtracted
-    total = e.sum(-1, keepdim=True)  #: the sum for each query. Over which axis should each query's weights sum to 1?
-    #: the sum for each query, and 1 where it is 0. What should a query that may attend to nothing get?
-    positive = torch.where(total == 0, 1.0, total)
-    #: log Σ exp of each query's scores. Over which axis should each query's weights sum to 1?
-    log_total = finite + positive.log()
-    return e / positive

@@ -23,3 +23,22 @@ def run_softmax(in_features: Tensor, dim: int) -> Tensor:
     log_sum = finite + log_total  #: log Σ exp(x)
     log_softmax = shifted - log_total  #: log of the softmax
     return e / positive  #: the softmax. Which numbers should sum to 1?
+
+
+# 3 Attention
+def weigh(scores: Tensor) -> Tensor:
+    """The weights of scores, by a softmax over the keys that is written out."""
+    #: each query's largest score. Over which axis should each query's weights sum to 1?
+    largest = scores.amax(-1, keepdim=True)
+    flat_largest = largest.squeeze(-1)  #: each query's largest score, without that axis
+    #: each query's largest score, and 0 where that is −inf. What should a query that may attend to nothing get?
+    finite = torch.where(largest == -math.inf, 0.0, largest)
+    shifted = scores - finite  #: the scores − each query's largest
+    e = shifted.exp()  #: exp of the scores. Over which axis should each query's weights sum to 1?
+    unshifted = scores.exp()  #: exp of the scores, without a maximum subtracted
+    total = e.sum(-1, keepdim=True)  #: the sum for each query. Over which axis should each query's weights sum to 1?
+    #: the sum for each query, and 1 where it is 0. What should a query that may attend to nothing get?
+    positive = torch.where(total == 0, 1.0, total)
+    #: log Σ exp of each query's scores. Over which axis should each query's weights sum to 1?
+    log_total = finite + positive.log()
+    return e / positive

@@ -3,12 +3,15 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -18,6 +21,7 @@ from problems.scaled_dot_product_attention.staff.cases import inputs as attentio
 from staff.tests import ROOT
 from whichline.engine.assignment import SuiteError
 from whichline.engine.case import CaseError, load_case
+from whichline.engine.compare import WrongAnswer
 from whichline_grader.authoring import stored_cases
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.spec import Adapter, reference_of
@@ -168,9 +172,109 @@ def test_a_wrong_reference_is_named_with_its_case(
     folder: Path, monkeypatch: pytest.MonkeyPatch, reference: Adapter, message: str
 ) -> None:
     monkeypatch.setattr(stored_cases, "reference_of", lambda call: reference)
-    for work in (lambda: [*check_fixtures(folder, SPECS[1:])], lambda: write_fixtures(folder / "new", SPECS[1:])):
-        with pytest.raises(SuiteError, match=f"^attention/two: .*{message}"):
-            work()
+    *_, complaint = check_fixtures(folder, SPECS[1:])
+    assert re.match(f"attention/two: .*{message}", complaint)
+    with pytest.raises(SuiteError, match=f"^attention/two: .*{message}"):
+        write_fixtures(folder / "new", SPECS[1:])
+
+
+def pick(**inputs: Any) -> torch.Tensor:
+    """A reference of whole numbers: the position of the largest in each row."""
+    return inputs["x"].argmax(-1)
+
+
+WEIGHTS = {"q": torch.ones(2, 3), "layers.0": torch.arange(3)}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "kept"),
+    [
+        (np.arange(6.0).reshape(2, 3), torch.arange(6.0, dtype=torch.float64).reshape(2, 3)),
+        (np.float32(0.5), 0.5),
+        ((2, (3, 4)), [2, [3, 4]]),
+        ({"weights": WEIGHTS, "sizes": (2, 3)}, {"weights": WEIGHTS, "sizes": [2, 3]}),
+    ],
+)
+def test_what_a_case_keeps_of_what_is_drawn(
+    drawn: object, kept: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_cases, "reference_of", lambda call: pick)
+    monkeypatch.setattr(stored_cases, "outputs_of", lambda call: ("answer",))
+    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "more": drawn})]
+    write_fixtures(tmp_path, specs)
+    assert list(check_fixtures(tmp_path, specs)) == []
+    case = load_case(tmp_path, "picks/one").copy()
+    assert is_same(case.more, kept)
+    case.check(torch.tensor([0, 1, 2]))
+
+
+def is_same(one: object, other: object) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and one == other
+
+
+def test_a_changed_tensor_in_a_dictionary_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_cases, "reference_of", lambda call: pick)
+    monkeypatch.setattr(stored_cases, "outputs_of", lambda call: ("answer",))
+    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "weights": WEIGHTS})]
+    write_fixtures(tmp_path, specs)
+    path = tmp_path / "picks/one.safetensors"
+    change(path, {"input/weights/q": torch.zeros(2, 3)})
+    assert list(check_fixtures(tmp_path, specs)) == [
+        "picks/one: the inputs are not those that were drawn; write it again"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        (b"text", "draws more, a bytes: a case keeps tensors, arrays of numpy, numbers, text, lists and dictionaries"),
+        ([torch.eye(2)], "draws more, a list with a Tensor in it: a case keeps tensors, arrays of numpy, numbers, "),
+    ],
+)
+def test_what_a_case_cannot_keep_is_refused(drawn: object, said: str, tmp_path: Path) -> None:
+    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3), "more": drawn})]
+    with pytest.raises(SuiteError, match=f"^picks/one: {said}"):
+        write_fixtures(tmp_path, specs)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("[1, 2]", "gives a list, expected a tensor"),
+        ("(x, x)", "gives 2 outputs, and `outputs` in SPEC names 1: answer"),
+    ],
+)
+def test_an_answer_that_no_case_keeps(answer: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_cases, "reference_of", lambda call: lambda x: eval(answer, {"x": x}))  # noqa: S307
+    monkeypatch.setattr(stored_cases, "outputs_of", lambda call: ("answer",))
+    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})]
+    with pytest.raises(SuiteError, match=f"^picks/one: .*run_pick.* {said}"):
+        write_fixtures(tmp_path, specs)
+
+
+def test_an_answer_of_whole_numbers_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_cases, "reference_of", lambda call: lambda x: x.argmax(-1) + 10_000)
+    monkeypatch.setattr(stored_cases, "outputs_of", lambda call: ("answer",))
+    specs = [CaseSpec("picks/one", "run_pick", lambda generator: {"x": torch.eye(3)})]
+    write_fixtures(tmp_path, specs)
+    case = load_case(tmp_path, "picks/one")
+    case.check(torch.tensor([10_000, 10_001, 10_002]))
+    for answer, said in (
+        (torch.tensor([10_000, 10_001, 10_003]), r"wrong in 1 of 3 places\n.*got 10003, expected 10002\nno error is"),
+        (torch.tensor([10_000.0, 10_001.0, 10_002.0]), "the answer has dtype float32, expected int64$"),
+    ):
+        with pytest.raises(WrongAnswer, match=said):
+            case.check(answer)
+
+
+def test_everything_that_is_wrong_with_some_cases_is_said(tmp_path: Path) -> None:
+    specs = [CaseSpec(f"picks/{i}", "run_softmax", lambda generator: {"x": 1 / 0}) for i in range(2)]
+    with pytest.raises(SuiteError, match=r"^picks/0: .*ZeroDivisionError.*\npicks/1: .*ZeroDivisionError"):
+        write_fixtures(tmp_path, specs)
 
 
 def test_the_example_of_two_blocks_worked_by_hand() -> None:

@@ -40,7 +40,7 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (folder / "__init__.py").touch()
     monkeypatch.setattr(spec, "this_root", lambda: tmp_path)
     monkeypatch.setattr(spec, "load_all_problems", lambda: dict.fromkeys(PROBLEMS, PROBLEMS["softmax"]))
-    expected = "^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$"
+    expected = "(?m)^the problem softmax of assignment.toml needs problems/softmax/staff/hidden_tests.py$"
     with pytest.raises(SuiteError, match=expected):
         load_specs()
 
@@ -48,7 +48,7 @@ def test_a_problem_without_hidden_tests(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_a_problem_that_was_renamed_in_assignment_toml_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     renamed = {"soft_max" if id == "softmax" else id: problem for id, problem in PROBLEMS.items()}
     monkeypatch.setattr(spec, "load_all_problems", lambda: renamed)
-    expected = "^problems/softmax belongs to no problem of assignment.toml: rename one of them, or remove it$"
+    expected = "(?m)^problems/softmax belongs to no problem of assignment.toml: rename one of them, or remove it$"
     with pytest.raises(SuiteError, match=expected):
         load_specs()
 
@@ -93,7 +93,7 @@ def test_a_reference_of_an_adapter_that_is_not_there(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("problems.softmax.reference.run_sotfmax", run_sotfmax, raising=False)
     monkeypatch.setattr(spec, "list_adapters", lambda id: ["run_sotfmax"] if id == "softmax" else list_adapters(id))
-    message = r"^problems/softmax has run_sotfmax, which adapters.py does not define: is it run_softmax\?$"
+    message = r"(?m)^problems/softmax has run_sotfmax, which adapters.py does not define: is it run_softmax\?$"
     with pytest.raises(SuiteError, match=message):
         load_specs()
 
@@ -113,6 +113,17 @@ def test_a_case_of_two_problems(monkeypatch: pytest.MonkeyPatch, kind: str) -> N
     first = getattr(SOFTMAX, kind)[0]
     specs = {**SPECS, "linear": replace(SPECS["linear"], **{kind: [first]})}
     monkeypatch.setattr(spec, "_load_spec", specs.__getitem__)
-    message = rf"^the {kind} case {first.name} belongs to softmax and to linear: rename one of them$"
+    message = rf"(?m)^the {kind} case {first.name} belongs to softmax and to linear: rename one of them$"
     with pytest.raises(SuiteError, match=message):
         load_specs()
+
+
+def test_all_that_is_wrong_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("problems.softmax.staff.SPEC", replace(SOFTMAX, outputs=("answer", "b", "a")))
+    monkeypatch.delattr("problems.linear.staff.SPEC")
+    with pytest.raises(SuiteError) as refused:
+        load_specs()
+    assert sorted(line[:24] for line in str(refused.value).splitlines()) == [
+        "problems/linear/staff/__",
+        "the problem softmax has ",
+    ]

@@ -1,5 +1,7 @@
 """`cs336 hint` says more with each step."""
 
+import re
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -33,6 +35,13 @@ def test_a_step_that_is_not_there(hint, step: str) -> None:
     result = hint("linear", "--step", step)
     assert result.exit_code == 1
     assert result.output == f"Error: linear has hints 1 to 2, not {step}\n"
+
+
+def test_a_problem_without_hints(hint, student: Student) -> None:
+    text = (student.folder / "assignment.toml").read_text()
+    without = re.sub(r"hints = \[.*?\n\]\n", "", text, flags=re.DOTALL)
+    (student.folder / "assignment.toml").write_text(without)
+    assert hint("linear").output == "Error: linear has no hints\n"
 
 
 def test_an_unknown_problem(hint) -> None:

@@ -28,9 +28,9 @@ def test_what_it_writes_is_tested_and_verified_as_it_is(tmp_path: Path) -> None:
     assert "now uv run x submit" in run(folder, "whichline", "check")
     assert run(folder, "whichline", "staff", "verify").endswith("No errors\n0")
 
-    problem = folder / "problems/standardize/__init__.py"
-    problem.write_text(problem.read_text().replace('"1 Standardize"', '"2 Standardise"'))
-    said = "the steps of run_standardize name the section 2 Standardise, and no heading in docs/ begins with that"
+    problem = folder / "problems/standardize/reference.py"
+    problem.write_text(problem.read_text().replace("# 1 Standardize", "# 2 Standardise"))
+    said = "the reference of run_standardize names the section 2 Standardise, and no heading in docs/ begins with that"
     assert said in run(folder, "whichline", "staff", "verify")
 
 

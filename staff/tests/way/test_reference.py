@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 import problems
+from whichline.engine import problem_folder
+from whichline.engine.problem_folder import list_adapters
 from whichline.way.named import NamedFile
-from whichline.way.reference import Reference, take_steps
+from whichline.way.reference import Reference, load_references, take_steps
 from whichline.way.steps import Step
 
 ORDINARY = """\
@@ -116,3 +118,19 @@ def test_values_are_computed_in_float64_and_keep_their_graph() -> None:
 def test_what_differs_between_calls_or_is_stacked_are_counterparts() -> None:
     pairs = {frozenset(pair) for pair in NamedFile(ORDINARY).list_counterparts()}
     assert pairs == {frozenset(("first", "second")), frozenset(("x₁", "x₂"))}
+
+
+def test_a_reference_that_staff_alone_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kept", "shipped"):
+        (tmp_path / name).mkdir()
+        line = f"from problems.{name}.staff.reference import run_other, run_ordinary\n"
+        (tmp_path / name / "reference.py").write_text(f'"""Staff have it."""\n\n{line}')
+    (tmp_path / "kept" / "staff").mkdir()
+    (tmp_path / "kept" / "staff" / "reference.py").write_text(ORDINARY + "\n\ndef run_other(x):\n    return x\n")
+    monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
+    monkeypatch.setattr(problem_folder, "_find_folders", lambda: [tmp_path])
+    assert list_adapters("kept") == ("run_ordinary", "run_other")
+    steps = take_steps(load_references("kept")["run_ordinary"], {"x": torch.arange(3.0), "blocks": 2}).taken
+    assert "the lower half" in steps
+    assert list_adapters("shipped") == ("run_other", "run_ordinary")
+    assert load_references("shipped") == {}

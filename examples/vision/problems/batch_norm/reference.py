@@ -1,18 +1,8 @@
 """Batch normalisation. What nothing uses is another right way to the same numbers."""
 
-from torch import Tensor
-
 
 # 2 Batch normalisation
-def run_batch_norm(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
-    training: bool,
-    eps: float,
-) -> Tensor:
+def run_batch_norm(x, weight, bias, running_mean, running_var, training, eps):
     if training:
         rows = x.transpose(0, 1).flatten(1)  #: x, one row for each channel
         total = rows.sum(1)  #: the batch's sum of each channel

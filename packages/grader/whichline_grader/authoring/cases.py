@@ -1,11 +1,16 @@
 """Recipes of cases."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Generator
+from torch import Generator, Tensor
+
+from whichline.engine.assignment import SuiteError
+from whichline.engine.compare import article
 
 Inputs = dict[str, Any]
 
@@ -28,6 +33,27 @@ class CaseSpec:
     call: str
     draw: Callable[[Generator], Inputs]
     gradients: tuple[str, ...] = ()
+
+    def draw_inputs(self, seed: int) -> Inputs:
+        """What a case keeps of the arguments that this seed draws."""
+        return {key: _keep(key, x) for key, x in self.draw(Generator().manual_seed(seed)).items()}
+
+
+def _keep(name: str, x: Any) -> Any:
+    """The same, with an array as a tensor and a tuple as a list."""
+    if isinstance(x, dict):
+        return {key: _keep(f"{name}[{key!r}]", each) for key, each in x.items()}
+    if isinstance(x, np.ndarray | np.generic):
+        return torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) else x.item()
+    if isinstance(x, Tensor):
+        return x
+    try:
+        return json.loads(json.dumps(x))
+    except TypeError as error:
+        strange = str(error).split()[3]
+        what = article(type(x).__name__) + f" with a {strange} in it" * isinstance(x, list | tuple)
+        kept = "tensors, arrays of numpy, numbers, text, lists and dictionaries"
+        raise SuiteError(f"draws {name}, {what}: a case keeps {kept}") from None
 
 
 def specs(

@@ -4,7 +4,7 @@ Nothing else of the staff's names a problem: references, cases and hidden tests 
 """
 
 import ast
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, wraps
@@ -83,22 +83,30 @@ def load_specs() -> Mapping[str, ProblemSpec]:
     """The specification of each problem by its id, in the order of the assignment, those that are left out among them.
 
     Raises:
-        SuiteError: a folder of a problem is missing, or belongs to none, or something in one is not as it should be.
+        SuiteError: a folder of a problem is missing, or belongs to none, or something in one is not as it should be;
+            all of that, line by line.
         AssignmentError: something in `assignment.toml` is not as it should be.
     """
-    problems = load_all_problems()
-    for stray in (id for id in list_problem_folders() if id not in problems):
-        raise SuiteError(f"{PROBLEMS}/{stray} belongs to no problem of {FILE_NAME}: rename one of them, or remove it")
-    specs = {id: _load_spec(id) for id in problems}
-    _check_adapters({call: id for id, spec in specs.items() for call in spec.calls})
+    problems, specs = load_all_problems(), dict[str, ProblemSpec]()
+    strays = [id for id in list_problem_folders() if id not in problems]
+    wrong = [f"{PROBLEMS}/{id} belongs to no problem of {FILE_NAME}: rename one of them, or remove it" for id in strays]
+    for id in problems:
+        try:
+            specs[id] = _load_spec(id)
+        except SuiteError as error:
+            wrong.append(str(error))
+    if specs.keys() == problems.keys():
+        wrong += _check_adapters({call: id for id, spec in specs.items() for call in spec.calls})
     for kind in ("public", "hidden"):
-        _check_names({id: getattr(spec, kind) for id, spec in specs.items()}, kind)
+        wrong += _check_names({id: getattr(spec, kind) for id, spec in specs.items()}, kind)
     for id, spec in specs.items():
         if list(spec.outputs) != ["answer", *sorted(spec.outputs[1:])]:
-            raise SuiteError(f'the problem {id} has the outputs {", ".join(spec.outputs)}, expected "answer" first')
-        for case in (*spec.public, *spec.hidden):
-            if case.call not in spec.calls:
-                raise SuiteError(f"the case {case.name} calls {case.call}, which is not among the adapters of {id}")
+            wrong.append(f'the problem {id} has the outputs {", ".join(spec.outputs)}, expected "answer" first')
+        first = {case.call: case.name for case in (*spec.hidden[::-1], *spec.public[::-1])}
+        for call in first.keys() - spec.calls:
+            wrong.append(f"the case {first[call]} calls {call}, which is not among the adapters of {id}")
+    if wrong:
+        raise SuiteError("\n".join(wrong))
     return specs
 
 
@@ -155,25 +163,23 @@ def _compute_in_float64(right: Adapter) -> Adapter:
     return compute
 
 
-def _check_adapters(homes: Mapping[str, str]) -> None:
-    """Raise SuiteError unless the functions of `adapters.py` are those of the problems."""
+def _check_adapters(homes: Mapping[str, str]) -> Iterator[str]:
+    """Say which functions of `adapters.py` are not those of the problems."""
     body = ast.parse((this_root() / ADAPTERS).read_text(encoding="utf-8")).body
     defined = [each.name for each in body if isinstance(each, ast.FunctionDef) and each.name.startswith("run_")]
     for call, id in homes.items():
         if call not in defined:
             near = "".join(f": is it {each}?" for each in get_close_matches(call, defined, 1))
-            raise SuiteError(f"{PROBLEMS}/{id} has {call}, which {ADAPTERS} does not define{near}")
+            yield f"{PROBLEMS}/{id} has {call}, which {ADAPTERS} does not define{near}"
     for call in defined:
         if call not in homes:
-            raise SuiteError(
-                f"{ADAPTERS} defines {call}, which no reference in {PROBLEMS}/ defines: remove it, or add it"
-            )
+            yield f"{ADAPTERS} defines {call}, which no reference in {PROBLEMS}/ defines: remove it, or add it"
 
 
-def _check_names(cases: Mapping[str, Sequence[CaseSpec]], kind: str) -> None:
+def _check_names(cases: Mapping[str, Sequence[CaseSpec]], kind: str) -> Iterator[str]:
     homes: dict[str, str] = {}
     for id, specs in cases.items():
         for name in (spec.name for spec in specs):
             if home := homes.get(name):
-                raise SuiteError(f"the {kind} case {name} belongs to {home} and to {id}: rename one of them")
+                yield f"the {kind} case {name} belongs to {home} and to {id}: rename one of them"
             homes[name] = id

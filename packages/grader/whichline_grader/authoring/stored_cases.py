@@ -14,8 +14,17 @@ from safetensors.torch import save
 from torch import Tensor
 
 from whichline.engine.assignment import SuiteError
-from whichline.engine.case import METADATA, Case, CaseError, case_names, dtype_of, load_case, load_metadata
-from whichline.engine.compare import dtype_name, in_dtype, same
+from whichline.engine.case import (
+    METADATA,
+    Case,
+    CaseError,
+    case_names,
+    dtype_of,
+    list_tensors,
+    load_case,
+    load_metadata,
+)
+from whichline.engine.compare import article, change_tensors, dtype_name, in_dtype, same
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.spec import outputs_of, reference_of
 
@@ -28,7 +37,7 @@ DRAWN = 1e-5
 def make_case(spec: CaseSpec, seed: int) -> Case:
     """Draw the inputs of a case and compute its answers."""
     with _naming(spec):
-        inputs = spec.draw(torch.Generator().manual_seed(seed))
+        inputs = spec.draw_inputs(seed)
         cotangent = _cotangent(spec, inputs, seed)
     return Case(spec.name, spec.call, inputs, cotangent, _expected(spec, inputs, cotangent))
 
@@ -37,7 +46,7 @@ def _expected(spec: CaseSpec, inputs: dict[str, Any], cotangent: Tensor | None) 
     with _naming(spec):
         expected = answers(spec.call, inputs, spec.gradients, cotangent)
     for what, x in expected.items():
-        if x.dtype != torch.float64:
+        if x.is_floating_point() and x.dtype != torch.float64:
             got = dtype_name(x.dtype)
             raise SuiteError(f"{spec.name}: {spec.call} gives the {what} in {got}, expected float64 of a reference")
     return expected
@@ -48,6 +57,8 @@ def _naming(spec: CaseSpec) -> Iterator[None]:
     """Say of which case it was that something of its problem raised an error."""
     try:
         yield
+    except SuiteError as error:
+        raise SuiteError(f"{spec.name}: {error}") from None
     except Exception as error:
         raise SuiteError(f"{spec.name}: drawing it or {spec.call} raises {type(error).__name__}: {error}") from error
 
@@ -77,38 +88,47 @@ def write_fixtures(
 
     Returns:
         the number of cases that were written.
+
+    Raises:
+        SuiteError: some cannot be made; it says what is wrong with each.
     """
     strays, specs = _chosen(folder, specs, only)
     for stray in strays:
         (folder / f"{stray}.safetensors").unlink()
-    written = 0
+    written, wrong = 0, list[str]()
     for spec in specs:
         show(spec.name)
         seed = seed_of(spec.name)
-        if not any(_complaints(folder, spec, seed)):
-            continue
-        written += 1
-        case = make_case(spec, seed)
-        # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
-        tensors = {key: x.contiguous() for key, x in case.inputs.items() if isinstance(x, Tensor)}
-        metadata = {
-            "call": spec.call,
-            "order": list(case.inputs),
-            "arguments": {key: x for key, x in case.inputs.items() if not isinstance(x, Tensor)},
-            "seed": seed,
-            "generator": GENERATOR_VERSION,
-            "torch": torch.__version__,
-            "sha256": _sha256(tensors),
-        }
-        stored = {f"input/{key}": x for key, x in tensors.items()}
-        stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
-        if case.cotangent is not None:
-            stored["cotangent"] = case.cotangent
-        path = folder / f"{spec.name}.safetensors"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # One key: safetensors writes several in an order that differs from run to run.
-        path.write_bytes(save(stored, {METADATA: json.dumps(metadata, sort_keys=True)}))
+        try:
+            if any(_complaints(folder, spec, seed)):
+                _write(folder / f"{spec.name}.safetensors", make_case(spec, seed), seed)
+                written += 1
+        except SuiteError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise SuiteError("\n".join(wrong))
     return written
+
+
+def _write(path: Path, case: Case, seed: int) -> None:
+    # What a neighbour's seed drew must not be a view: safetensors stores whole, contiguous tensors.
+    tensors = {key: x.contiguous() for key, x in list_tensors(case.inputs)}
+    metadata = {
+        "call": case.call,
+        "order": list(case.inputs),
+        "arguments": {key: _leave_out_tensors(x) for key, x in case.inputs.items() if not isinstance(x, Tensor)},
+        "seed": seed,
+        "generator": GENERATOR_VERSION,
+        "torch": torch.__version__,
+        "sha256": _sha256(tensors),
+    }
+    stored = {f"input/{key}": x for key, x in tensors.items()}
+    stored |= {f"expected/{key}": x.contiguous() for key, x in case.expected.items()}
+    if case.cotangent is not None:
+        stored["cotangent"] = case.cotangent
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One key: safetensors writes several in an order that differs from run to run.
+    path.write_bytes(save(stored, {METADATA: json.dumps(metadata, sort_keys=True)}))
 
 
 def check_fixtures(
@@ -121,7 +141,10 @@ def check_fixtures(
     strays, specs = _chosen(folder, specs, only)
     yield from (f"{stray}: no case of this name is known" for stray in strays)
     for spec in specs:
-        yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
+        try:
+            yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
+        except SuiteError as error:
+            yield str(error)
 
 
 def _chosen(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> tuple[list[str], Sequence[CaseSpec]]:
@@ -143,9 +166,9 @@ def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
         yield "made by another generator; write it again"
         return
     with _naming(spec):
-        drawn = spec.draw(torch.Generator().manual_seed(metadata["seed"]))
+        drawn = spec.draw_inputs(metadata["seed"])
     alike = [*case.inputs] == [*drawn] and all(map(_alike, case.inputs.values(), drawn.values()))
-    if not alike or _sha256({k: x for k, x in case.inputs.items() if isinstance(x, Tensor)}) != metadata["sha256"]:
+    if not alike or _sha256(dict(list_tensors(case.inputs))) != metadata["sha256"]:
         yield "the inputs are not those that were drawn; write it again"
     if spec.gradients and case.cotangent is None:
         yield "stores no gradients; write it again"
@@ -162,6 +185,8 @@ def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
 
 def _alike(one: Any, other: Any) -> bool:
     """Tell whether an input is the one that was drawn, here or on another processor."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and one == other
     rounding = DRAWN + torch.finfo(one.dtype).eps if one.is_floating_point() else 0.0
@@ -182,12 +207,18 @@ def answers(
         gradients: the inputs whose gradients are asked for.
         cotangent: the gradient of the loss with respect to the answer; without it the loss is the sum of the answer.
     """
-    inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in _wide(inputs).items()}
+    inputs = change_tensors(_wide(inputs), Tensor.clone)
     for name in gradients:
         inputs[name].requires_grad_()
     given = reference_of(call)(**inputs)
-    outputs = given if isinstance(given, tuple) else (given,)
-    found = {what: output.detach() for what, output in zip(outputs_of(call), outputs, strict=True)}
+    outputs, names = given if isinstance(given, tuple) else (given,), outputs_of(call)
+    if len(outputs) != len(names):
+        raise SuiteError(
+            f"{call} gives {len(outputs)} outputs, and `outputs` in SPEC names {len(names)}: {', '.join(names)}"
+        )
+    for output in (each for each in outputs if not isinstance(each, Tensor)):
+        raise SuiteError(f"{call} gives {article(type(output).__name__)}, expected a tensor")
+    found = {what: output.detach() for what, output in zip(names, outputs, strict=True)}
     if gradients:
         leaves = [inputs[name] for name in gradients]
         # Given a cotangent, autograd imports sympy, which takes half a second.
@@ -204,8 +235,15 @@ def _cotangent(spec: CaseSpec, inputs: dict[str, Any], seed: int) -> Tensor | No
     return torch.randn(answer.shape, generator=torch.Generator().manual_seed(seed + 1)).to(dtype_of(inputs))
 
 
+def _leave_out_tensors(x: Any) -> Any:
+    """The same with nothing in the place of a tensor."""
+    if isinstance(x, dict):
+        return {key: _leave_out_tensors(each) for key, each in x.items()}
+    return None if isinstance(x, Tensor) else x
+
+
 def _wide(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {key: in_dtype(x, torch.float64) for key, x in inputs.items()}
+    return in_dtype(inputs, torch.float64)
 
 
 def _sha256(tensors: dict[str, Tensor]) -> str:

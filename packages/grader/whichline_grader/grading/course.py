@@ -3,7 +3,7 @@
 import csv
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -138,22 +138,22 @@ class Course(CourseFolder):
     limits: Limits = field(default_factory=Limits)
     muted: tuple[str, ...] = ()
 
-    def check(self) -> None:
-        """Raise Complaint where values do not go together."""
-        super().check()
+    def check(self) -> Iterator[Complaint]:
+        """Say where values do not go together."""
+        yield from super().check()
         if self.extensions and self.due is None:
-            raise Complaint(("extensions",), "are there, and no key due: when is everybody's deadline?")
+            yield Complaint(("extensions",), "are there, and no key due: when is everybody's deadline?")
         if self.late.percent > 100:
-            raise Complaint(("late", "percent"), f"is {self.late.percent:g}, expected at most 100")
+            yield Complaint(("late", "percent"), f"is {self.late.percent:g}, expected at most 100")
         for student, due in self.extensions.items():
             if self.due and due < self.due:
-                raise Complaint(("extensions", student), f"is {due}, before everybody's deadline, {self.due}")
+                yield Complaint(("extensions", student), f"is {due}, before everybody's deadline, {self.due}")
         for name, limit in vars(self.limits).items():
             if not limit:
-                raise Complaint(("limits", name), "is 0: no submission could run")
+                yield Complaint(("limits", name), "is 0: no submission could run")
         for id in self.muted:
             if not re.fullmatch(FINDING, id):
-                raise Complaint(
+                yield Complaint(
                     ("muted",), f"has {id!r}, expected ids of findings, as in the column finding of findings.csv"
                 )
 

@@ -59,6 +59,7 @@ class Notes:
         missing: packages that it imports and the grader lacks.
         taken_in: what was left out of what was handed in, or chosen.
         could_hide: lines of its source that could hide what they call, for staff alone.
+        copied: its functions that have the body of a reference, for staff alone.
         alone: problems that fail, and were lent nothing of an earlier one that fails, too.
         trouble: why the search for mistakes gave less than it might have, for staff alone.
         forbidden: of each problem, in their order, the works that students must do themselves and that something else
@@ -74,6 +75,7 @@ class Notes:
     missing: tuple[str, ...] = ()
     taken_in: tuple[str, ...] = ()
     could_hide: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     trouble: str = ""
     forbidden: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -85,8 +87,9 @@ class Notes:
     def doubts(self) -> list[str]:
         """Say what staff should look at, each in a sentence."""
         hide = [f"could hide what it calls: {'; '.join(self.could_hide)}"] if self.could_hide else []
+        copied = [f"has the body of a reference: {'; '.join(self.copied)}"] if self.copied else []
         twice = f"may pay twice for a mistake, since nothing was lent to it: {', '.join(self.alone)}"
-        return [*hide, *([twice] if self.alone else []), *([self.trouble] if self.trouble else [])]
+        return [*hide, *copied, *([twice] if self.alone else []), *([self.trouble] if self.trouble else [])]
 
     def as_json(self) -> str:
         """One line, which `notes_from_json` reads."""

@@ -17,6 +17,7 @@ from whichline.rules.forbidden import Forbidden, load_forbidden
 from whichline.rules.watch import Use
 from whichline_grader.authoring.spec import Adapter, Figure, find_figure, reference_of
 from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
+from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
 from whichline_grader.grading.graded import Drawn, Notes, for_student, with_kind
 from whichline_grader.grading.questions import (
@@ -173,6 +174,7 @@ class _Grader:
         return Notes(
             taken_in=self.interview.submission.remarks,
             could_hide=find_means_to_hide(self.interview.submission),
+            copied=find_copies(self.interview.submission),
             alone=self._list_alone(failed),
             trouble=self.sealed.trouble,
             stdout="".join(each.printed[0] for each in shown),

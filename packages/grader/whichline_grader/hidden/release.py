@@ -4,6 +4,7 @@ import hmac
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -37,11 +38,11 @@ class CourseFolder:
     folder: str = ""
     secret_sha256: str = ""
 
-    def check(self) -> None:
-        """Raise Complaint where one of the two is there without the other."""
+    def check(self) -> Iterator[Complaint]:
+        """Say where one of the two is there without the other."""
         if bool(self.folder) != bool(self.secret_sha256):
             key = "folder" if self.folder else "secret_sha256"
-            raise Complaint((key,), "is there alone; folder and secret_sha256 go together, as `new-course` writes them")
+            yield Complaint((key,), "is there alone; folder and secret_sha256 go together, as `new-course` writes them")
 
     @property
     def place(self) -> Path | None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from whichline.engine.assignment import this_assignment
+from whichline.engine.assignment import PROBLEMS, load_problems, this_assignment
+from whichline.engine.problem_folder import REFERENCE, is_kept
 from whichline.handing_in.archive import read_archive
 from whichline_grader.grading.course import find_checked_root
 from whichline_grader.hidden.release import load_release, tell_rehearsal
@@ -47,6 +48,9 @@ def handout(out: Path, since: Path | None) -> None:
         files = make_handout(root, number)
         write_handout(files, number, out, previous)
         click.echo(f"{len(files)} files written to {out}")
+        for problem in load_problems(root):
+            if is_kept(problem, (root / PROBLEMS / problem / f"{REFERENCE}.py").read_text(encoding="utf-8")):
+                click.echo(f"{problem} ships no reference: students read what fails there, and no line is marked")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
     except OSError as error:

@@ -34,6 +34,7 @@ from whichline_grader.grading.processes import load_and_start
 from whichline_grader.grading.suite import load_both_suites
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.places import HIDDEN_TESTS, STAFF, find_hidden_tests
+from whichline_grader.release.broken import list_solution_mistakes, tell_outcomes, try_in_tree
 from whichline_grader.release.stages import Stage, Stages, count
 from whichline_grader.sandbox.interview import Starved
 from whichline_grader.sandbox.submission import take_in
@@ -103,11 +104,13 @@ def fixtures(case: tuple[str, ...], check: bool, hidden_alone: bool) -> None:
 
 @click.command()
 @click.argument("problem", required=False)
-def verify(problem: str | None) -> None:
+@click.option("--break", "breaks", default=0, help="Make so many mistakes in the solution, and say which are found.")
+@click.option("--seed", default=0, help="Another one draws other mistakes.")
+def verify(problem: str | None, breaks: int, seed: int) -> None:
     """Test the suites: fixtures, right styles, references, and the solution, graded in the sandbox.
 
     With the id of a PROBLEM, that one alone. The first error is printed at once, and all of them at the end. The exit
-    status is then 1.
+    status is then 1. With --break it says, too, for which mistakes in the solution their line is told.
     """
     torch.set_num_threads(1)  # the cases are small: threads cost more than they give
     root = find_checked_root()
@@ -129,6 +132,14 @@ def verify(problem: str | None) -> None:
         stages.run("The solution gets all points in the sandbox", partial(grade_solution, root, problems))
     else:
         click.secho("The solution was not graded: that needs Linux.", fg="yellow")
+    if breaks and suite:
+        mistakes = list_solution_mistakes(root, problems, seed, breaks)
+        whole = both_suites(root)  # a file may be written for several problems
+        public = replace(whole, tests=[test for test in whole.tests if not test.hidden])
+        title = "The solution is broken, one token at a time"
+        outcomes = stages.run(title, lambda stage: [*stage.map(partial(try_in_tree, public), mistakes)])
+        for line in tell_outcomes([*zip(mistakes, outcomes or (), strict=False)]):
+            click.echo(f"   {line}")
     if stages.errors:
         raise click.ClickException("\n".join((f"{count(stages.errors)} in all:", *stages.errors)))
     click.echo("\nNo errors")

@@ -67,6 +67,8 @@ def hint(problem: str | None, step: int) -> None:
         if chosen is None:
             click.echo(f"Every public test passes: there is nothing left to hint at. Now {name_command('submit')}")
             return
+    if not chosen.hints:
+        raise click.ClickException(f"{chosen.id} has no hints")
     if not 1 <= step <= len(chosen.hints):
         raise click.ClickException(f"{chosen.id} has hints 1 to {len(chosen.hints)}, not {step}")
     console.print(render_hints(chosen, step))

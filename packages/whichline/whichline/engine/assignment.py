@@ -58,7 +58,7 @@ class Problem:
     points: float
     files: tuple[str, ...]
     tests: dict[str, float]
-    hints: tuple[str, ...]
+    hints: tuple[str, ...] = ()
     bonus: bool = False
     left_out: bool = False
     needs: tuple[str, ...] = ()
@@ -132,42 +132,42 @@ class Assignment:
         """The folders at the root that students have in their kit: the problems, and what its own commands are in."""
         return {PROBLEMS, *(command.function.partition(".")[0] for command in self.commands)}
 
-    def check(self) -> None:
-        """Raise Complaint where two problems do not go together, or points belong to no test."""
+    def check(self) -> Iterator[Complaint]:
+        """Say where two problems do not go together, or points belong to no test."""
         for key in ("command", "package"):
             if not is_name(name := getattr(self, key)):
-                raise Complaint((key,), f"is {name!r}, expected {A_NAME}")
-        self._check_problems()
+                yield Complaint((key,), f"is {name!r}, expected {A_NAME}")
+        yield from self._check_problems()
         if not math.isclose(required := sum(each.points for each in self.problem if not each.bonus), self.points):
             what = f"is {self.points:g}, but the problems without `bonus = true` are worth {required:g}: which is it?"
-            raise Complaint(("points",), what)
+            yield Complaint(("points",), what)
 
-    def _check_problems(self) -> None:
+    def _check_problems(self) -> Iterator[Complaint]:
         seen: set[str] = set()
         earlier: dict[str, Problem] = {}
         for number, problem in enumerate(self.problem):
             key = ("problem", number)
             if not is_name(problem.id):
-                raise Complaint(
+                yield Complaint(
                     (*key, "id"), f"is {problem.id!r}, which names a package in problems/: expected {A_NAME}"
                 )
             try:
                 re.compile(problem.work)
             except re.error as error:
-                raise Complaint((*key, "work"), f"is not a regular expression: {error}") from None
+                yield Complaint((*key, "work"), f"is not a regular expression: {error}")
             if sum(problem.tests.values()) == 0:
-                raise Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
+                yield Complaint((*key, "tests"), f"of {problem.id} gives no test a weight")
             tests = [(test, (kind, test)) for kind in ("tests", "hidden") for test in getattr(problem, kind)]
             for name, place in ((problem.id, ("id",)), *tests):
                 if name in seen:
-                    raise Complaint((*key, *place), f"{name} is there twice" if place == ("id",) else "is there twice")
+                    yield Complaint((*key, *place), f"{name} is there twice" if place == ("id",) else "is there twice")
                 seen.add(name)
             for id in problem.needs:
                 if id not in earlier:
-                    raise Complaint((*key, "needs"), f"names {id}, which is not an earlier problem")
-                if earlier[id].left_out and not problem.left_out:
+                    yield Complaint((*key, "needs"), f"names {id}, which is not an earlier problem")
+                elif earlier[id].left_out and not problem.left_out:
                     also = ", ".join(self._find_dependent())
-                    raise Complaint((*key, "needs"), f"names {id}, which is left out: leave out {also} too")
+                    yield Complaint((*key, "needs"), f"names {id}, which is left out: leave out {also} too")
             earlier[problem.id] = problem
 
     def _find_dependent(self) -> Iterator[str]:

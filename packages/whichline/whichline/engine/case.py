@@ -12,7 +12,16 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from whichline.engine.compare import THREE_DIGITS, WrongAnswer, article, compare, compare_form, is_float, listed
+from whichline.engine.compare import (
+    THREE_DIGITS,
+    WrongAnswer,
+    article,
+    change_tensors,
+    compare,
+    compare_form,
+    is_float,
+    listed,
+)
 from whichline.engine.errors import CourseworkError
 from whichline.engine.result import Check
 
@@ -65,8 +74,7 @@ class Case:
 
     def copy(self) -> "Case":
         """The same case, with tensors of its own."""
-        inputs = {key: x.clone() if isinstance(x, Tensor) else x for key, x in self.inputs.items()}
-        copy = replace(self, inputs=inputs, original=self.inputs)
+        copy = replace(self, inputs=change_tensors(self.inputs, Tensor.clone), original=self.inputs)
         copy._allowed = self._allowed
         return copy
 
@@ -81,7 +89,11 @@ class Case:
     def _compare(self, answer: Any, tolerance: dict[str, Tensor]) -> None:
         for what, part in self.parts(answer).items():
             check = Check.ANSWER if what == "answer" else Check.OUTPUT
-            compare(part, self.expected[what], self.dtype, tolerance[what], what, check)
+            compare(part, self.expected[what], self._dtype_of(what), tolerance[what], what, check)
+
+    def _dtype_of(self, what: str) -> torch.dtype:
+        """That of the inputs; whole numbers and truth values have their own."""
+        return self.dtype if is_float(self.expected[what]) else self.expected[what].dtype
 
     @property
     def tolerance(self) -> dict[str, Tensor]:
@@ -99,6 +111,9 @@ class Case:
             return known
         allowed = self._allowed[of_largest, of_each] = {}
         for what, right in self.expected.items():
+            if not is_float(right):
+                allowed[what] = torch.zeros(right.shape, dtype=torch.float64)
+                continue
             largest = float(right.abs().max())
             if what.startswith(GRADIENT) and self.cotangent is not None:
                 largest = max(largest, OF_COTANGENT * float(self.cotangent.abs().max()))
@@ -110,7 +125,7 @@ class Case:
         """The parts of `answer`; fail, with what is wrong, unless they have the right shapes and the right dtype."""
         parts = self.parts(answer)
         for what, part in parts.items():
-            compare_form(part, self.expected[what], self.dtype, what)
+            compare_form(part, self.expected[what], self._dtype_of(what), what)
         return parts
 
     def parts(self, answer: Any) -> dict[str, Any]:
@@ -158,7 +173,7 @@ class Case:
     @contextmanager
     def unchanged_inputs(self) -> Iterator[None]:
         """Fail if what happens inside changes an input."""
-        tensors = {name: x for name, x in self.inputs.items() if isinstance(x, Tensor)}
+        tensors = dict(list_tensors(self.inputs))
         before = {name: x.clone() for name, x in tensors.items()}
         yield
         for name, x in tensors.items():
@@ -190,8 +205,17 @@ class Case:
 
 def dtype_of(inputs: Mapping[str, Any]) -> torch.dtype:
     """The dtype of the first floating-point tensor among some inputs; torch's default one if there are only others."""
-    dtypes = (x.dtype for x in inputs.values() if is_float(x))
+    dtypes = (x.dtype for _, x in list_tensors(inputs) if is_float(x))
     return next(dtypes, torch.get_default_dtype())
+
+
+def list_tensors(inputs: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors among some inputs by their names; "weights/q" is in a dictionary."""
+    for key, x in inputs.items():
+        if isinstance(x, Tensor):
+            yield above + key, x
+        elif isinstance(x, dict):
+            yield from list_tensors(x, f"{above}{key}/")
 
 
 def case_names(fixtures: Path, pattern: str) -> list[str]:
@@ -224,12 +248,21 @@ def _stored_case(path: Path, name: str, changed: int) -> Case:
         return Case(
             name=name,
             call=metadata["call"],
-            inputs={key: tensors.get(f"input/{key}", metadata["arguments"].get(key)) for key in metadata["order"]},
+            inputs={
+                key: _read_input(f"input/{key}", metadata["arguments"].get(key), tensors) for key in metadata["order"]
+            },
             cotangent=tensors.get("cotangent"),
             expected=_below("expected/", tensors),
         )
     except UNREADABLE as error:
         raise CaseError(f"the case {path} cannot be read ({error}); take it again from the handout") from None
+
+
+def _read_input(name: str, plain: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """An input: a tensor that is stored under its name, or what is no tensor; both may be in a dictionary."""
+    if isinstance(plain, dict):
+        return {key: _read_input(f"{name}/{key}", each, tensors) for key, each in plain.items()}
+    return tensors.get(name, plain)
 
 
 def load_metadata(fixtures: Path, name: str) -> dict[str, Any]:

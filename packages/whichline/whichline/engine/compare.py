@@ -1,6 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeGuard
 
@@ -115,7 +115,7 @@ def compare(
         f"furthest off at {where}: got {wide[place]:.{digits}g}, expected {expected[place]:.{digits}g}",
         f"that is {factor} times the error that is allowed, {tolerance[place]:.0e}"
         if tolerance[place]
-        else "no error is allowed there: it should be exactly 0",
+        else f"no error is allowed there: it should be exactly {expected[place]:.{digits}g}",
         *_places(wrong),
     )
     raise WrongAnswer("\n".join(lines), check, answer, what, f"the {what} is wrong")
@@ -125,13 +125,11 @@ def compare_form(answer: Any, expected: Tensor, dtype: torch.dtype, what: str, c
     """Fail unless `answer` is a tensor with the shape of `expected` and the dtype `dtype`."""
     check_shape(answer, expected.shape, what, check)
     if answer.dtype != dtype:
-        raise WrongAnswer(
-            f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}, that of the inputs",
-            check,
-            answer,
-            what,
-            f"the {what} does not have the dtype of the inputs",
-        )
+        said = f"the {what} has dtype {dtype_name(answer.dtype)}, expected {dtype_name(dtype)}"
+        if not expected.is_floating_point():
+            raise WrongAnswer(said, check, answer, what)
+        kind = f"the {what} does not have the dtype of the inputs"
+        raise WrongAnswer(f"{said}, that of the inputs", check, answer, what, kind)
 
 
 def check_shape(answer: Any, shape: Sequence[int], what: str = "answer", check: Check = Check.ANSWER) -> None:
@@ -189,8 +187,15 @@ def is_float(x: object) -> TypeGuard[Tensor]:
 
 
 def in_dtype(x: Any, dtype: torch.dtype) -> Any:
-    """Convert a tensor of floating-point numbers to a dtype; anything else stays as it is."""
-    return x.to(dtype) if is_float(x) else x
+    """Convert a tensor of floating-point numbers, or all in a dictionary, to a dtype; anything else stays as it is."""
+    return change_tensors(x, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+
+def change_tensors(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A tensor, changed, or a dictionary with each of its tensors changed; anything else as it is."""
+    if isinstance(x, dict):
+        return {key: change_tensors(each, change) for key, each in x.items()}
+    return change(x) if isinstance(x, Tensor) else x
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -86,4 +86,6 @@ def shapes(case: Case, hidden: bool = False) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_shown(each)}' for key, each in value.items())}}}"
     return f"{tuple(value.shape)} {value.dtype}".replace("torch.", "") if isinstance(value, Tensor) else repr(value)

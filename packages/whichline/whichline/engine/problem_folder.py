@@ -1,8 +1,9 @@
 """What ships about a problem besides its tests, in the folder below `problems/` that is named like it.
 
-The engine, the board and the plugin name no problem. `reference.py` has the right program; the package may have a
-function `on_paper`, which says what is wrong in words that can be checked on paper. Where numbers alone do not say
-whether an answer is right, `judge.py` says it, and the tests of the problem import that.
+The engine, the board and the plugin name no problem. `reference.py` has the right program, or imports its functions
+from `staff/reference.py`, which does not ship. The package may have a function `on_paper`, which says what is wrong in
+words that can be checked on paper. Where numbers alone do not say whether an answer is right, `judge.py` says it, and
+the tests of the problem import that.
 """
 
 import re
@@ -22,19 +23,29 @@ IS_ADAPTER = re.compile(r"run_\w+")
 def read_reference(problem: str) -> str:
     """The source of the reference of a problem; nothing is imported, since that takes time.
 
+    Of one that staff alone have, it is that of their file, or here, without it, what ships.
+
     Raises:
         SuiteError: there is none.
     """
     for folder in _find_folders():
         if (path := folder / problem / f"{REFERENCE}.py").exists():
-            return path.read_text(encoding="utf-8")
+            text, kept = path.read_text(encoding="utf-8"), path.parent / "staff" / path.name
+            return kept.read_text(encoding="utf-8") if is_kept(problem, text) and kept.exists() else text
     raise SuiteError(f"the problem {problem} of {FILE_NAME} has no {PROBLEMS}/{problem}/{REFERENCE}.py")
+
+
+def is_kept(problem: str, source: str) -> bool:
+    """Tell whether this reference imports its functions from a file that staff alone have."""
+    return f"from {PROBLEMS}.{problem}.staff.{REFERENCE} import" in source
 
 
 @cache
 def list_adapters(problem: str) -> tuple[str, ...]:
-    """The adapters of a problem, which its reference defines; this raises as `read_reference` does."""
-    return tuple(re.findall(rf"^def ({IS_ADAPTER.pattern})", read_reference(problem), re.M)) if problem else ()
+    """The adapters of a problem, which its reference has; this raises as `read_reference` does."""
+    source = read_reference(problem) if problem else ""
+    defines = re.findall(rf"^def ({IS_ADAPTER.pattern})", source, re.M)
+    return tuple(re.findall(IS_ADAPTER, source) if is_kept(problem, source) else defines)
 
 
 @cache

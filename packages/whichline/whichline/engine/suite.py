@@ -19,7 +19,7 @@ from whichline.engine.case import Case, CaseError, case_names, load_case
 from whichline.engine.errors import NotWrittenError, Stopped, StudentRaised
 from whichline.engine.failure import describe, shapes
 from whichline.engine.on_paper import on_paper
-from whichline.engine.problem_folder import list_adapters
+from whichline.engine.problem_folder import is_kept, list_adapters, read_reference
 from whichline.engine.result import Check, Outcome, Result, function_of
 
 
@@ -305,6 +305,7 @@ def _is_raised_here(error: BaseException) -> bool:
 def _name_lab(case: Case, test: Test) -> str:
     """The command that looks into the call, where its reference ships."""
     is_followed = test.stored and not test.hidden and test.problem and case.call in list_adapters(test.problem)
+    is_followed = is_followed and not is_kept(test.problem, read_reference(test.problem))
     return name_command(f"debug --case {case.name}") if is_followed else ""
 
 

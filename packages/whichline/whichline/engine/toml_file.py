@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import NoneType, UnionType
@@ -50,17 +50,19 @@ class Complaint(Exception):
         self.key, self.what = key, what
 
 
-def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda value: None, partly: bool = False) -> T:
+def read_toml(
+    path: Path, schema: type[T], check: Callable[[T], Iterable[Complaint]] = lambda value: (), partly: bool = False
+) -> T:
     """Read a whole file into the dataclass `schema`.
 
     Args:
         path: the file.
         schema: its fields may be texts, numbers, dates, lists of texts, tables of these, and dataclasses.
-        check: raises Complaint where values do not go together.
+        check: says where values do not go together.
         partly: whether to pass over the keys of the file that the schema lacks.
 
     Raises:
-        AssignmentError: there is no such file, or something in it is not as the schema says.
+        AssignmentError: there is no such file, or something in it is not as the schema says; all of that, line by line.
     """
     text = ""
     try:
@@ -68,14 +70,16 @@ def read_toml(path: Path, schema: type[T], check: Callable[[T], None] = lambda v
         stated = tomllib.loads(text)
         if partly:
             stated = {key: value for key, value in stated.items() if key in get_type_hints(schema)}
-        value = _read(stated, schema, ())
-        check(value)
+        (value,) = _read_all([(stated, schema, ())])
+        if found := [*check(value)]:
+            raise ExceptionGroup("", found)
     except OSError as error:
         raise AssignmentError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise AssignmentError(f"{path} is not TOML: {error}; correct it there") from None
-    except Complaint as complaint:
-        raise located(path, complaint, text) from None
+    except ExceptionGroup as group:
+        said = [str(located(path, each, text)) for each in group.exceptions if isinstance(each, Complaint)]
+        raise AssignmentError("\n".join(said)) from None
     return value
 
 
@@ -84,6 +88,19 @@ def located(path: Path, complaint: Complaint, text: str | None = None) -> Assign
     line = _line(text or path.read_text(encoding="utf-8"), complaint.key)
     name = ".".join(part for part in complaint.key if isinstance(part, str))
     return AssignmentError(f"{path}:{line}: {f'{name} ' if name else ''}{complaint.what}")
+
+
+def _read_all(entries: Iterable[tuple[Any, Any, Key]], found: Sequence[Exception] = ()) -> list[Any]:
+    """Read some values, each with its hint and its key; raise an ExceptionGroup of all complaints and those found."""
+    read, found = list[Any](), [*found]
+    for value, hint, key in entries:
+        try:
+            read.append(_read(value, hint, key))
+        except* Complaint as group:
+            found += group.exceptions
+    if found:
+        raise ExceptionGroup("", found)
+    return read
 
 
 def _read(value: Any, hint: Any, key: Key) -> Any:
@@ -99,9 +116,10 @@ def _read(value: Any, hint: Any, key: Key) -> Any:
     if not _fits(value, origin):
         raise Complaint(key, f"is {value!r}, expected {EXPECTED[origin]}")
     if origin is tuple:
-        return tuple(_read(each, arguments[0], (*key, number)) for number, each in enumerate(value))
+        return tuple(_read_all((each, arguments[0], (*key, number)) for number, each in enumerate(value)))
     if origin is dict:
-        return {name: _read(each, arguments[1], (*key, name)) for name, each in value.items()}
+        read = _read_all((each, arguments[1], (*key, name)) for name, each in value.items())
+        return dict(zip(value, read, strict=True))
     return origin(value) if origin in (float, Signed) else value
 
 
@@ -120,15 +138,18 @@ def _table(value: Any, schema: Any, key: Key) -> Any:
     if not isinstance(value, dict):
         raise Complaint(key, f"is {value!r}, expected a table")
     hints = get_type_hints(schema)
-    for name in value.keys() - hints.keys():
-        close = difflib.get_close_matches(name, hints, 1)
-        meant = f"did you mean {close[0]}?" if close else f"the keys are {', '.join(hints)}"
-        raise Complaint((*key, name), f"is not a known key; {meant}")
-    for each in dataclasses.fields(schema):
-        required = each.default is each.default_factory is dataclasses.MISSING
-        if required and each.name not in value:
-            raise Complaint((*key, each.name), "is missing")
-    return schema(**{name: _read(each, hints[name], (*key, name)) for name, each in value.items()})
+    found = [Complaint((*key, name), _say_unknown(name, hints)) for name in value if name not in hints]
+    needed = [each.name for each in dataclasses.fields(schema) if each.default is each.default_factory]
+    found += [Complaint((*key, name), "is missing") for name in needed if name not in value]
+    names = [name for name in value if name in hints]
+    read = _read_all(((value[name], hints[name], (*key, name)) for name in names), found)
+    return schema(**dict(zip(names, read, strict=True)))
+
+
+def _say_unknown(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {close[0]}?" if close else f"the keys are {', '.join(known)}"
+    return f"is not a known key; {meant}"
 
 
 def _line(text: str, key: Key) -> int:

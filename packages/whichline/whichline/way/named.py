@@ -250,7 +250,7 @@ def _read_comments(source: str) -> tuple[Mapping[int, str], Sequence[tuple[int, 
 
 def is_reference(module: str | None) -> bool:
     """Tell whether a module is the reference of a problem."""
-    return bool(re.fullmatch(rf"{PROBLEMS}\.\w+\.{REFERENCE}", module or ""))
+    return bool(re.fullmatch(rf"{PROBLEMS}\.\w+\.(staff\.)?{REFERENCE}", module or ""))
 
 
 def name_variable(name: str) -> str:

@@ -20,7 +20,14 @@ from torch import Tensor
 
 from whichline.engine.assignment import PROBLEMS, put_root_on_path
 from whichline.engine.compare import in_dtype, in_float64
-from whichline.engine.problem_folder import IS_ADAPTER, REFERENCE, list_adapters, list_problem_folders, read_reference
+from whichline.engine.problem_folder import (
+    IS_ADAPTER,
+    REFERENCE,
+    is_kept,
+    list_adapters,
+    list_problem_folders,
+    read_reference,
+)
 from whichline.way.instrument import PROBE
 from whichline.way.named import Function, Named, NamedFile, Span, is_reference, span_of
 from whichline.way.steps import Arguments, Step, Steps, list_leaves
@@ -239,7 +246,12 @@ class Reference:
 
 
 def load_references(problem: str) -> dict[str, Reference]:
-    """The references of a problem by their adapters; each is imported when it is first called."""
+    """The references of a problem by their adapters; each is imported when it is first called.
+
+    There are none of a problem whose reference staff alone have, where that is not.
+    """
+    if is_kept(problem, read_reference(problem)):
+        return {}
     return {adapter: Reference(problem, adapter) for adapter in list_adapters(problem)}
 
 

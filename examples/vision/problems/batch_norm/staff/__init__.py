@@ -10,9 +10,7 @@ from whichline_grader.hidden.kinds import Spread, draw_size
 def draw(*shape: int, training: bool, scale: float = 1.0, eps: float = 0.1):
     return lambda generator: {
         "x": scale * torch.randn(shape, generator=generator) + 0.5,
-        "weight": torch.randn(shape[1], generator=generator),
-        "bias": torch.randn(shape[1], generator=generator),
-        "running_mean": torch.randn(shape[1], generator=generator),
+        **{name: torch.randn(shape[1], generator=generator) for name in ("weight", "bias", "running_mean")},
         "running_var": 0.5 + torch.rand(shape[1], generator=generator),
         "training": training,
         "eps": eps,

@@ -17,9 +17,8 @@ def draw(image: tuple, kernel: tuple, stride: int = 1, padding: int = 0, bias: b
 
 
 def draw_any(random: Spread) -> CaseSpec:
-    c_in, kh, kw = draw_size(random), draw_size(random), draw_size(random)
-    image = (draw_size(random), c_in, kh + draw_size(random), kw + draw_size(random))
-    return CaseSpec("conv2d", "run_conv2d", draw(image, (draw_size(random), c_in, kh, kw), stride=2, padding=1))
+    n, c_in, kh, kw, c_out = (draw_size(random) for _ in range(5))
+    return CaseSpec("conv2d", "run_conv2d", draw((n, c_in, kh + 3, kw + 2), (c_out, c_in, kh, kw), stride=2, padding=1))
 
 
 PUBLIC = {

@@ -7,4 +7,4 @@ import adapters
 
 @pytest.mark.cases("standardize/*")
 def test_standardize(case):
-    case.check(adapters.run_standardize(x=case.x, eps=case.eps))
+    case.check(adapters.run_standardize(**case.inputs))
