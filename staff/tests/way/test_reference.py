@@ -8,7 +8,7 @@ from torch import Tensor
 
 import problems
 from whichline.way.named import NamedFile
-from whichline.way.reference import Reference, take_steps
+from whichline.way.reference import Reference
 from whichline.way.steps import Step
 
 ORDINARY = """\
@@ -59,7 +59,7 @@ def ordinary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Step]
     (tmp_path / "ordinary").mkdir()
     (tmp_path / "ordinary" / "reference.py").write_text(ORDINARY)
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
-    return take_steps(Reference("ordinary", "run_ordinary"), {"x": torch.arange(3.0), "blocks": 2}).taken
+    return Reference("ordinary", "run_ordinary").take_steps({"x": torch.arange(3.0), "blocks": 2}).taken
 
 
 def test_values_are_named_by_their_variables_comments_calls_and_turns(ordinary: dict[str, Step]) -> None:
@@ -107,7 +107,7 @@ def test_values_of_a_loop_are_a_series(ordinary: dict[str, Step]) -> None:
 
 def test_values_are_computed_in_float64_and_keep_their_graph() -> None:
     x = torch.arange(6.0).reshape(2, 3).requires_grad_()
-    steps = take_steps(Reference("softmax", "run_softmax"), {"in_features": x, "dim": 1}).taken
+    steps = Reference("softmax", "run_softmax").take_steps({"in_features": x, "dim": 1}).taken
     assert {step.value.tensor.dtype for step in steps.values()} == {torch.float64}
     assert all(step.tensor.requires_grad for step in steps.values() if isinstance(step.tensor, Tensor))
     assert torch.get_default_dtype() == torch.float32

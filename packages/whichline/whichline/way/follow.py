@@ -15,7 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.contract import tell_contract
-from whichline.way.locate import is_explained, is_wrong_number, list_adapters, locate, make_tests
+from whichline.way.locate import is_explained, is_wrong_number, locate, make_tests
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.reference import Reference
@@ -62,7 +62,7 @@ def follow(
         found += tell_contract(runner, rest, patch, len(failing))
     if wrong := _leave_out([test for test in failing if test in numbers], found):
         others = [*passing, *(test for test in failing if test not in wrong)]
-        calls, adapters = judge_calls(runner, wrong[:ASKED]), list_adapters(suite, wrong[0].problem)
+        calls, adapters = judge_calls(runner, wrong[:ASKED]), suite.list_needed(wrong[0].problem)
         runner.lent = calls.right
         inner = (make_tests(suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
         begins = next(filter(None, inner), wrong)
@@ -89,7 +89,7 @@ def _find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Tes
         return [], {}
     if unread := _find_unread(runner, wrong):
         return unread, {}
-    runner.pairs = pair_functions(runner, list_adapters(runner.suite, wrong[0].problem))
+    runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):

@@ -215,26 +215,25 @@ class Reference:
         with in_float64():
             return self.load()(**{name: in_dtype(x, torch.float64) for name, x in arguments.items()})
 
+    def take_steps(self, arguments: Mapping[str, Any]) -> Steps:
+        """The steps on the arguments of a call, in float64."""
+        own = {
+            name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+            for name, x in arguments.items()
+        }
+        steps = Steps(arguments=Arguments(list_leaves(own)))
+        for name, x in arguments.items():
+            if type(x) is float:
+                word = f"`{name}`"
+                steps.taken[word] = Step(word, as_value(x), x, PASSED, "", len(steps.taken), "", steps.arguments)
+        with torch.random.fork_rng(devices=[]), _load_references().observing(steps):
+            steps.answer = self.answer(own)
+        return steps
+
 
 def load_references(problem: str) -> dict[str, Reference]:
     """The references of a problem by their adapters; each is imported when it is first called."""
     return {adapter: Reference(problem, adapter) for adapter in list_adapters(problem)}
-
-
-def take_steps(reference: Reference, arguments: Mapping[str, Any]) -> Steps:
-    """The steps of a reference on the arguments of a call, in float64."""
-    own = {
-        name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
-        for name, x in arguments.items()
-    }
-    steps = Steps(arguments=Arguments(list_leaves(own)))
-    for name, x in arguments.items():
-        if type(x) is float:
-            word = f"`{name}`"
-            steps.taken[word] = Step(word, as_value(x), x, PASSED, "", len(steps.taken), "", steps.arguments)
-    with torch.random.fork_rng(devices=[]), _load_references().observing(steps):
-        steps.answer = reference.answer(own)
-    return steps
 
 
 @cache

@@ -1,6 +1,5 @@
 """Running a test with probes, and with right values in some places."""
 
-import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
-from whichline.way.reference import Reference, take_steps
+from whichline.way.reference import Reference
 from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.trace import Trace
 from whichline.way.values import as_value, identify
@@ -143,7 +142,7 @@ class Runner:
         identities = ((name, identify(x), isinstance(x, Tensor) and x.requires_grad) for name, x in given.items())
         key = name, of, *identities
         if key not in self._known:
-            steps = Steps() if memory else take_steps(self.follow[name], arguments)
+            steps = Steps() if memory else self.follow[name].take_steps(arguments)
             values = {name: step.value for name, step in steps.taken.items()}
             self._known[key] = Known(steps, values | {name: as_value(x) for name, x in given.items()})
         return self._known[key]
@@ -162,10 +161,11 @@ class Runner:
         """Call an adapter, with the steps of the right program on the same arguments at hand."""
         recorder.begin()
         call.name = name
-        call.given = inspect.signature(run).bind(*given, **named).arguments
+        call.given = self.suite.bind(run, given, named)
         call.arguments = copy_tensors(call.given)
         call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
         call.known.steps.arguments.given = list_leaves(call.arguments)
+        call.inner[name] = call.known
         call.number += 1
         call.came = None
         with around(name, run, call) if around else nullcontext():

@@ -1,0 +1,115 @@
+"""The process in which failing tests are followed: pytest collects there too, and runs what it is asked."""
+
+import json
+import os
+import random
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pytest
+import torch
+from _pytest.runner import runtestprotocol
+
+from whichline.plain.diagnosis import Diagnosis, Explanation
+from whichline.plain.functions import Functions
+
+
+class Serves:
+    """Answers, in the place of running all tests, what is asked of some.
+
+    Args:
+        functions: those that have a reference.
+        asked, answers: lines of JSON.
+        root: the folder that names of files begin at.
+    """
+
+    def __init__(self, functions: Functions, asked: TextIO, answers: TextIO, root: Path) -> None:
+        self.diagnosis = Diagnosis(functions, self.run_item, root)
+        self.asked, self.answers = asked, answers
+        self.items: dict[str, pytest.Item] = {}
+        self.error: BaseException | None = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        if debugger := config.pluginmanager.get_plugin("pdbinvoke"):
+            config.pluginmanager.unregister(debugger)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        for line in self.asked:
+            explanation = self._explain(json.loads(line))
+            told = {"findings": [each.as_json() for each in explanation.findings], "line": explanation.line}
+            self.answers.write(json.dumps(told) + "\n")
+            self.answers.flush()
+        os._exit(0)  # no report, no cache, no coverage is written here
+
+    def _explain(self, test: str) -> Explanation:
+        if test not in self.items:
+            return Explanation(line="A second process did not collect this test.")
+        try:
+            return self.diagnosis.explain(test, self._list_others(self.items[test]))
+        except Exception as error:
+            where = _find_line(error)
+            return Explanation(
+                line=f"The search ended by an error of its own, {type(error).__name__}: {error} ({where})."
+            )
+
+    def _list_others(self, item: pytest.Item) -> list[str]:
+        """The same test with other parameters."""
+        name = getattr(item, "originalname", None)
+        alike = (each for each in self.items.values() if each.parent is item.parent and each is not item)
+        return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
+
+    def run_item(self, test: str) -> BaseException | None:
+        """Run a test with fixtures made anew, and give what ended it."""
+        self.error = None
+        item = self.items[test]
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        with suppress(KeyboardInterrupt):
+            runtestprotocol(item, log=False, nextitem=_Next(item))  # type: ignore[arg-type]
+        return self.error
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        if call.excinfo and self.error is None and not isinstance(call.excinfo.value, pytest.skip.Exception):
+            self.error = call.excinfo.value
+
+
+class _Next:
+    """Stands for the test that comes next: what it shares with this one, fixtures of the module and above, stays."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item = item
+
+    def listchain(self) -> list[Any]:
+        return [*self.item.listchain()[:-1], self]
+
+
+def _find_line(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
+
+
+def main() -> None:
+    """Serve the process at the other end of stdin and stdout, which tests may use for themselves."""
+    asked, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    settings = json.loads(asked.readline())
+    sys.path[:] = settings["path"]
+    functions = Functions(settings["code"], settings["reference"])
+    sys.meta_path[:0] = [functions.code, functions.reference]  # type: ignore[list-item]
+    pytest.main(settings["args"], plugins=[Serves(functions, asked, answers, Path(settings["root"]))])
+
+
+if __name__ == "__main__":
+    main()
