@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+import whichline.required  # isort: split  # noqa: F401 (it ends a process without packages)
 from whichline.checking.plain_text import print_everywhere
 from whichline.engine.assignment import AssignmentError, put_root_on_path, this_assignment
 from whichline.engine.errors import CourseworkError

@@ -23,6 +23,8 @@ from _pytest._io import TerminalWriter
 from _pytest.capture import CaptureManager
 
 import whichline.quick_start
+import whichline.required  # isort: split
+
 from whichline.checking.board import begin_at, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere

@@ -13,8 +13,10 @@ import pytest
 import torch
 from _pytest.runner import runtestprotocol
 
-from whichline.plain.diagnosis import Diagnosis, Explanation
+from whichline.engine.finding import Finding
+from whichline.plain.diagnosis import Diagnosis
 from whichline.plain.functions import Functions
+from whichline.plain.process import say
 
 
 class Serves:
@@ -41,22 +43,22 @@ class Serves:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
         for line in self.asked:
-            explanation = self._explain(json.loads(line))
-            told = {"findings": [each.as_json() for each in explanation.findings], "line": explanation.line}
-            self.answers.write(json.dumps(told) + "\n")
+            if test := json.loads(line):
+                answer = [each.as_json() for each in self._explain(test)]
+            else:
+                answer = list(filter(self.diagnosis.fails, self.items))
+            self.answers.write(json.dumps(answer) + "\n")
             self.answers.flush()
         os._exit(0)  # no report, no cache, no coverage is written here
 
-    def _explain(self, test: str) -> Explanation:
+    def _explain(self, test: str) -> list[Finding]:
         if test not in self.items:
-            return Explanation(line="A second process did not collect this test.")
+            return say(test, "The process that follows failing tests did not collect this one.")
         try:
             return self.diagnosis.explain(test, self._list_others(self.items[test]))
         except Exception as error:
             where = _find_line(error)
-            return Explanation(
-                line=f"The search ended by an error of its own, {type(error).__name__}: {error} ({where})."
-            )
+            return say(test, f"The search ended by an error of its own, {type(error).__name__}: {error} ({where}).")
 
     def _list_others(self, item: pytest.Item) -> list[str]:
         """The same test with other parameters."""

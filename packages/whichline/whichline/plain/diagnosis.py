@@ -14,6 +14,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.plain.functions import FORM, Functions, Paired
 from whichline.plain.parts import Parts, list_outputs
+from whichline.plain.process import say
 from whichline.plain.reference import PlainSteps
 from whichline.plain.suite import PlainSuite
 from whichline.way.calls import judge, judge_calls
@@ -95,14 +96,6 @@ class Proved:
     name: str
 
 
-@dataclass
-class Explanation:
-    """What is told of a failing test: findings, or in one line why there are none."""
-
-    findings: list[Finding] = field(default_factory=list)
-    line: str = ""
-
-
 class Diagnosis:
     """Explains failing tests, one after the other, in a process in which pytest has collected them.
 
@@ -117,8 +110,8 @@ class Diagnosis:
         self.suite = PlainSuite(root, {}, [], calls, functions=functions, run_item=run_item)
         self.proved: list[Proved] = []
 
-    def explain(self, test: str, others: Sequence[str]) -> Explanation:
-        """Say which line makes a test fail.
+    def explain(self, test: str, others: Sequence[str]) -> list[Finding]:
+        """Say which line makes a test fail, or why no line is known.
 
         Args:
             test: its id.
@@ -126,18 +119,18 @@ class Diagnosis:
         """
         watching, error = self._watch(test)
         if error is None:
-            return Explanation(line="Run again by itself, this test passes: nothing can be said of it.")
+            return say(test, "Run again by itself, this test passes: nothing can be said of it.")
         if not watching.calls:
-            return Explanation(line="This test calls no function that has a reference of the same name.")
+            return say(test, "This test calls no function that has a reference of the same name.")
         if not watching.wrong:
-            return Explanation(line=_tell_right(watching))
+            return say(test, _tell_right(watching))
         runner = self._make_runner()
         again = runner.run(self.suite.make_item(test), {}, noting=False).error
         if type(again) is not type(error):
-            return Explanation(line="This test does not fail alike twice, so nothing can be proved with it.")
+            return say(test, "This test does not fail alike twice, so nothing can be proved with it.")
         for known in self.proved:
             if runner.passes(self.suite.make_item(test), known.patch):
-                return Explanation([self._tell(each, known, [test], [test]) for each in known.found])
+                return [self._tell(each, known, [test], [test]) for each in known.found]
         first = watching.wrong[0]
         cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
         failing = [test]
@@ -155,11 +148,11 @@ class Diagnosis:
     def _make_runner(self) -> Runner:
         return Runner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs)  # type: ignore[arg-type]
 
-    def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> Explanation:
+    def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
         found = locate(runner, tests)[0]
         if not found:
-            return Explanation(self._tell_unproved(runner, first, tests, failing))
+            return self._tell_unproved(runner, first, tests, failing)
         name = first.call
         patch = {
             place: replace(option, adapter=option.adapter or name)
@@ -169,7 +162,11 @@ class Diagnosis:
         known = Proved(found, patch, name)
         self.proved.append(known)
         passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
-        return Explanation([self._tell(each, known, passing, failing) for each in found])
+        return [self._tell(each, known, passing, failing) for each in found]
+
+    def fails(self, test: str) -> bool:
+        """Tell whether a test fails."""
+        return self.suite.run_item(test) is not None
 
     # Words.
 

@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
+from whichline.engine.finding import Finding
 from whichline.plain.process import Follower
 from whichline.plain.table import TableError, read_table
 
@@ -51,7 +52,7 @@ class TellsLines:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.failed and call.excinfo is not None and not item.config.getoption("usepdb"):
-            lines = _write(*self.follower.ask(item.nodeid))
+            lines = _write(self.follower.ask(item.nodeid))
             self.told[item.nodeid] = lines
             add = getattr(report.longrepr, "addsection", None)  # JUnit and editors read this text
             if add:
@@ -74,5 +75,5 @@ class TellsLines:
         self.follower.stop()
 
 
-def _write(findings: Sequence, line: str) -> list[str]:
-    return [line for number, each in enumerate(findings) for line in (*[""] * bool(number), *each.lines)] or [line]
+def _write(findings: Sequence[Finding]) -> list[str]:
+    return [line for number, each in enumerate(findings) for line in (*[""] * bool(number), *each.lines)]

@@ -10,14 +10,48 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from whichline.engine.finding import Finding
-from whichline.plain.table import Table
+from whichline.plain.table import NAME, Table, TableError, read_table
 
 START = "from whichline.plain.child import main; main()"
 MOST_SECONDS = 120.0  # for one test; the first one waits for imports, too
-Answer = tuple[list[Finding], str]  # findings, or in one line why there are none
+
+
+def diagnose(
+    tests: Sequence[str] = (),
+    *,
+    code: Sequence[str] | None = None,
+    reference: str | None = None,
+    root: Path | str = ".",
+) -> list[Finding]:
+    """Run the tests of a plain suite in a process of their own, and return what is wrong where they fail.
+
+    Args:
+        tests: what pytest is called with: files, ids of tests, options; by default all tests.
+        code: the packages and modules to look into; by default what pyproject.toml has.
+        reference: the package or module with functions of the same names; by default the same.
+        root: the folder of pyproject.toml, in which pytest is started.
+
+    Returns:
+        For each line that is wrong one finding, with the tests that it explains.
+
+    Raises:
+        TableError: there is no table in pyproject.toml that says what is not given.
+    """
+    root = Path(root).resolve()
+    if code is None or reference is None:
+        table = read_table(root)
+        if table is None:
+            raise TableError(f"{root / 'pyproject.toml'} has no table {NAME}")
+        code, reference = code or table.code, reference or table.reference
+    follower = Follower(Table(tuple(code), reference, root), tests, root, ["", *sys.path])
+    try:
+        return follower.ask_all()
+    finally:
+        follower.stop()
 
 
 class Follower:
@@ -42,20 +76,30 @@ class Follower:
         self.process: subprocess.Popen[str] | None = None
         self.lines: queue.Queue[str] = queue.Queue()
 
-    def ask(self, test: str) -> Answer:
-        """Ask what makes a test fail, by its id."""
+    def ask(self, test: str) -> list[Finding]:
+        """Ask what makes a test fail, by its id: which line, or why no line is known."""
         try:
             self._send(test)
             line = self.lines.get(timeout=MOST_SECONDS)
         except queue.Empty:
             self.stop()
-            return [], f"The search took longer than {MOST_SECONDS:.0f} seconds, and was ended."
+            return say(test, f"The search took longer than {MOST_SECONDS:.0f} seconds, and was ended.")
         except OSError:
             line = ""
         if not line:
-            return [], f"The process that follows the test ended: {self._read_errors()}"
-        told = json.loads(line)
-        return [Finding.from_json(each) for each in told["findings"]], told["line"]
+            return say(test, f"The process that follows the test ended: {self._read_errors()}")
+        return [Finding.from_json(each) for each in json.loads(line)]
+
+    def ask_all(self) -> list[Finding]:
+        """Run all tests, and ask of those that fail; each finding comes once, with the tests that it explains."""
+        self._send("")
+        if not (line := self.lines.get()):
+            return say("", f"The tests could not be collected: {self._read_errors()}")
+        found: dict[str, Finding] = {}
+        for each in (each for test in json.loads(line) for each in self.ask(test)):
+            before = found.setdefault(each.id, each)
+            found[each.id] = replace(before, tests=tuple(dict.fromkeys((*before.tests, *each.tests))))
+        return list(found.values())
 
     def _send(self, test: str) -> None:
         if self.process is None:
@@ -103,3 +147,8 @@ class Follower:
             self.process.wait()
             self.process = None
             self.errors.close()
+
+
+def say(test: str, line: str) -> list[Finding]:
+    """A finding without a place: why no line is known."""
+    return [Finding("", f"{test}-unexplained", (line,), tests=(test,))]
