@@ -33,6 +33,7 @@ class Serves:
         self.asked, self.answers = asked, answers
         self.items: dict[str, pytest.Item] = {}
         self.error: BaseException | None = None
+        self.last: pytest.Item | None = None  # that ran
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -70,6 +71,9 @@ class Serves:
         """Run a test with fixtures made anew, and give what ended it."""
         self.error = None
         item = self.items[test]
+        if self.last and self.last.parent is not item.parent:
+            self.last.ihook.pytest_runtest_teardown(item=self.last, nextitem=item)
+        self.last = item
         random.seed(0)
         np.random.seed(0)
         torch.manual_seed(0)

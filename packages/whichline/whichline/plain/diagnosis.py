@@ -1,7 +1,10 @@
 """What is wrong where a test fails: its first call that differs from the reference, searched by the engine."""
 
+import ast
 import copy
+import linecache
 import re
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,11 +16,11 @@ from whichline.engine.case import Case
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.plain.functions import FORM, Functions, Paired
-from whichline.plain.parts import Parts, list_outputs
+from whichline.plain.parts import Parts, is_right, list_outputs
 from whichline.plain.process import say
 from whichline.plain.reference import PlainSteps
 from whichline.plain.suite import PlainSuite
-from whichline.way.calls import judge, judge_calls
+from whichline.way.calls import judge_calls
 from whichline.way.locate import locate, make_tests
 from whichline.way.options import Options
 from whichline.way.run import Experiment, Runner, copy_tensors, order_by_generality
@@ -84,7 +87,7 @@ def _copy(parts: Parts) -> Parts:
 def _is_wrong(came: dict[str, Tensor], steps: PlainSteps, parts: Parts) -> bool:
     if [*came] != [*steps.outputs]:
         return True
-    return any(judge(came[name], right, parts) is False for name, right in steps.outputs.items())
+    return not all(is_right(came[name], right, parts) for name, right in steps.outputs.items())
 
 
 @dataclass(frozen=True)
@@ -200,11 +203,33 @@ class Diagnosis:
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         roots = sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))
-        place = [show_place(each.file, each.function, each.node, self.suite.root) for each in roots[:1]]
-        said = (words[0].upper() + words[1:], *[BEGIN] * len(place))
-        return [
-            Finding(first.call, f"{first.call}-unproved", said, tests=tuple(failing), **(place[0] if place else {}))
-        ]
+        if roots:
+            place, said = show_place(roots[0].file, roots[0].function, roots[0].node, self.suite.root), BEGIN
+        else:
+            place, said = self._find_end(runner, tests[0])
+        lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
+        return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
+
+    def _find_end(self, runner: Runner, test: Test) -> tuple[dict[str, Any], str]:
+        """Find the line that raises, or the one that returns, where no value before it is wrong."""
+        error = self.suite.ending(test)
+        frames = traceback.walk_tb(error.__traceback__) if error else ()
+        own = [(frame.f_code, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
+        if own and error:
+            code, line = own[-1]
+            said = f"{type(error).__name__}: {error}. The reference does not raise"
+            return self._show_line(code.co_filename, code.co_qualname, line), f"{said}, and no value before differs."
+        order = runner.run(test, {}).order
+        if not order:
+            return {}, ""
+        said = "What this line returns differs from the reference, and no value before does."
+        return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
+
+    def _show_line(self, file: str, function: str, line: int) -> dict[str, Any]:
+        code = linecache.getline(file, line).rstrip()
+        node = ast.Name("", lineno=line, end_lineno=line, col_offset=0, end_col_offset=len(code.encode()))
+        node.col_offset = len(code) - len(code.lstrip())
+        return show_place(file, function, node, self.suite.root)
 
 
 def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
@@ -226,6 +251,6 @@ def _tell_right(watching: Watching) -> str:
         return f"Calls of {name} cannot be compared: {why}."
     names = ", ".join(f"{name} ({count})" for name, count in watching.calls.items())
     return (
-        f"All calls of this test give what the reference gives, to four digits: {names}. "
-        "What is wrong is in the test, in code that has no reference, or in later digits."
+        f"All calls of this test give what the reference gives, but for rounding: {names}. "
+        "What is wrong is in the test, in code that has no reference, or in the last digits."
     )

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whichline.engine.compare import same
 from whichline.way.probe import ARRAYS
 
 ANSWER = "answer"
+ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
 
@@ -63,6 +65,15 @@ def list_outputs(answer: Any, arguments: Any) -> dict[str, Tensor]:
     if answer is None:
         take_apart(arguments, ANSWER, parts)
     return {name: as_tensor(x) for name, x in parts.items()}
+
+
+def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a tensor is the right one, as far as the dtypes of the arguments and of both allow."""
+    if came.shape != right.shape or (came.dtype == torch.bool) != (right.dtype == torch.bool):
+        return False
+    dtypes = [x.dtype for x in (*arguments.values(), came, right) if isinstance(x, Tensor) and x.is_floating_point()]
+    within = max((ROUNDING.get(dtype, 8 * torch.finfo(dtype).eps) for dtype in dtypes), default=0.0)
+    return bool(same(came, right, within).all())
 
 
 def as_tensor(x: Any) -> Tensor:

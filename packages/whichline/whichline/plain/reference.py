@@ -99,7 +99,7 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         time = times[place]
         times[place] += 1
         value, x = recorder.values[place][time], recorder.objects[place][time]
-        if value is None or isinstance(place.node, ast.Name) or type(value) is bool:
+        if value is None or isinstance(place.node, ast.Name) or type(value) is bool or _is_constant(place.node):
             continue
         variables, in_loops = _read(place.file)
         span = span_of(place.node)
@@ -122,6 +122,10 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         steps.lines[name] = place.file, place.line
     for name, x in outputs.items():
         _add(steps, f"the {name}", x)
+
+
+def _is_constant(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
 
 
 def _as_it_was(x: Any, value: Any) -> Any:

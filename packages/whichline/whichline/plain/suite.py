@@ -11,10 +11,9 @@ from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.suite import Suite, Test
 from whichline.plain.functions import Functions, Paired
-from whichline.plain.parts import list_outputs
+from whichline.plain.parts import is_right, list_outputs
 from whichline.plain.reference import PlainReference
 from whichline.rules.pairing import list_parameters
-from whichline.way.calls import judge
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import is_plain
 
@@ -85,7 +84,7 @@ class PlainSuite(Suite):
             if len(parts) != len(case.expected):
                 raise WrongAnswer(f"{len(parts)} values came, expected {len(case.expected)}")
             for (what, right), part in zip(case.expected.items(), parts, strict=True):
-                if judge(part, right, case.inputs) is False:
+                if not is_right(part, right, case.inputs):
                     raise WrongAnswer(f"the {what} is wrong", answer=part, what=what)
 
         return Test(name, check, ("", 0), stored=lambda: case, problem=problem)
