@@ -4,6 +4,7 @@ import json
 import os
 import random
 import sys
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,7 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 import pytest
 import torch
-from _pytest.runner import runtestprotocol
+from _pytest.runner import pytest_runtest_teardown, runtestprotocol
 
 from whichline.engine.finding import Finding
 from whichline.plain.diagnosis import Diagnosis
@@ -72,7 +73,7 @@ class Serves:
         self.error = None
         item = self.items[test]
         if self.last and self.last.parent is not item.parent:
-            self.last.ihook.pytest_runtest_teardown(item=self.last, nextitem=item)
+            pytest_runtest_teardown(self.last, item)  # what the two do not share
         self.last = item
         random.seed(0)
         np.random.seed(0)
@@ -81,10 +82,14 @@ class Serves:
             runtestprotocol(item, log=False, nextitem=_Next(item))  # type: ignore[arg-type]
         return self.error
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield  # which also takes over what a unittest has noted
         if call.excinfo and self.error is None and not isinstance(call.excinfo.value, pytest.skip.Exception):
             self.error = call.excinfo.value
+        return report
 
 
 class _Next:

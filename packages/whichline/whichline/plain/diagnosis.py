@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from whichline.engine.case import Case
+from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.plain.functions import FORM, Functions, Paired
@@ -203,16 +204,20 @@ class Diagnosis:
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         roots = sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))
+        error = self.suite.ending(tests[0])
+        if not isinstance(
+            error, WrongAnswer
+        ):  # of a call that raises, numbers with which nothing was computed say little
+            roots = [each for each in roots if not search.trace_of(each).is_number(each)]
         if roots:
             place, said = show_place(roots[0].file, roots[0].function, roots[0].node, self.suite.root), BEGIN
         else:
-            place, said = self._find_end(runner, tests[0])
+            place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
         return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
 
-    def _find_end(self, runner: Runner, test: Test) -> tuple[dict[str, Any], str]:
+    def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
         """Find the line that raises, or the one that returns, where no value before it is wrong."""
-        error = self.suite.ending(test)
         frames = traceback.walk_tb(error.__traceback__) if error else ()
         own = [(frame.f_code, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
         if own and error:
@@ -220,8 +225,8 @@ class Diagnosis:
             said = f"{type(error).__name__}: {error}. The reference does not raise"
             return self._show_line(code.co_filename, code.co_qualname, line), f"{said}, and no value before differs."
         order = runner.run(test, {}).order
-        if not order:
-            return {}, ""
+        if not order or not isinstance(error, WrongAnswer):
+            return {}, f"{type(error).__name__}: {error}"
         said = "What this line returns differs from the reference, and no value before does."
         return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
 

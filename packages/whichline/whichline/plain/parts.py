@@ -13,7 +13,7 @@ from torch import Tensor
 from whichline.engine.compare import same
 from whichline.way.probe import ARRAYS
 
-ANSWER = "answer"
+ANSWER, GRADIENT = "answer", ".grad"
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
@@ -30,6 +30,8 @@ def take_apart(value: Any, name: str, parts: Parts) -> Any:
     """Note the tensors and numbers in a value, and return its form: the same with slots in their place."""
     if isinstance(value, Tensor) or type(value) in (bool, int, float):
         parts[name] = value
+        if isinstance(value, Tensor) and value.is_leaf and value.grad is not None:
+            parts[name + GRADIENT] = value.grad
         return Slot(name, _keep)
     if isinstance(value, np.ndarray) and value.dtype.name in ARRAYS:
         parts[name] = torch.from_numpy(value if _is_shared(value) else np.array(value))
@@ -49,7 +51,11 @@ def take_apart(value: Any, name: str, parts: Parts) -> Any:
 def put_together(form: Any, parts: Parts) -> Any:
     """Make a value of its form and its parts; what else is in the form is copied where that is possible."""
     if isinstance(form, Slot):
-        return form.restore(parts[form.name])
+        value = form.restore(parts[form.name])
+        if form.name + GRADIENT in parts:
+            value = value.detach().requires_grad_()
+            value.grad = parts[form.name + GRADIENT]
+        return value
     if isinstance(form, Mapping | list | tuple):
         return _fill(form, {key: put_together(each, parts) for key, each in _list_items(form)})
     try:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from whichline.plain.table import NAME, Table, TableError, read_table
 
 START = "from whichline.plain.child import main; main()"
 MOST_SECONDS = 120.0  # for one test; the first one waits for imports, too
+IN_ALL = 600.0  # for the tests of one run
 
 
 def diagnose(
@@ -74,10 +76,14 @@ class Follower:
         }
         self.folder = folder
         self.process: subprocess.Popen[str] | None = None
+        self.seconds = 0.0  # that were waited for answers
         self.lines: queue.Queue[str] = queue.Queue()
 
     def ask(self, test: str) -> list[Finding]:
         """Ask what makes a test fail, by its id: which line, or why no line is known."""
+        if self.seconds > IN_ALL:
+            return say(test, f"The searches of this run have taken {IN_ALL:.0f} seconds: run this test by itself.")
+        started = time.perf_counter()
         try:
             self._send(test)
             line = self.lines.get(timeout=MOST_SECONDS)
@@ -86,6 +92,8 @@ class Follower:
             return say(test, f"The search took longer than {MOST_SECONDS:.0f} seconds, and was ended.")
         except OSError:
             line = ""
+        finally:
+            self.seconds += time.perf_counter() - started
         if not line:
             return say(test, f"The process that follows the test ended: {self._read_errors()}")
         return [Finding.from_json(each) for each in json.loads(line)]
