@@ -29,6 +29,7 @@ from whichline.way.search import Found, Search
 from whichline.way.telling import count_failing, name_file, show_place
 
 MOST_CASES = 4  # calls of one function that are searched together
+MOST_WRONG = 32  # calls of one test that are kept
 BEGIN = "The mark shows the first value that the reference does not have. It may still be right: nothing is proved."
 
 
@@ -70,7 +71,7 @@ class Watching:
         return came
 
     def _note(self, paired: Paired, parts: Parts, steps: PlainSteps, is_wrong: bool) -> None:
-        if is_wrong and steps.outputs:
+        if is_wrong and steps.outputs and len(self.wrong) < MOST_WRONG:
             call = self.calls[paired.name]
             self.wrong.append(Case(f"call {call} of {paired.name}", paired.name, parts, None, {}))
 
@@ -138,10 +139,11 @@ class Diagnosis:
         first = watching.wrong[0]
         cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
         failing = [test]
-        for other in others:
-            if len(cases) < MOST_CASES and self._watch(other)[1]:
+        for other in others[: 2 * MOST_CASES]:
+            watching, error = self._watch(other)
+            if error is not None and len(cases) < MOST_CASES:
                 failing.append(other)
-                cases += [each for each in self._watch(other)[0].wrong if each.call == first.call][:1]
+                cases += [each for each in watching.wrong if each.call == first.call][:1]
         return self._search(runner, first, cases, failing)
 
     def _watch(self, test: str) -> tuple[Watching, BaseException | None]:

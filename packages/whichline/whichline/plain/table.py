@@ -3,7 +3,6 @@
 Nothing here imports torch.
 """
 
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -38,6 +37,8 @@ def read_table(root: Path) -> Table | None:
     path = root / "pyproject.toml"
     if not path.is_file() or "tool.whichline" not in (text := path.read_text(encoding="utf-8")):
         return None
+    import tomllib  # not in a suite without the table
+
     written = tomllib.loads(text).get("tool", {}).get("whichline")
     if written is None:
         return None
