@@ -248,6 +248,23 @@ def test_what_does_not_fit_is_said_in_a_line(told: dict[str, str], test: str, li
     assert told[test].strip().startswith(line)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "reference", "said"),
+    [
+        ("code_", "solutoin", "The reference solutoin cannot be found"),
+        ("cod", "solution", "The tests import nothing of cod"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told(tmp_path: Path, code: str, reference: str, said: str) -> None:
+    table = f'[tool.whichline]\ncode = ["{code}"]\nreference = "{reference}"\n[tool.pytest.ini_options]\n'
+    (tmp_path / "pyproject.toml").write_text(table)
+    (tmp_path / "code_.py").write_text("def double(x):\n    return x\n")
+    (tmp_path / "solution.py").write_text("def double(x):\n    return 2 * x\n")
+    (tmp_path / "test_it.py").write_text("import code_\n\n\ndef test_it():\n    assert code_.double(1) == 2\n")
+    assert said in run_pytest(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [

@@ -126,7 +126,7 @@ class Diagnosis:
         if error is None:
             return say(test, "Run again by itself, this test passes: nothing can be said of it.")
         if not watching.calls:
-            return say(test, "This test calls no function that has a reference of the same name.")
+            return say(test, self.suite.functions.tell_unpaired())
         if not watching.wrong:
             return say(test, _tell_right(watching))
         runner = self._make_runner()
@@ -205,7 +205,10 @@ class Diagnosis:
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
-        roots = sorted(search.find_roots(), key=lambda place: search.trace_of(place).is_number(place))
+        roots = [
+            each for each in search.find_roots() if not each.function.endswith("__init__")
+        ]  # often drawn by chance
+        roots.sort(key=lambda place: search.trace_of(place).is_number(place))
         error = self.suite.ending(tests[0])
         if not isinstance(
             error, WrongAnswer

@@ -40,6 +40,7 @@ class Followed(Observed):
         super().__init__(SimpleNamespace(), lambda file: False)
         self.names, self.replace, self.is_plain = names, replace, is_plain
         self.is_students = self._sources.__contains__
+        self.is_imported = False
         vars(self)["adapters"] = self.plain
 
     @cached_property
@@ -62,6 +63,7 @@ class Followed(Observed):
 
     def _execute(self, run: Callable[[ModuleType], None], module: ModuleType) -> None:
         run(module)
+        self.is_imported = True
         for name, value in list(vars(module).items()):
             if isinstance(value, FunctionType) and (value.__module__, value.__qualname__) == (module.__name__, name):
                 setattr(module, name, self.replace(value))
@@ -177,6 +179,17 @@ class Functions:
         finally:
             self.route = None
 
+    def tell_unpaired(self) -> str:
+        """Say why a test calls no function that has a reference."""
+        if not self._defined:
+            return (
+                f"The reference {self.reference_name} cannot be found, which [tool.whichline] in pyproject.toml names."
+            )
+        if not self.code.is_imported:
+            names = ", ".join(self.code.names)
+            return f"The tests import nothing of {names}, which [tool.whichline] in pyproject.toml names as the code."
+        return "This test calls no function that has a reference of the same name."
+
     def _pair(self, function: FunctionType) -> Any:
         """A function that `route` is asked about; the same one if it has no reference."""
         module, name = function.__module__, function.__name__
@@ -210,7 +223,10 @@ class Functions:
     @cached_property
     def _defined(self) -> dict[str, set[str]]:
         """The functions at the top of the modules of the reference."""
-        spec = find_spec(self.reference_name)
+        try:
+            spec = find_spec(self.reference_name)
+        except ModuleNotFoundError:  # not even what it is in
+            spec = None
         if spec is None:
             return {}
         files = {self.reference_name: Path(spec.origin)} if spec.origin else {}
