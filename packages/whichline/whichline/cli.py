@@ -1,5 +1,8 @@
 """The command of an assignment. Each command is imported when it runs, so that `--help` is instant."""
 
+import whichline.required  # noqa: F401 (it ends a process that lacks packages)
+
+# isort: split
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +14,6 @@ from pathlib import Path
 
 import click
 
-import whichline.required  # isort: split  # noqa: F401 (it ends a process without packages)
 from whichline.checking.plain_text import print_everywhere
 from whichline.engine.assignment import AssignmentError, put_root_on_path, this_assignment
 from whichline.engine.errors import CourseworkError

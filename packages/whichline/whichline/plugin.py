@@ -4,6 +4,9 @@ What is not written yet takes one line for each problem. Below the failures it t
 the student's own work, and what that costs.
 """
 
+import whichline.required
+
+# isort: split
 import argparse
 import atexit
 import gc
@@ -23,8 +26,6 @@ from _pytest._io import TerminalWriter
 from _pytest.capture import CaptureManager
 
 import whichline.quick_start
-import whichline.required  # isort: split
-
 from whichline.checking.board import begin_at, wrapped
 from whichline.checking.own_work import find_adapters, not_own_work, watch_students_code
 from whichline.checking.plain_text import print_everywhere
