@@ -1,12 +1,26 @@
-"""The tools that ship beside the assignment: the pytest plugin, the diagnosis and the command of the assignment."""
+"""Which line is wrong: for any pytest suite with a reference, and for an assignment that ships with its own.
 
-import sys
-from importlib.util import find_spec
+diagnose: run the tests of a plain suite and return what is wrong.
+Finding: one thing that is wrong, with its place, the difference and the proof.
+"""
 
-for name in ("torch", "einops", "jaxtyping", "numpy"):  # what students may call a file of theirs
-    if (found := find_spec(name)) is None:
-        sys.exit(
-            f"{sys.executable} lacks the assignment's packages: put uv run before the command, as in uv run pytest"
-        )
-    if found.submodule_search_locations is None:  # it is no package
-        sys.exit(f"your {name}.py hides the package {name}: rename it")
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whichline.engine.finding import Finding
+    from whichline.plain.process import diagnose
+
+__all__ = ["Finding", "diagnose"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is public when it is asked for: pytest imports this package in every environment that has it."""
+    if name == "Finding":
+        from whichline.engine.finding import Finding
+
+        return Finding
+    if name == "diagnose":
+        from whichline.plain.process import diagnose
+
+        return diagnose
+    raise AttributeError(f"module 'whichline' has no attribute '{name}'")

@@ -1,5 +1,8 @@
 """The command of an assignment. Each command is imported when it runs, so that `--help` is instant."""
 
+import whichline.required  # noqa: F401 (it ends a process that lacks packages)
+
+# isort: split
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -4,6 +4,9 @@ What is not written yet takes one line for each problem. Below the failures it t
 the student's own work, and what that costs.
 """
 
+import whichline.required
+
+# isort: split
 import argparse
 import atexit
 import gc

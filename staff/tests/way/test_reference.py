@@ -10,7 +10,7 @@ import problems
 from whichline.engine import problem_folder
 from whichline.engine.problem_folder import list_adapters
 from whichline.way.named import NamedFile
-from whichline.way.reference import Reference, load_references, take_steps
+from whichline.way.reference import Reference, load_references
 from whichline.way.steps import Step
 
 ORDINARY = """\
@@ -61,7 +61,7 @@ def ordinary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Step]
     (tmp_path / "ordinary").mkdir()
     (tmp_path / "ordinary" / "reference.py").write_text(ORDINARY)
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
-    return take_steps(Reference("ordinary", "run_ordinary"), {"x": torch.arange(3.0), "blocks": 2}).taken
+    return Reference("ordinary", "run_ordinary").take_steps({"x": torch.arange(3.0), "blocks": 2}).taken
 
 
 def test_values_are_named_by_their_variables_comments_calls_and_turns(ordinary: dict[str, Step]) -> None:
@@ -109,7 +109,7 @@ def test_values_of_a_loop_are_a_series(ordinary: dict[str, Step]) -> None:
 
 def test_values_are_computed_in_float64_and_keep_their_graph() -> None:
     x = torch.arange(6.0).reshape(2, 3).requires_grad_()
-    steps = take_steps(Reference("softmax", "run_softmax"), {"in_features": x, "dim": 1}).taken
+    steps = Reference("softmax", "run_softmax").take_steps({"in_features": x, "dim": 1}).taken
     assert {step.value.tensor.dtype for step in steps.values()} == {torch.float64}
     assert all(step.tensor.requires_grad for step in steps.values() if isinstance(step.tensor, Tensor))
     assert torch.get_default_dtype() == torch.float32
@@ -130,7 +130,7 @@ def test_a_reference_that_staff_alone_have(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
     monkeypatch.setattr(problem_folder, "_find_folders", lambda: [tmp_path])
     assert list_adapters("kept") == ("run_ordinary", "run_other")
-    steps = take_steps(load_references("kept")["run_ordinary"], {"x": torch.arange(3.0), "blocks": 2}).taken
+    steps = load_references("kept")["run_ordinary"].take_steps({"x": torch.arange(3.0), "blocks": 2}).taken
     assert "the lower half" in steps
     assert list_adapters("shipped") == ("run_other", "run_ordinary")
     assert load_references("shipped") == {}

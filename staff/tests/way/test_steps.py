@@ -6,7 +6,6 @@ from staff.tests.way.test_places import REFERENCES
 from staff.tools.student import ROOT
 from whichline.engine.case import case_names, load_case
 from whichline.engine.compare import same
-from whichline.way.reference import take_steps
 
 FOLDERS = (ROOT / "fixtures", ROOT / "staff" / "fixtures")
 CASES = [
@@ -23,14 +22,14 @@ def test_there_are_cases_of_every_adapter() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_last_step_is_the_stored_answer(case) -> None:
-    *_, last = take_steps(REFERENCES[case.call], case.inputs).taken.values()
+    *_, last = REFERENCES[case.call].take_steps(case.inputs).taken.values()
     assert same(last.value.tensor, case.expected["answer"], within=1e-12).all()
 
 
 def test_the_steps_of_one_call_pass_gradients_on_to_the_arguments_of_the_next() -> None:
     case = next(case for case in CASES if case.call == "run_linear")
     arguments = {**case.inputs, "weights": case.weights.requires_grad_(), "in_features": case.in_features}
-    steps = take_steps(REFERENCES["run_linear"], arguments)
+    steps = REFERENCES["run_linear"].take_steps(arguments)
     for _ in range(2):
         steps.arguments.given = [weights] = [case.weights.detach().clone().requires_grad_()]
         steps.taken["the weights, transposed"].graft().sum().backward()

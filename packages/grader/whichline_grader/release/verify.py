@@ -24,7 +24,7 @@ from whichline.engine.errors import CourseworkError
 from whichline.engine.problem_folder import list_adapters
 from whichline.engine.result import Result
 from whichline.engine.suite import Suite
-from whichline.way.reference import Reference, load_references, take_steps
+from whichline.way.reference import Reference, load_references
 from whichline_grader.authoring.cases import CaseSpec
 from whichline_grader.authoring.programs import PROGRAMS, RIGHT_STYLES, WRITTEN
 from whichline_grader.authoring.spec import Adapter, load_specs
@@ -223,7 +223,7 @@ def check_reference(
     case = load_case(fixtures, name)
     if case.call not in references:
         return
-    taken = take_steps(references[case.call], case.inputs).taken.values()
+    taken = references[case.call].take_steps(case.inputs).taken.values()
     for section in {step.section for step in taken if step.section}:
         if not any(re.match(rf"{re.escape(section)}\b", heading) for heading in headings):
             yield f"the reference of {case.call} names the section {section}, and no heading in docs/ begins with that"

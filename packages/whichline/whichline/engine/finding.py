@@ -14,10 +14,10 @@ WIDTH = 64  # of a line of code, so that it fits into 80 columns where the board
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong in one problem.
+    """One thing that is wrong in one problem, or in one function of a plain suite.
 
     Args:
-        problem: the id of the problem.
+        problem: the id of the problem; in a plain suite the function, with its module, or "" if none is known.
         id: which thing it is, the same for everyone who did this.
         said: what was measured, and what that says about the code, in sentences.
         file: as the student knows it, or "" if no place is known.

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, SuiteError, put_root_on_path
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, AssignmentError, SuiteError, put_root_on_path
 
 REFERENCE = "reference"
 IS_ADAPTER = re.compile(r"run_\w+")
@@ -66,6 +66,9 @@ def list_problem_folders() -> list[str]:
 
 def _find_folders() -> list[Path]:
     """The folder of the problems: at the root of the assignment, or installed with the kit."""
-    put_root_on_path()
+    try:
+        put_root_on_path()
+    except AssignmentError:  # a plain suite has none
+        return []
     spec = find_spec(PROBLEMS)
     return [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []

@@ -14,7 +14,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from whichline.engine.assignment import Problem, SuiteError, find_tests, is_own_file, name_command, share_points
+from whichline.engine.assignment import (
+    Problem,
+    SuiteError,
+    find_needs,
+    find_tests,
+    is_own_file,
+    name_command,
+    share_points,
+)
 from whichline.engine.case import Case, CaseError, case_names, load_case
 from whichline.engine.errors import NotWrittenError, Stopped, StudentRaised
 from whichline.engine.failure import describe, shapes
@@ -122,6 +130,15 @@ class Suite:
     def has_written(self, file: str) -> bool:
         """Tell whether a file is the student's."""
         return file == self.cell or is_own_file(file, self.root)
+
+    def bind(self, run: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments of a call of an adapter, by name."""
+        return inspect.signature(run).bind(*given, **named).arguments
+
+    def list_needed(self, problem: str) -> dict[str, str]:
+        """The adapters of the problems that a problem builds on, with these problems."""
+        needs = find_needs(self.problems, problem) if problem in self.problems else ()
+        return {adapter: need for need in needs for adapter in list_adapters(need)}
 
     def run(self, test: Test) -> Result:
         """Run one test."""

@@ -176,10 +176,10 @@ class _Watch:
                 right = self._runner.know(pair.adapter, copies).steps.answer
             except REFUSED:
                 right = None
-            verdict = judge(answer, right, copies)
-            if verdict is False and isinstance(right, Tensor):
+            verdict = judge(pair.see(answer), right, copies)
+            if verdict is False and (expected := pair.expect(right)):
                 name = f"{pair.adapter} in {self._call.name}"
-                case = Case(name, pair.adapter, _detach(copies), None, {"answer": right.detach()})
+                case = Case(name, pair.adapter, _detach(copies), None, expected)
         self.judged.append((pair.adapter, verdict, case))
 
     def _compare(self, pair: Pair, arguments: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls
 from whichline.way.contract import tell_contract
 from whichline.way.crashes import tell_crashes
-from whichline.way.locate import is_wrong_number, list_adapters, make_tests
+from whichline.way.locate import is_wrong_number, make_tests
 from whichline.way.numbers import find_numbers
 from whichline.way.observed import Observed
 from whichline.way.reference import load_references
@@ -91,7 +91,7 @@ def find_fallback(case: Diagnosis) -> list[Finding]:
     runner, wrong = case.runner, case.leave_out([test for test in case.failing if test in case.numbers])
     if not wrong:
         return []
-    calls, adapters = judge_calls(runner, wrong[:ASKED]), list_adapters(runner.suite, wrong[0].problem)
+    calls, adapters = judge_calls(runner, wrong[:ASKED]), runner.suite.list_needed(wrong[0].problem)
     runner.lent = calls.right
     inner = (make_tests(runner.suite, adapters[adapter], cases) for adapter, cases in calls.wrong.items())
     begins = next(filter(None, inner), wrong)

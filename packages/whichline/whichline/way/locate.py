@@ -11,10 +11,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from whichline.engine.assignment import find_needs
 from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer, same
-from whichline.engine.problem_folder import list_adapters as adapters_of
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls
@@ -29,12 +27,6 @@ COMPARED = 3  # tests that are run to see whether the references change anything
 FEW = 8  # tests that are looked at first
 
 
-def list_adapters(suite: Suite, problem: str) -> dict[str, str]:
-    """The adapters of the problems that a problem builds on, with these problems."""
-    needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
-    return {adapter: need for need in needs for adapter in adapters_of(need)}
-
-
 def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple[list[Found], set[str]]:
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
@@ -46,7 +38,7 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
         failing: tests of one problem, whose numbers are wrong.
         most: places in one body.
     """
-    adapters = list_adapters(runner.suite, failing[0].problem)
+    adapters = runner.suite.list_needed(failing[0].problem)
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
     few = choose_kinds(failing, FEW)

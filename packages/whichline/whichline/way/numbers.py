@@ -14,7 +14,7 @@ from torch import Tensor
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.calls import judge_calls, pair_functions
-from whichline.way.locate import FEW, is_explained, list_adapters, locate
+from whichline.way.locate import FEW, is_explained, locate
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
@@ -37,7 +37,7 @@ def find_numbers(runner: Runner, numbers: Sequence[Test], failing: Sequence[Test
         return [], {}
     if unread := _find_unread(runner, wrong):
         return unread, {}
-    runner.pairs = pair_functions(runner, list_adapters(runner.suite, wrong[0].problem))
+    runner.pairs = pair_functions(runner, runner.suite.list_needed(wrong[0].problem))
     most = PLACES if 2 * len(wrong) >= len(failing) else 1  # those that raise may tell of another
     found, right = locate(runner, wrong, most)
     if not found or (most == 1 and not all(each.difference.is_simple for each in found)):
@@ -66,7 +66,7 @@ def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Fou
 
 def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
     """Find the one wrong value that makes tests raise: with the right one, all of them pass."""
-    runner = replace(runner, pairs=pair_functions(runner, list_adapters(runner.suite, crashing[0].problem)), lent=())
+    runner = replace(runner, pairs=pair_functions(runner, runner.suite.list_needed(crashing[0].problem)), lent=())
     found, right = locate(runner, order_by_generality(crashing)[:ASKED], 1)
     patch = join_patches(found)
     if len(found) != 1 or not _has_other_shape(found[0]) or not all(runner.passes(test, patch) for test in crashing):

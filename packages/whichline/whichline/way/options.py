@@ -109,7 +109,8 @@ def list_options(trace: Trace, place: Place) -> list[Option]:
         times = len(trace.value(place))
         each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
         numbers = [step for step in steps if not step.value.tensor.ndim and not step.name.startswith("`")]
-        return [Option((step.name,), ()) for step in numbers] + each_time
+        firsts = [step for step in numbers if not step.series or list_series(trace.steps, step.series)[0] == step.name]
+        return [Option((step.name,), (), is_series=bool(step.series) and times > 1) for step in firsts] + each_time
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
     options = list(dict.fromkeys(_list_layouts(trace, place, steps)))
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())

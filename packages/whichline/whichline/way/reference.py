@@ -244,6 +244,34 @@ class Reference:
         with in_float64(), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             return self.load()(**{name: in_dtype(x, torch.float64) for name, x in arguments.items()})
 
+    def take_steps(self, arguments: Mapping[str, Any]) -> Steps:
+        """The steps on the arguments of a call, in float64; there are none for what the reference refuses.
+
+        They are taken when they are asked for. To ask a reference that refuses for the answer alone raises what it
+        raises.
+        """
+        own = {
+            name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
+            for name, x in arguments.items()
+        }
+        leaves = Arguments(list_leaves(own))
+
+        def run(taken: dict[str, Step] | None) -> Any:
+            if taken is None:
+                return self.answer(own)
+            for name, x in arguments.items():
+                if type(x) is float:
+                    word = f"`{name}`"
+                    taken[word] = Step(word, as_value(x), x, PASSED, "", len(taken), "", leaves)
+            try:
+                with _load_references().observing(taken, leaves):
+                    return self.answer(own)
+            except REFUSED:
+                taken.clear()
+                return None
+
+        return Steps(run, leaves)
+
 
 def load_references(problem: str) -> dict[str, Reference]:
     """The references of a problem by their adapters; each is imported when it is first called.
@@ -253,34 +281,6 @@ def load_references(problem: str) -> dict[str, Reference]:
     if is_kept(problem, read_reference(problem)):
         return {}
     return {adapter: Reference(problem, adapter) for adapter in list_adapters(problem)}
-
-
-def take_steps(reference: Reference, arguments: Mapping[str, Any]) -> Steps:
-    """The steps of a reference on the arguments of a call, in float64; there are none for what it refuses.
-
-    They are taken when they are asked for. To ask a reference that refuses for the answer alone raises what it raises.
-    """
-    own = {
-        name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
-        for name, x in arguments.items()
-    }
-    leaves = Arguments(list_leaves(own))
-
-    def run(taken: dict[str, Step] | None) -> Any:
-        if taken is None:
-            return reference.answer(own)
-        for name, x in arguments.items():
-            if type(x) is float:
-                word = f"`{name}`"
-                taken[word] = Step(word, as_value(x), x, PASSED, "", len(taken), "", leaves)
-        try:
-            with _load_references().observing(taken, leaves):
-                return reference.answer(own)
-        except REFUSED:
-            taken.clear()
-            return None
-
-    return Steps(run, leaves)
 
 
 @cache

@@ -1,6 +1,5 @@
 """Running a test with probes, and with right values in some places."""
 
-import inspect
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from whichline.way.observed import Observed, keep_state
 from whichline.way.options import Option
 from whichline.way.pairs import Pair, Pairs
 from whichline.way.probe import Place, Recorder
-from whichline.way.reference import REFUSED, Reference, take_steps
+from whichline.way.reference import REFUSED, Reference
 from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.trace import Trace
 from whichline.way.values import identify
@@ -150,7 +149,7 @@ class Runner:
         identities = ((name, identify(x), isinstance(x, Tensor) and x.requires_grad) for name, x in given.items())
         key = name, of, *identities
         if key not in self._known:
-            self._known[key] = Known(Steps() if memory else take_steps(self.follow[name], arguments), given)
+            self._known[key] = Known(Steps() if memory else self.follow[name].take_steps(arguments), given)
         return self._known[key]
 
     def _call(
@@ -167,11 +166,12 @@ class Runner:
         """Call an adapter, with the steps of the right program on the same arguments at hand."""
         recorder.begin()
         call.name = name
-        call.given = inspect.signature(run).bind(*given, **named).arguments
+        call.given = self.suite.bind(run, given, named)
         call.arguments = copy_tensors(call.given)
         call.known = self.know(name, call.arguments, bool(test.memory), (test.name, call.number))
         _ = recorder.put and call.known.steps.taken  # now, and not among what the student's code has set
         call.known.steps.arguments.given = list_leaves(call.arguments)
+        call.inner[name] = call.known
         call.number += 1
         call.came = None
         with around(name, run, call) if around else nullcontext():

@@ -145,6 +145,8 @@ class Search:
         roots = [place for place in new if self._is_root(place)]
         if not any(isinstance(self.trace_of(place).value(place)[0], Tensor) for place in roots):
             roots += [place for trace in self.traces[:1] for place in trace.list_returned_early()]
+        if not roots:
+            roots = [place for place in new if self.traces[0].is_wrong_beginning(place)]
         self.calls = [place for place in new if place not in roots and self._is_call(place)]
         return sorted(roots, key=lambda place: self.trace_of(place).is_given(place))
 
@@ -196,7 +198,7 @@ class Search:
                 if found := self._prove(change):
                     found = self._refine(found) if self._is_whole([found]) else found
                     yield replace(found, is_clean=then.is_clean_after(root))
-            elif is_equal(then.came, trace.came):
+            elif then.came is not None and is_equal(then.came, trace.came):
                 unmoved += 1
             else:
                 mended = count_mended(trace, then, change)

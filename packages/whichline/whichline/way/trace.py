@@ -288,7 +288,7 @@ class Trace:
         last = list(self.steps)[-1]
         for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
             name = f"the {what}" if f"the {what}" in self.steps else last
-            came = [place for place in self.places if any(each is part for each in self.objects[place])]
+            came = [place for place in self.places if any(_is_one(each, part) for each in self.objects[place])]
             match = self.match(came[-1]) if came else None
             right = self.steps[name].value.tensor
             if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
@@ -326,6 +326,10 @@ class Trace:
         value = self.values[place][0]
         is_tensor = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
         return is_tensor and bool((value == value.flatten()[0]).all())
+
+    def is_wrong_beginning(self, place: Place) -> bool:
+        """Tell whether a loop begins with an expression that is not right."""
+        return place in self.values and self.is_beginning(place) and not self.is_right(place)
 
     def is_given(self, place: Place) -> bool:
         """Tell whether an expression is a tensor made of numbers alone, or one that an object holds."""
@@ -397,3 +401,14 @@ class Trace:
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
         ) and all(self.is_right(each) for each in inside)
+
+
+def _is_one(value: Any, other: Any) -> bool:
+    """Tell whether two values are one object, or tensors of one array."""
+    if value is other or not isinstance(value, Tensor) or not isinstance(other, Tensor):
+        return value is other
+    return value.shape == other.shape and value.dtype == other.dtype and _find_memory(value) == _find_memory(other) != 0
+
+
+def _find_memory(x: Tensor) -> int:
+    return x.data_ptr() if x.layout is torch.strided and not x.requires_grad else 0

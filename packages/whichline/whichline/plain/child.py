@@ -1,0 +1,126 @@
+"""The process in which failing tests are followed: pytest collects there too, and runs what it is asked."""
+
+import json
+import os
+import random
+import sys
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pytest
+import torch
+from _pytest.runner import pytest_runtest_teardown, runtestprotocol
+
+from whichline.engine.finding import Finding
+from whichline.plain.diagnosis import Diagnosis
+from whichline.plain.functions import Functions
+from whichline.plain.process import say
+
+
+class Serves:
+    """Answers, in the place of running all tests, what is asked of some.
+
+    Args:
+        functions: those that have a reference.
+        asked, answers: lines of JSON.
+        root: the folder that names of files begin at.
+    """
+
+    def __init__(self, functions: Functions, asked: TextIO, answers: TextIO, root: Path) -> None:
+        self.diagnosis = Diagnosis(functions, self.run_item, root)
+        self.asked, self.answers = asked, answers
+        self.items: dict[str, pytest.Item] = {}
+        self.error: BaseException | None = None
+        self.last: pytest.Item | None = None  # that ran
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        if debugger := config.pluginmanager.get_plugin("pdbinvoke"):
+            config.pluginmanager.unregister(debugger)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        for line in self.asked:
+            if test := json.loads(line):
+                answer = [each.as_json() for each in self._explain(test)]
+            else:
+                answer = list(filter(self.diagnosis.fails, self.items))
+            self.answers.write(json.dumps(answer) + "\n")
+            self.answers.flush()
+        os._exit(0)  # no report, no cache, no coverage is written here
+
+    def _explain(self, test: str) -> list[Finding]:
+        if test not in self.items:
+            return say(test, "The process that follows failing tests did not collect this one.")
+        try:
+            return self.diagnosis.explain(test, self._list_others(self.items[test]))
+        except Exception as error:
+            where = _find_line(error)
+            return say(test, f"The search ended by an error of its own, {type(error).__name__}: {error} ({where}).")
+
+    def _list_others(self, item: pytest.Item) -> list[str]:
+        """The same test with other parameters."""
+        name = getattr(item, "originalname", None)
+        alike = (each for each in self.items.values() if each.parent is item.parent and each is not item)
+        return [each.nodeid for each in alike if name and getattr(each, "originalname", None) == name]
+
+    def run_item(self, test: str) -> BaseException | None:
+        """Run a test with fixtures made anew, and give what ended it."""
+        self.error = None
+        item = self.items[test]
+        if self.last and self.last.parent is not item.parent:
+            pytest_runtest_teardown(self.last, item)  # what the two do not share
+        self.last = item
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        with suppress(KeyboardInterrupt):
+            runtestprotocol(item, log=False, nextitem=_Next(item))  # type: ignore[arg-type]
+        return self.error
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield  # which also takes over what a unittest has noted
+        if call.excinfo and self.error is None and not isinstance(call.excinfo.value, pytest.skip.Exception):
+            self.error = call.excinfo.value
+        return report
+
+
+class _Next:
+    """Stands for the test that comes next: what it shares with this one, fixtures of the module and above, stays."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item = item
+
+    def listchain(self) -> list[Any]:
+        return [*self.item.listchain()[:-1], self]
+
+
+def _find_line(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
+
+
+def main() -> None:
+    """Serve the process at the other end of stdin and stdout, which tests may use for themselves."""
+    asked, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    settings = json.loads(asked.readline())
+    sys.path[:] = settings["path"]
+    functions = Functions(settings["code"], settings["reference"])
+    sys.meta_path[:0] = [functions.code, functions.reference]  # type: ignore[list-item]
+    pytest.main(settings["args"], plugins=[Serves(functions, asked, answers, Path(settings["root"]))])
+
+
+if __name__ == "__main__":
+    main()

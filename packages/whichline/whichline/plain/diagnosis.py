@@ -1,0 +1,266 @@
+"""What is wrong where a test fails: its first call that differs from the reference, searched by the engine."""
+
+import ast
+import copy
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from whichline.engine.case import Case
+from whichline.engine.compare import WrongAnswer
+from whichline.engine.finding import Finding
+from whichline.engine.suite import Calls, Test
+from whichline.plain.functions import FORM, Functions, Paired
+from whichline.plain.parts import Parts, is_right, list_outputs
+from whichline.plain.process import say
+from whichline.plain.reference import PlainSteps
+from whichline.plain.suite import PlainSuite
+from whichline.way.calls import judge_calls
+from whichline.way.locate import locate, make_tests
+from whichline.way.options import Options
+from whichline.way.run import Experiment, Runner, copy_tensors, order_by_generality
+from whichline.way.search import Found, Search
+from whichline.way.telling import count_failing, name_file, show_place
+
+MOST_CASES = 4  # calls of one function that are searched together
+MOST_WRONG = 32  # calls of one test that are kept
+BEGIN = "The mark shows the first value that the reference does not have. It may still be right: nothing is proved."
+
+
+@dataclass
+class Watching:
+    """Holds each call that a test makes of a function against its reference.
+
+    Attributes:
+        calls: how many there were of each function.
+        wrong: those that differ, the first one first.
+        unfit: why some cannot be compared.
+    """
+
+    suite: PlainSuite
+    calls: dict[str, int] = field(default_factory=dict)
+    wrong: list[Case] = field(default_factory=list)
+    unfit: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.calls[paired.name] = self.calls.get(paired.name, 0) + 1
+        try:
+            arguments = paired.signature.bind(*args, **kwargs).arguments
+            parts = _copy(paired.bind(args, kwargs))
+            steps = self.suite.references[paired.name].take_steps(_copy(parts))
+        except TypeError as error:
+            self.unfit[paired.name] = str(error)
+            return paired.function(*args, **kwargs)
+        try:
+            came = paired.function(*args, **kwargs)
+        except Exception:
+            self._note(paired, parts, steps, is_wrong=steps.error is None)
+            raise
+        if steps.error:
+            self.unfit[paired.name] = f"the reference raises {type(steps.error).__name__}: {steps.error}"
+        elif not steps.outputs and came is not steps.came:
+            self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
+        else:
+            self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments), steps, parts))
+        return came
+
+    def _note(self, paired: Paired, parts: Parts, steps: PlainSteps, is_wrong: bool) -> None:
+        if is_wrong and steps.outputs and len(self.wrong) < MOST_WRONG:
+            call = self.calls[paired.name]
+            self.wrong.append(Case(f"call {call} of {paired.name}", paired.name, parts, None, {}))
+
+
+def _copy(parts: Parts) -> Parts:
+    """Parts of their own, with whatever else there is as it is now."""
+    try:
+        form = copy.deepcopy(parts[FORM])
+    except Exception:  # a lock, a generator
+        form = parts[FORM]
+    detached = {name: x.detach().requires_grad_(x.requires_grad) for name, x in parts.items() if isinstance(x, Tensor)}
+    return {**copy_tensors({**parts, **detached}), FORM: form}
+
+
+def _is_wrong(came: dict[str, Tensor], steps: PlainSteps, parts: Parts) -> bool:
+    if [*came] != [*steps.outputs]:
+        return True
+    return not all(is_right(came[name], right, parts) for name, right in steps.outputs.items())
+
+
+@dataclass(frozen=True)
+class Proved:
+    """What was found in calls of one function: findings about it, and what is put in its places."""
+
+    found: Sequence[Found]
+    patch: Options
+    name: str
+
+
+class Diagnosis:
+    """Explains failing tests, one after the other, in a process in which pytest has collected them.
+
+    Args:
+        functions: those that have a reference.
+        run_item: runs a test by its id, and gives what ended it.
+        root: the folder that names of files begin at.
+    """
+
+    def __init__(self, functions: Functions, run_item: Callable[[str], BaseException | None], root: Path) -> None:
+        calls = Calls(functions.code.adapters)
+        self.suite = PlainSuite(root, {}, [], calls, functions=functions, run_item=run_item)
+        self.proved: list[Proved] = []
+
+    def explain(self, test: str, others: Sequence[str]) -> list[Finding]:
+        """Say which line makes a test fail, or why no line is known.
+
+        Args:
+            test: its id.
+            others: other tests of the same function, which may fail for the same reason.
+        """
+        watching, error = self._watch(test)
+        if error is None:
+            return say(test, "Run again by itself, this test passes: nothing can be said of it.")
+        if not watching.calls:
+            return say(test, self.suite.functions.tell_unpaired())
+        if not watching.wrong:
+            return say(test, _tell_right(watching))
+        runner = self._make_runner()
+        again = runner.run(self.suite.make_item(test), {}, noting=False).error
+        if type(again) is not type(error):
+            return say(test, "This test does not fail alike twice, so nothing can be proved with it.")
+        for known in self.proved:
+            if runner.passes(self.suite.make_item(test), known.patch):
+                return [self._tell(each, known, [test], [test]) for each in known.found]
+        first = watching.wrong[0]
+        cases = [each for each in watching.wrong if each.call == first.call][:MOST_CASES]
+        failing = [test]
+        for other in others[: 2 * MOST_CASES]:
+            watching, error = self._watch(other)
+            if error is not None and len(cases) < MOST_CASES:
+                failing.append(other)
+                cases += [each for each in watching.wrong if each.call == first.call][:1]
+        return self._search(runner, first, cases, failing)
+
+    def _watch(self, test: str) -> tuple[Watching, BaseException | None]:
+        watching = Watching(self.suite)
+        with self.suite.functions.routing(watching):
+            return watching, self.suite.run_item(test)
+
+    def _make_runner(self) -> Runner:
+        return Runner(self.suite, self.suite.references, self.suite.functions.code, self.suite.pairs)  # type: ignore[arg-type]
+
+    def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
+        tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
+        found = locate(runner, tests)[0]
+        if not found:
+            return self._tell_unproved(runner, first, tests, failing)
+        name = first.call
+        patch = {
+            place: replace(option, adapter=option.adapter or name)
+            for each in found
+            for place, option in each.patch.items()
+        }
+        known = Proved(found, patch, name)
+        self.proved.append(known)
+        passing = [test for test in failing if runner.passes(self.suite.make_item(test), patch)]
+        return [self._tell(each, known, passing, failing) for each in found]
+
+    def fails(self, test: str) -> bool:
+        """Tell whether a test fails."""
+        return self.suite.run_item(test) is not None
+
+    # Words.
+
+    def _tell(self, found: Found, known: Proved, passing: Sequence[str], failing: Sequence[str]) -> Finding:
+        step = found.option.names[0]
+        steps = found.trace.known.steps
+        at = steps.lines.get(step) if isinstance(steps, PlainSteps) else None
+        said = [found.difference.words]
+        said += [f"The reference has it in {name_file(at[0], self.suite.root)}, line {at[1]}."] if at else []
+        place = found.place
+        return Finding(
+            known.name,
+            re.sub(r"\W+", "-", f"{known.name}-{step}").strip("-"),
+            tuple(said),
+            likewise=() if found.shown else tuple(each.line for each in found.patch if each.line != place.line),
+            proof=_prove(known, passing, failing) if found is known.found[-1] else "",
+            tests=tuple(passing or failing),
+            step=step,
+            **show_place(place.file, place.function, place.node, self.suite.root),
+        )
+
+    def _tell_unproved(
+        self, runner: Runner, first: Case, tests: Sequence[Test], failing: Sequence[str]
+    ) -> list[Finding]:
+        """Say which call is wrong, and where the first value is that the reference does not have."""
+        right, _ = self.suite.functions.paired[first.call].reference
+        name = first.call.rpartition(".")[2]
+        words = f"{first.name} gives something else than {right}.{name}."
+        calls = judge_calls(runner, tests)
+        runner.lent = calls.right
+        inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
+        search = Search(Experiment(runner, next(filter(None, inner), tests)))
+        roots = [
+            each for each in search.find_roots() if not each.function.endswith("__init__")
+        ]  # often drawn by chance
+        roots.sort(key=lambda place: search.trace_of(place).is_number(place))
+        error = self.suite.ending(tests[0])
+        if not isinstance(
+            error, WrongAnswer
+        ):  # of a call that raises, numbers with which nothing was computed say little
+            roots = [each for each in roots if not search.trace_of(each).is_number(each)]
+        if roots:
+            place, said = show_place(roots[0].file, roots[0].function, roots[0].node, self.suite.root), BEGIN
+        else:
+            place, said = self._find_end(runner, tests[0], error)
+        lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
+        return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
+
+    def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
+        """Find the line that raises, or the one that returns, where no value before it is wrong."""
+        frames = traceback.walk_tb(error.__traceback__) if error else ()
+        own = [(frame.f_code, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
+        if own and error:
+            code, line = own[-1]
+            said = f"{type(error).__name__}: {error}. The reference does not raise"
+            return self._show_line(code.co_filename, code.co_qualname, line), f"{said}, and no value before differs."
+        order = runner.run(test, {}).order
+        if not order or not isinstance(error, WrongAnswer):
+            return {}, f"{type(error).__name__}: {error}"
+        said = "What this line returns differs from the reference, and no value before does."
+        return self._show_line(order[-1].file, order[-1].function, order[-1].line), said
+
+    def _show_line(self, file: str, function: str, line: int) -> dict[str, Any]:
+        code = linecache.getline(file, line).rstrip()
+        node = ast.Name("", lineno=line, end_lineno=line, col_offset=0, end_col_offset=len(code.encode()))
+        node.col_offset = len(code) - len(code.lstrip())
+        return show_place(file, function, node, self.suite.root)
+
+
+def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
+    """Say which tests pass with right values in all the places."""
+    names = {name for each in known.found for name in each.option.names}
+    is_one = len(known.patch) == len(names) == 1 and not known.found[0].option.is_series and not known.found[0].shown
+    several = {1: "With this corrected", 2: "With both places corrected"}
+    right = f"With {min(names)} here" if is_one else several.get(len(known.patch), "With all of these corrected")
+    if passing:
+        return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
+    name = known.name.rpartition(".")[2]
+    return f"{right}, this call of {name} gives what the reference gives; the test fails for another reason, too."
+
+
+def _tell_right(watching: Watching) -> str:
+    """Say that all calls are right, or which cannot be compared."""
+    if watching.unfit:
+        name, why = next(iter(watching.unfit.items()))
+        return f"Calls of {name} cannot be compared: {why}."
+    names = ", ".join(f"{name} ({count})" for name, count in watching.calls.items())
+    return (
+        f"All calls of this test give what the reference gives, but for rounding: {names}. "
+        "What is wrong is in the test, in code that has no reference, or in the last digits."
+    )

@@ -1,0 +1,252 @@
+"""The functions of the code that have a reference, and the modules of both, imported once with probes."""
+
+import ast
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib import import_module
+from importlib.abc import SourceLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from whichline.plain.parts import Parts, list_outputs, put_together, take_apart
+from whichline.way.observed import Namespace, Observed, keep_state
+
+FORM = "form of the arguments"  # among the arguments, by a name that no function has
+
+
+class Followed(Observed):
+    """Modules that are imported once, with probes: tests, fixtures and code share them.
+
+    Args:
+        names: of packages and modules.
+        replace: called with each function at the top of a module; it gives what takes its place.
+        is_plain: tells by its file whether a module gets no probes.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        replace: Callable[[FunctionType], Any] = lambda function: function,
+        is_plain: Callable[[str], bool] = lambda file: False,
+    ) -> None:
+        super().__init__(SimpleNamespace(), lambda file: False)
+        self.names, self.replace, self.is_plain = names, replace, is_plain
+        self.is_students = self._sources.__contains__
+        self.is_imported = False
+        vars(self)["adapters"] = self.plain
+
+    @cached_property
+    def _sources(self) -> set[str]:
+        return set()
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Find a module as other finders do; one that is followed gets its probes when it is loaded."""
+        if find_entry(name, self.names) is None:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        spec = next((spec for finder in others if (spec := finder.find_spec(name, path, target))), None)
+        if spec and spec.origin and isinstance(loader := spec.loader, SourceLoader):
+            loader.exec_module = partial(self._execute, loader.exec_module)  # type: ignore[method-assign]
+            if not self.is_plain(spec.origin):
+                self._sources.add(spec.origin)
+                loader.create_module = self._create_module
+                loader.get_code = partial(self._get_code, loader)  # type: ignore[method-assign]
+        return spec
+
+    def _execute(self, run: Callable[[ModuleType], None], module: ModuleType) -> None:
+        run(module)
+        self.is_imported = True
+        for name, value in list(vars(module).items()):
+            if isinstance(value, FunctionType) and (value.__module__, value.__qualname__) == (module.__name__, name):
+                setattr(module, name, self.replace(value))
+
+    def refresh(self) -> None:
+        """Leave the modules as they are: the tests hold them."""
+
+    def find_namespace(self, file: str) -> Namespace:
+        return next((vars(each) for each in sys.modules.values() if getattr(each, "__file__", "") == file), {})
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        with keep_state():
+            yield
+
+
+@dataclass
+class Paired:
+    """A function of the code, and the one of the reference that bears its name.
+
+    Args:
+        name: its module and its name.
+        function: of the code.
+        reference: the module of the reference, and the name there.
+        given: the arguments themselves, where a test calls it.
+        came: what it gave back last.
+    """
+
+    name: str
+    function: FunctionType
+    reference: tuple[str, str]
+    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    came: Any = None
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @property
+    def right(self) -> Callable[..., Any]:
+        """The function of the reference."""
+        return getattr(import_module(self.reference[0]), self.reference[1])
+
+    @property
+    def code(self) -> CodeType:
+        return inspect.unwrap(self.function).__code__
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The file and the name of its code."""
+        return self.code.co_filename, self.code.co_qualname
+
+    def read(self, arguments: Mapping[str, Any]) -> Parts:
+        """The parts of arguments, and their form."""
+        parts: Parts = {}
+        form = {name: take_apart(value, name, parts) for name, value in arguments.items()}
+        return {**parts, FORM: form}
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Parts:
+        """The same of a call."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self.read(bound.arguments)
+
+    def write(self, parts: Parts) -> inspect.BoundArguments:
+        """Arguments made of their parts."""
+        bound = inspect.BoundArguments(self.signature, {})  # type: ignore[arg-type]  (any dict)
+        bound.arguments.update({name: put_together(form, parts) for name, form in parts[FORM].items()})
+        return bound
+
+    def __call__(self, **parts: Any) -> Any:
+        """Call the function of the code; give the tensors that come out, one by itself."""
+        if self.given:
+            args, kwargs = self.given
+            arguments = self.signature.bind(*args, **kwargs).arguments
+        else:
+            bound = self.write(parts)
+            args, kwargs, arguments = bound.args, bound.kwargs, bound.arguments
+        self.given = None
+        self.came = self.function(*args, **kwargs)
+        outputs = tuple(list_outputs(self.came, arguments).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+Route = Callable[[Paired, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Functions:
+    """All functions that have a reference, as their modules are imported.
+
+    Args:
+        code: packages and modules.
+        reference: a package or a module.
+
+    Attributes:
+        route: takes over the calls that a test makes, but for those inside of such a call.
+    """
+
+    def __init__(self, code: Sequence[str], reference: str) -> None:
+        self.reference_name = reference
+        self.paired: dict[str, Paired] = {}
+        self.route: Route | None = None
+        self._is_inside = False
+        self.code = Followed(code, self._pair, is_adapter)
+        self.reference = Followed([reference])
+
+    @contextmanager
+    def routing(self, route: Route) -> Iterator[None]:
+        """Have the calls that a test makes taken over."""
+        self.route, self._is_inside = route, False
+        try:
+            yield
+        finally:
+            self.route = None
+
+    def tell_unpaired(self) -> str:
+        """Say why a test calls no function that has a reference."""
+        if not self._defined:
+            return (
+                f"The reference {self.reference_name} cannot be found, which [tool.whichline] in pyproject.toml names."
+            )
+        if not self.code.is_imported:
+            names = ", ".join(self.code.names)
+            return f"The tests import nothing of {names}, which [tool.whichline] in pyproject.toml names as the code."
+        return "This test calls no function that has a reference of the same name."
+
+    def _pair(self, function: FunctionType) -> Any:
+        """A function that `route` is asked about; the same one if it has no reference."""
+        module, name = function.__module__, function.__name__
+        reference = self._find_reference(module, name)
+        if reference is None:
+            return function
+        paired = self.paired[f"{module}.{name}"] = Paired(f"{module}.{name}", function, reference)
+        setattr(self.code.adapters, paired.name, paired)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.route is None or self._is_inside:
+                return function(*args, **kwargs)
+            self._is_inside = True
+            try:
+                return self.route(paired, args, kwargs)
+            finally:
+                self._is_inside = False
+
+        return call
+
+    def _find_reference(self, module: str, name: str) -> tuple[str, str] | None:
+        """The function of the reference by the path of its module, or by its name if only one bears it."""
+        homes = [each for each, functions in self._defined.items() if name in functions]
+        entry = find_entry(module, self.code.names) or module
+        below = module.removeprefix(entry) or f".{module.rpartition('.')[2]}"
+        same = [each for each in homes if each == self.reference_name + below]
+        found = same or homes
+        return (found[0], name) if len(found) == 1 else None
+
+    @cached_property
+    def _defined(self) -> dict[str, set[str]]:
+        """The functions at the top of the modules of the reference."""
+        try:
+            spec = find_spec(self.reference_name)
+        except ModuleNotFoundError:  # not even what it is in
+            spec = None
+        if spec is None:
+            return {}
+        files = {self.reference_name: Path(spec.origin)} if spec.origin else {}
+        for folder in map(Path, spec.submodule_search_locations or ()):
+            for path in sorted(folder.rglob("*.py")):
+                parts = [part for part in path.relative_to(folder).with_suffix("").parts if part != "__init__"]
+                files[".".join((self.reference_name, *parts))] = path
+        return {name: _list_functions(path) for name, path in files.items() if path.suffix == ".py"}
+
+
+def _list_functions(path: Path) -> set[str]:
+    body = ast.parse(path.read_bytes()).body
+    return {each.name for each in body if isinstance(each, ast.FunctionDef)}
+
+
+def find_entry(module: str, names: Sequence[str]) -> str | None:
+    """The package or module among some, to which a module belongs."""
+    return next((each for each in names if module == each or module.startswith(f"{each}.")), None)
+
+
+def is_adapter(file: str) -> bool:
+    """Tell whether a module only leads from the tests to the code: no line of it is marked."""
+    return Path(file).stem == "adapters"

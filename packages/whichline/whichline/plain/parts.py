@@ -1,0 +1,113 @@
+"""Arguments and results as tensors and numbers by name, taken from whatever holds them, and put back into it."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whichline.engine.compare import same
+from whichline.way.probe import ARRAYS
+
+ANSWER, GRADIENT = "answer", ".grad"
+ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
+Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a part was, and what makes of it again what was there."""
+
+    name: str
+    restore: Callable[[Any], Any]
+
+
+def take_apart(value: Any, name: str, parts: Parts) -> Any:
+    """Note the tensors and numbers in a value, and return its form: the same with slots in their place."""
+    if isinstance(value, Tensor) or type(value) in (bool, int, float):
+        parts[name] = value
+        if isinstance(value, Tensor) and value.is_leaf and value.grad is not None:
+            parts[name + GRADIENT] = value.grad
+        return Slot(name, _keep)
+    if isinstance(value, np.ndarray) and value.dtype.name in ARRAYS:
+        parts[name] = torch.from_numpy(value if _is_shared(value) else np.array(value))
+        return Slot(name, Tensor.numpy)
+    if isinstance(value, np.generic) and value.dtype.name in ARRAYS:
+        parts[name] = value.item()
+        return Slot(name, type(value))
+    if isinstance(value, list | tuple) and len(kinds := {type(each) for each in value}) == 1 and kinds < {int, float}:
+        parts[name] = torch.tensor(value, dtype=torch.int64 if kinds == {int} else torch.float64)
+        return Slot(name, partial(_make_list, type(value)))
+    if isinstance(value, Mapping | list | tuple):
+        form = {key: take_apart(each, f"{name}[{key!r}]", parts) for key, each in _list_items(value)}
+        return _fill(value, form)
+    return value
+
+
+def put_together(form: Any, parts: Parts) -> Any:
+    """Make a value of its form and its parts; what else is in the form is copied where that is possible."""
+    if isinstance(form, Slot):
+        value = form.restore(parts[form.name])
+        if form.name + GRADIENT in parts:
+            value = value.detach().requires_grad_()
+            value.grad = parts[form.name + GRADIENT]
+        return value
+    if isinstance(form, Mapping | list | tuple):
+        return _fill(form, {key: put_together(each, parts) for key, each in _list_items(form)})
+    try:
+        return copy.deepcopy(form)
+    except Exception:  # a generator, a lock, whatever cannot be copied
+        return form
+
+
+def list_outputs(answer: Any, arguments: Any) -> dict[str, Tensor]:
+    """The tensors and numbers that a function gave back; if it gave none, its arguments as it left them."""
+    parts: Parts = {}
+    take_apart(answer, ANSWER, parts)
+    if answer is None:
+        take_apart(arguments, ANSWER, parts)
+    return {name: as_tensor(x) for name, x in parts.items()}
+
+
+def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a tensor is the right one, as far as the dtypes of the arguments and of both allow."""
+    if came.shape != right.shape or (came.dtype == torch.bool) != (right.dtype == torch.bool):
+        return False
+    dtypes = [x.dtype for x in (*arguments.values(), came, right) if isinstance(x, Tensor) and x.is_floating_point()]
+    within = max((ROUNDING.get(dtype, 8 * torch.finfo(dtype).eps) for dtype in dtypes), default=0.0)
+    return bool(same(came, right, within).all())
+
+
+def as_tensor(x: Any) -> Tensor:
+    return x if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.bool if type(x) is bool else torch.float64)
+
+
+def _list_items(value: Any) -> Iterator[tuple[Any, Any]]:
+    yield from value.items() if isinstance(value, Mapping) else enumerate(value)
+
+
+def _fill(value: Any, parts: dict[Any, Any]) -> Any:
+    """A mapping, a list or a tuple of the kind of another one."""
+    if isinstance(value, dict):
+        new = copy.copy(value)
+        new.update(parts)
+        return new
+    if isinstance(value, Mapping):
+        return parts
+    return type(value)(*parts.values()) if hasattr(value, "_fields") else type(value)(parts.values())
+
+
+def _is_shared(value: Any) -> bool:
+    return value.flags.writeable and all(stride >= 0 for stride in value.strides)
+
+
+def _keep(x: Any) -> Any:
+    return x
+
+
+def _make_list(kind: type, x: Tensor) -> Any:
+    return kind(x.tolist())

@@ -1,0 +1,162 @@
+"""The other end of `child`: a process that collects the tests once more, and is asked of those that fail.
+
+Nothing here imports torch.
+"""
+
+import json
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from whichline.engine.finding import Finding
+from whichline.plain.table import NAME, Table, TableError, read_table
+
+START = "from whichline.plain.child import main; main()"
+MOST_SECONDS = 120.0  # for one test; the first one waits for imports, too
+IN_ALL = 600.0  # for the tests of one run
+
+
+def diagnose(
+    tests: Sequence[str] = (),
+    *,
+    code: Sequence[str] | None = None,
+    reference: str | None = None,
+    root: Path | str = ".",
+) -> list[Finding]:
+    """Run the tests of a plain suite in a process of their own, and return what is wrong where they fail.
+
+    Args:
+        tests: what pytest is called with: files, ids of tests, options; by default all tests.
+        code: the packages and modules to look into; by default what pyproject.toml has.
+        reference: the package or module with functions of the same names; by default the same.
+        root: the folder of pyproject.toml, in which pytest is started.
+
+    Returns:
+        For each line that is wrong one finding, with the tests that it explains.
+
+    Raises:
+        TableError: there is no table in pyproject.toml that says what is not given.
+    """
+    root = Path(root).resolve()
+    if code is None or reference is None:
+        table = read_table(root)
+        if table is None:
+            raise TableError(f"{root / 'pyproject.toml'} has no table {NAME}")
+        code, reference = code or table.code, reference or table.reference
+    follower = Follower(Table(tuple(code), reference, root), tests, root, ["", *sys.path])
+    try:
+        return follower.ask_all()
+    finally:
+        follower.stop()
+
+
+class Follower:
+    """Follows failing tests in a process of its own, which starts with the first of them.
+
+    Args:
+        table: what the suite is about.
+        args: of pytest.
+        folder: in which pytest was started.
+        path: where modules are found.
+    """
+
+    def __init__(self, table: Table, args: Sequence[str], folder: Path, path: Sequence[str]) -> None:
+        self.settings = {
+            "args": list(args),
+            "path": list(path),
+            "code": table.code,
+            "reference": table.reference,
+            "root": str(table.root),
+        }
+        self.folder = folder
+        self.process: subprocess.Popen[str] | None = None
+        self.seconds = 0.0  # that were waited for answers
+        self.lines: queue.Queue[str] = queue.Queue()
+
+    def ask(self, test: str) -> list[Finding]:
+        """Ask what makes a test fail, by its id: which line, or why no line is known."""
+        if self.seconds > IN_ALL:
+            return say(test, f"The searches of this run have taken {IN_ALL:.0f} seconds: run this test by itself.")
+        started = time.perf_counter()
+        try:
+            self._send(test)
+            line = self.lines.get(timeout=MOST_SECONDS)
+        except queue.Empty:
+            self.stop()
+            return say(test, f"The search took longer than {MOST_SECONDS:.0f} seconds, and was ended.")
+        except OSError:
+            line = ""
+        finally:
+            self.seconds += time.perf_counter() - started
+        if not line:
+            return say(test, f"The process that follows the test ended: {self._read_errors()}")
+        return [Finding.from_json(each) for each in json.loads(line)]
+
+    def ask_all(self) -> list[Finding]:
+        """Run all tests, and ask of those that fail; each finding comes once, with the tests that it explains."""
+        self._send("")
+        if not (line := self.lines.get()):
+            return say("", f"The tests could not be collected: {self._read_errors()}")
+        found: dict[str, Finding] = {}
+        for each in (each for test in json.loads(line) for each in self.ask(test)):
+            before = found.setdefault(each.id, each)
+            found[each.id] = replace(before, tests=tuple(dict.fromkeys((*before.tests, *each.tests))))
+        return list(found.values())
+
+    def _send(self, test: str) -> None:
+        if self.process is None:
+            self._start()
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(test) + "\n")
+        self.process.stdin.flush()
+
+    def _start(self) -> None:
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `stop`)
+        self.lines = queue.Queue()
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            encoding="utf-8",
+            cwd=self.folder,
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(self.settings) + "\n")
+        threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
+
+    @staticmethod
+    def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line)
+        lines.put("")
+
+    def _read_errors(self) -> str:
+        if self.process:
+            self.process.wait()
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        self.stop()
+        return lines[-1] if lines else "it said nothing"
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            self.errors.close()
+
+
+def say(test: str, line: str) -> list[Finding]:
+    """A finding without a place: why no line is known."""
+    return [Finding("", f"{test}-unexplained", (line,), tests=(test,))]

@@ -1,0 +1,12 @@
+"""Imported first where an assignment is served: without its packages that ends with one line."""
+
+import sys
+from importlib.util import find_spec
+
+for name in ("torch", "einops", "jaxtyping", "numpy"):  # what students may call a file of theirs
+    if (found := find_spec(name)) is None:
+        sys.exit(
+            f"{sys.executable} lacks the assignment's packages: put uv run before the command, as in uv run pytest"
+        )
+    if found.submodule_search_locations is None:  # it is no package
+        sys.exit(f"your {name}.py hides the package {name}: rename it")

@@ -1,0 +1,291 @@
+"""A plain pytest suite with a reference: what its user reads."""
+
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as Xml
+from pathlib import Path
+
+import pytest
+
+import whichline
+from staff.tests import ROOT
+from whichline.plain.table import TableError
+
+EXAMPLE = ROOT / "examples/plain"
+TABLE = '[tool.whichline]\ncode = ["code_"]\nreference = "solution"\n'
+CODE = """
+import random
+
+import numpy as np
+
+
+def scale(x, weights):
+    centered = x - x.mean()
+    return weights["gain"] * centered / x.var()
+
+
+def center(x):
+    x -= x.max()
+
+
+def rows(x):
+    total = x.sum(0)
+    return x / total[:, None]
+
+
+def noise(x):
+    return x + random.random()
+
+
+def plain(x):
+    return x + 1
+
+
+def name(x):
+    return "wrong"
+
+
+def alone(x):
+    return 2 * x
+"""
+SOLUTION = """
+import random
+
+import numpy as np
+
+
+def scale(x, weights):
+    centered = x - x.mean()
+    deviation = x.std()
+    return weights["gain"] * centered / deviation
+
+
+def center(x):
+    x -= x.mean()
+
+
+def rows(x):
+    total = x.sum(1)
+    return x / total[:, None]
+
+
+def noise(x):
+    return x + random.random()
+
+
+def plain(x):
+    return x + 1
+
+
+def name(x):
+    return "right"
+"""
+TESTS = """
+import unittest
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import code_ as code
+
+
+@pytest.fixture
+def x():
+    return np.arange(6.0).reshape(2, 3) ** 2
+
+
+class TestScale:
+    @pytest.mark.parametrize("gain", [1.0, 3.0])
+    def test_scale(self, x, gain):
+        assert np.allclose(code.scale(x, {"gain": gain}).std(), gain)
+
+
+def test_center(x, tmp_path):
+    np.save(tmp_path / "x.npy", x)
+    loaded = np.load(tmp_path / "x.npy")
+    code.center(loaded)
+    assert abs(loaded.mean()) < 1e-9
+
+
+class TestRows(unittest.TestCase):
+    def test_rows(self):
+        self.assertTrue(np.allclose(code.rows(np.arange(6.0).reshape(2, 3)).sum(1), 1))
+
+
+def test_in_turn(x):
+    mark = Path(__file__).with_name("mark")
+    scaled = code.scale(x, {"gain": 1.0})
+    if mark.exists():
+        mark.unlink()
+        raise ValueError
+    mark.touch()
+    assert scaled.std() == 1
+
+
+def test_right(x):
+    assert code.plain(x).sum() == 0
+
+
+def test_alone(x):
+    assert code.alone(x).sum() == 0
+
+
+def test_name(x, monkeypatch):
+    monkeypatch.setattr(code, "alone", None)
+    assert code.name(x) == "right"
+"""
+
+
+def run_pytest(folder: Path, *args: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args], cwd=folder, capture_output=True, text=True
+    )
+    return process.stdout + process.stderr
+
+
+def read_told(report: Path) -> dict[str, str]:
+    """What stands under the title in the report of each failing test, as JUnit has it."""
+    cases = Xml.parse(report).getroot().iter("testcase")  # noqa: S314 (ours)
+    texts = {case.get("name", ""): "".join(case.itertext()) for case in cases}
+    return {name: text.partition("which line ---")[2].partition("\n")[2] for name, text in texts.items()}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("suite")
+    (folder / "pyproject.toml").write_text(TABLE + "[tool.pytest.ini_options]\n")
+    (folder / "code_.py").write_text(CODE)
+    (folder / "solution.py").write_text(SOLUTION)
+    (folder / "test_code.py").write_text(TESTS)
+    run_pytest(folder, "--junitxml=report.xml")
+    return read_told(folder / "report.xml")
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "plain"))
+
+
+def break_line(folder: Path, right: str, wrong: str) -> None:
+    model = folder / "parts/model.py"
+    source = model.read_text()
+    assert right in source
+    model.write_text(source.replace(right, wrong, 1))
+
+
+@pytest.mark.slow
+def test_the_example_passes(example: Path) -> None:
+    assert "20 passed" in run_pytest(example)
+
+
+@pytest.mark.slow
+def test_the_report_of_each_failing_test_has_place_difference_and_proof(example: Path) -> None:
+    break_line(example, "out[..., ::2] = x1 * c - x2 * s", "out[..., ::2] = x1 * c + x2 * s")
+    output = run_pytest(example, "--junitxml=report.xml")
+    finding = """\
+parts/model.py:46, in rope
+    out[..., ::2] = x1 * c + x2 * s
+                    ^^^^^^^^^^^^^^^
+Expected the reference's `even * cos - odd * sin`; found wrong numbers in 24 of 120 places.
+The reference has it in solution/model.py, line 46.
+With the reference's `even * cos - odd * sin` here, the failing test passes.
+"""
+    places = read_told(example / "report.xml")
+    failing = ["test_rope", "test_self_attention", "test_block"]
+    assert [name for name, text in places.items() if text] == failing
+    for name in failing:
+        assert places[name].split("\n")[:3] == finding.split("\n")[:3]
+        assert "the failing test passes." in places[name]
+        assert places[name].strip() in output
+
+
+@pytest.mark.slow
+def test_diagnose_gives_each_line_once_with_the_tests_that_it_explains(example: Path) -> None:
+    break_line(example, "z / torch.sum(z, dim=dim", "z / torch.sum(z, dim=-1")
+    (finding,) = whichline.diagnose(["tests/test_model.py", "-k", "softmax"], root=example)
+    assert (finding.file, finding.line, finding.function) == ("parts/model.py", 12, "softmax")
+    assert finding.tests == ("tests/test_model.py::test_softmax[0]", "tests/test_model.py::test_softmax[1]")
+    assert isinstance(finding, whichline.Finding)
+
+
+def test_diagnose_needs_to_know_the_code_and_the_reference(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"has no table \[tool.whichline\]"):
+        whichline.diagnose(root=tmp_path)
+
+
+@pytest.mark.slow
+def test_arrays_in_dicts_under_parametrize_and_classes(told: dict[str, str]) -> None:
+    for name in ("test_scale[1.0]", "test_scale[3.0]"):
+        assert 'weights["gain"] * centered / x.var()' in told[name]
+        assert "Expected the reference's `deviation`" in told[name]
+        assert "pass" in told[name]
+
+
+@pytest.mark.slow
+def test_an_argument_that_is_changed_in_place(told: dict[str, str]) -> None:
+    assert "code_.py:13, in center" in told["test_center"]
+
+
+@pytest.mark.slow
+def test_a_line_that_raises_in_a_unittest(told: dict[str, str]) -> None:
+    assert "code_.py:17, in rows" in told["test_rows"]
+    assert "the failing test passes" in told["test_rows"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("test", "line"),
+    [
+        ("test_in_turn", "This test does not fail alike twice, so nothing can be proved with it."),
+        ("test_right", "All calls of this test give what the reference gives, but for rounding: code_.plain (1)."),
+        ("test_alone", "This test calls no function that has a reference of the same name."),
+        ("test_name", "Calls of code_.name cannot be compared: it gives str, and no number."),
+    ],
+)
+def test_what_does_not_fit_is_said_in_a_line(told: dict[str, str], test: str, line: str) -> None:
+    assert told[test].strip().startswith(line)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "reference", "said"),
+    [
+        ("code_", "solutoin", "The reference solutoin cannot be found"),
+        ("cod", "solution", "The tests import nothing of cod"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told(tmp_path: Path, code: str, reference: str, said: str) -> None:
+    table = f'[tool.whichline]\ncode = ["{code}"]\nreference = "{reference}"\n[tool.pytest.ini_options]\n'
+    (tmp_path / "pyproject.toml").write_text(table)
+    (tmp_path / "code_.py").write_text("def double(x):\n    return x\n")
+    (tmp_path / "solution.py").write_text("def double(x):\n    return 2 * x\n")
+    (tmp_path / "test_it.py").write_text("import code_\n\n\ndef test_it():\n    assert code_.double(1) == 2\n")
+    assert said in run_pytest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("[tool.whichline]\ncode = []", "needs code = "),
+        ('[tool.whichline]\ncode = ["a"]', "needs reference = "),
+        ('[tool.whichline]\ncodes = ["a"]', "has no key codes"),
+    ],
+)
+def test_a_table_that_cannot_be_used_ends_pytest_with_a_line(tmp_path: Path, table: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"{table}\n[tool.pytest.ini_options]\n")
+    output = run_pytest(tmp_path).strip()
+    assert output.startswith("ERROR: pyproject.toml: [tool.whichline]")
+    assert said in output
+    assert len(output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("others", [{}, {"assignment.toml": "", "pyproject.toml": TABLE}], ids=["no table", "a course"])
+def test_it_does_nothing_without_the_table_or_in_a_course(tmp_path: Path, others: dict[str, str]) -> None:
+    for name, text in {"pyproject.toml": "", **others}.items():
+        (tmp_path / name).write_text(f"{text}\n[tool.pytest.ini_options]\n")
+    (tmp_path / "test_it.py").write_text("import sys\n\n\ndef test_it():\n    assert 'torch' in sys.modules\n")
+    output = run_pytest(tmp_path)
+    assert "1 failed" in output
+    assert "which line" not in output
