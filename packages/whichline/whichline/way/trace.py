@@ -16,7 +16,7 @@ from whichline.engine.suite import Test
 from whichline.way.known import Known, Match
 from whichline.way.probe import Place
 from whichline.way.steps import Step, list_leaves
-from whichline.way.values import Axes, Value, as_value, find_layout, identify, is_near
+from whichline.way.values import Axes, Value, as_value, find_layout, identify, is_near, is_one
 
 BEGINS = re.compile("zeros|ones|empty|full")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
@@ -288,7 +288,7 @@ class Trace:
         last = list(self.steps)[-1]
         for what, part in zip(self.test.cases()[0].outputs, parts, strict=False):
             name = f"the {what}" if f"the {what}" in self.steps else last
-            came = [place for place in self.places if any(_is_one(each, part) for each in self.objects[place])]
+            came = [place for place in self.places if any(is_one(each, part) for each in self.objects[place])]
             match = self.match(came[-1]) if came else None
             right = self.steps[name].value.tensor
             if match and not (part.shape == right.shape and is_near(as_value(part).tensor, right)):
@@ -298,11 +298,7 @@ class Trace:
 
     def is_number(self, place: Place) -> bool:
         """Tell whether an expression is a number and no tensor."""
-        return self.is_numbers(self.values[place])
-
-    @staticmethod
-    def is_numbers(values: Sequence[Any]) -> bool:
-        return all(isinstance(value, int | float) for value in values)
+        return all(isinstance(value, int | float) for value in self.values[place])
 
     def runs_inside(self, place: Place) -> Iterator[Place]:
         """The student's expressions that ran while this one was computed, in functions that it calls."""
@@ -401,14 +397,3 @@ class Trace:
         return all(
             self.is_right_at(each, time) or (is_loose and self.is_made_of_right(self.origin(each))) for each in made_of
         ) and all(self.is_right(each) for each in inside)
-
-
-def _is_one(value: Any, other: Any) -> bool:
-    """Tell whether two values are one object, or tensors of one array."""
-    if value is other or not isinstance(value, Tensor) or not isinstance(other, Tensor):
-        return value is other
-    return value.shape == other.shape and value.dtype == other.dtype and _find_memory(value) == _find_memory(other) != 0
-
-
-def _find_memory(x: Tensor) -> int:
-    return x.data_ptr() if x.layout is torch.strided and not x.requires_grad else 0

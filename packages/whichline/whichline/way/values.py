@@ -73,6 +73,17 @@ def is_equal(one: Any, other: Any) -> bool:
     return one.shape == other.shape and bool(same(one, other, within=0.0).all())
 
 
+def is_one(value: Any, other: Any) -> bool:
+    """Tell whether two values are one object, or tensors of one array."""
+    if value is other or not isinstance(value, Tensor) or not isinstance(other, Tensor):
+        return value is other
+    return value.shape == other.shape and value.dtype == other.dtype and _find_memory(value) == _find_memory(other) != 0
+
+
+def _find_memory(x: Tensor) -> int:
+    return x.data_ptr() if x.layout is torch.strided and not x.requires_grad else 0
+
+
 def may_be(x: Value, right: Value) -> bool:
     """Tell quickly whether two values may hold the same numbers."""
     (count, truth, size), (count_right, truth_right, size_right) = x.digest, right.digest
