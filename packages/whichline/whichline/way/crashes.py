@@ -4,7 +4,7 @@ import inspect
 import linecache
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from whichline.engine.failure import describe
 from whichline.engine.finding import MODULE, Finding, mark
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
-from whichline.way.conditions import FOLLOWED, Call, Condition, find_condition, list_facts
+from whichline.way.conditions import FOLLOWED, Call, Condition, Fact, find_condition, list_facts
 from whichline.way.numbers import find_cause
 from whichline.way.origins import tell_changes, tell_origins
 from whichline.way.run import Runner
@@ -202,15 +202,11 @@ def _tell(
     facts = condition.facts if condition else ()
     ask = next((fact.ask for fact in facts if fact.ask), "")
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
-    id = " ".join((problem, "raises", re.split(r"\W", said[0])[0].lower(), *(fact.words for fact in facts)))
-    id = re.sub(r"\W+", "-", id).strip("-")
+    id = _name(problem, said[0], facts)
     runner = None if not frames or imported or report.forgotten else runner
     if runner and not crash.has_returned and (cause := find_cause(runner, crash.tests, failing)):
-        raised = (
-            (_head(last), f"    {(last.line or '').strip()}")
-            if (last.filename, last.lineno) != (cause.file, cause.line)
-            else ()
-        )
+        is_there = (last.filename, last.lineno) == (cause.file, cause.line)
+        raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")
         return replace(cause, id=id, said=(said[0], *cause.said, where), code=(*raised, *cause.code))
     origins = tell_origins(runner, crash.tests[0], report) if runner else []
     origins += tell_changes(runner, crash.tests[0], report.text) if runner and crash.has_returned else []
@@ -227,6 +223,12 @@ def _tell(
         question=report.ask(last.line or "", ask),
         tests=tests,
     )
+
+
+def _name(problem: str, said: str, facts: Iterable[Fact]) -> str:
+    """The id of what raises: which error, and in which calls."""
+    words = " ".join((problem, "raises", re.split(r"\W", said)[0].lower(), *(fact.words for fact in facts)))
+    return re.sub(r"\W+", "-", words).strip("-")
 
 
 def _say_where(
