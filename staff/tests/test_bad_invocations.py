@@ -38,6 +38,7 @@ compare --seed x
 show one two
 show --layer x
 staff nothing
+staff findings
 staff grade
 staff grade FOLDER/none.zip
 staff grade FOLDER --jobs 0

@@ -1,12 +1,28 @@
 """The commands under `staff`. Each is imported when it runs."""
 
+from typing import Any
+
 import click
 
 from whichline.cli import Commands
 
+GONE = {
+    "feedback": "`rescore` writes feedback.md again, and `report` a page for each student",
+    "findings": "`grade` and `rescore` write findings.csv",
+}
+
+
+class Staff(Commands):
+    """The commands of staff; one that is gone says what takes its place."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] in GONE:
+            raise click.UsageError(f"`{args[0]}` is gone: {GONE[args[0]]}.", ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
-    cls=Commands,
+    cls=Staff,
     lazy={
         "adjust": ("whichline_grader.grading.regrade:adjust", "Add points, or take some, after a regrade request."),
         "comment": ("whichline_grader.grading.regrade:comment", "Tell one student something; no points change."),
