@@ -35,7 +35,7 @@ def list_marks(found: list[Finding]) -> list[str]:
 def test_a_wrong_function_is_entered_by_the_tests_of_another_problem(tell_alone: Explain) -> None:
     (finding,) = tell_alone(ATTENTION, NOT_STABLE)
     assert list_marks([finding]) == ["x"]
-    assert finding.said == ("Expected x − max; found x.",)
+    assert finding.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
     assert (finding.problem, finding.step) == (ATTENTION, "x − max")
     assert finding.proof.startswith("With x − max here, ")
 
@@ -104,7 +104,7 @@ def test_a_wrong_function_is_told_where_the_tests_fail_for_another_reason_too(te
     wide = "    wide = torch.promote_types(Q.dtype, torch.float32)\n"
     beside = (wide, f"    Q, K = Q.cumsum(-1) + Q.flip(-1), K.cumsum(-2) * K\n{wide}")
     first, *_ = tell_alone(ATTENTION, NOT_STABLE, beside)
-    assert first.said == ("Expected x − max; found x.",)
+    assert first.said == ("Expected x − max; found x. Line 12 computes the maximum along `dim`; nothing uses it.",)
     assert first.proof == (
         "With this corrected, each call of its function is right; the tests fail for another reason, too."
     )

@@ -245,7 +245,8 @@ def test_what_a_call_does_not_pass_is_said_of_the_students_own_function_alone(to
     (of_torch,) = told([ATTENTION], *edits)
     assert "along axis −2 (`Q.shape[-2]`), not along axis −1 (`K.shape[-2]`)." in of_torch.said[0]
     (of_own,) = told(["softmax", ATTENTION, MULTIHEAD], ("(q, k, v, mask)", "(q, k, v)"))
-    assert of_own.said[0].endswith(" This call passes nothing for `mask`.")
+    assert " This call passes nothing for `mask`. Line " in of_own.said[0]
+    assert of_own.said[0].endswith(" computes the causal mask; nothing uses it.")
 
 
 def test_an_expression_on_several_lines_is_shown_whole(told: Explain) -> None:

@@ -257,7 +257,7 @@ CALL = "run_scaled_dot_product_attention(q, k, v, mask)"
             HEADS,
             [(CALL, "run_scaled_dot_product_attention(q, k, v)")],
             "run_scaled_dot_product_attention(q, k, v)",
-            "keys of each head and the values of each head. This call passes nothing for `mask`.",
+            "This call passes nothing for `mask`. Line 60 computes the causal mask; nothing uses it.",
         ),
         (
             ATTENTION,

@@ -20,8 +20,9 @@ from whichline.way.probe import Place
 from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
 from whichline.way.search import PLACES, Found, join_patches
 from whichline.way.telling import count_failing, show_place
+from whichline.way.trace import Trace
 from whichline.way.unread import find_unread, list_needed
-from whichline.way.values import is_equal
+from whichline.way.values import is_equal, is_one
 
 MOST = 2  # places that are told
 EXTRA = "Where in the formula is this step?"
@@ -153,7 +154,7 @@ def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -
     place, step, problem = found.place, found.trace.steps[found.option.names[0]], explained[0].problem
     words = found.difference.words + _tell_not_given(found, runner.observed) + _tell_unused(found, runner.observed)
     is_nan = any(isinstance(x, Tensor) and bool(x.isnan().any()) for x in found.trace.values.get(place, ()))
-    own = ZEROS if "rows that should be 0" in words else NAN if is_nan else step.ask
+    own = NAN if is_nan else ZEROS if "rows that should be 0" in words else step.ask
     return Finding(
         problem,
         f"{problem}-" + re.sub(r"\W+", "-", step.name.removeprefix("the ")).strip("-"),
@@ -176,9 +177,15 @@ def _tell_unused(found: Found, observed: Observed) -> str:
         is_made = isinstance(place.node, ast.Call | ast.BinOp) and not trace.is_number(place)
         if match and is_made and match.names[0] in trace.steps and place is not found.place:
             function = observed.definitions.get((place.file, place.function))
-            if function is not None and _is_unused(place, function):
+            if function is not None and _is_unused(place, function) and not _is_seen(trace, place):
                 return f" Line {place.line} computes {match.names[0]}; nothing uses it."
     return ""
+
+
+def _is_seen(trace: Trace, place: Place) -> bool:
+    """Tell whether another expression has the same tensor, or array: then something is done with it."""
+    value = trace.objects[place][-1]
+    return any(is_one(each, value) for at, objects in trace.objects.items() if at is not place for each in objects)
 
 
 def _is_unused(place: Place, function: ast.FunctionDef) -> bool:

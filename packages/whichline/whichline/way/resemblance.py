@@ -93,7 +93,7 @@ def are_in_zeros(wrong: Tensor, right: Tensor) -> bool:
 
 
 def _tell_sums(x: Tensor, right: Tensor, trace: Trace) -> Iterator[str]:
-    """Numbers that sum to 1 along another axis: the softmax over the queries."""
+    """Numbers that sum to 1 along another axis."""
     both = [[axis for axis in range(-each.ndim, 0) if _sums_to_one(each, axis)] for each in (x, right)]
     if both[0] and both[1] and not {*both[0]} & {*both[1]}:
         here, there = (_axis(axes[0]) + _tell_size(right.shape[axes[0]], trace) for axes in both)

@@ -57,7 +57,7 @@ class Runner:
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
     _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
-    _passed: dict[Hashable, bool] = field(default_factory=dict)  # the same with a patch
+    _passed: dict[Hashable, tuple[Test, bool]] = field(default_factory=dict)  # the same with a patch; an id lasts so
 
     @property
     def is_spent(self) -> bool:
@@ -79,8 +79,8 @@ class Runner:
             return False
         key = id(test), frozenset(self.lent), frozenset(patch.items())
         if key not in self._passed:
-            self._passed[key] = self.run(test, patch, noting=False).passed
-        return self._passed[key]
+            self._passed[key] = test, self.run(test, patch, noting=False).passed
+        return self._passed[key][1]
 
     def run(
         self,

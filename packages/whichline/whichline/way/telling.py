@@ -72,7 +72,8 @@ def _is_same(told: Finding, each: Finding) -> bool:
         return told.step == each.step or bool(told.step and each.step and told.section != each.section)
     kinds = [finding.id.partition("-")[2] for finding in (told, each)]
     if kinds[0].startswith(RAISES):  # what follows in the id is in which calls
-        one, other = ({re.sub(r"[^A-Za-z]+", " ", line) for line in finding.said[:-1]} for finding in (told, each))
+        both = [each.said[:-1] or each.said for each in (told, each)]  # the last line says in which calls
+        one, other = ({re.sub(r"[^A-Za-z]+", " ", line) for line in said} for said in both)
         return bool(one & other)
     return kinds[0] == kinds[1]
 
