@@ -72,9 +72,11 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
 
-        problem, command = next(iter(load_problems(root))), read_assignment(root).command
+        problems, command = load_problems(root), read_assignment(root).command
+        problem, hinted = next(iter(problems)), [id for id, each in problems.items() if each.hints]
         _run(clone, "uv", "run", command, "check")
-        _run(clone, "uv", "run", command, "hint", problem)
+        if hinted:
+            _run(clone, "uv", "run", command, "hint", hinted[0])
         _run(clone, "uv", "run", command, "submit")
         _run(clone, "uv", "run", command, "submit", "--check", "submission.zip")
         _run(clone, "uv", "run", command, "update", *map(str, out.resolve().glob("update-*.zip")))

@@ -54,19 +54,32 @@ def tell_dtypes(experiment: Experiment) -> Iterator[Finding]:
 
 
 def _is_other(trace: Trace) -> bool:
+    """Tell whether an answer that should have fractions has another dtype than the inputs."""
+    answer, cases = _get_answer(trace), trace.test.cases()
+    if answer is None or answer.dtype == dtype_of(trace.given):
+        return False
+    right = cases[0].expected.get(getattr(trace.error, "what", "")) if cases else None
+    return right is None or right.is_floating_point()
+
+
+def _get_answer(trace: Trace) -> Tensor | None:
+    """The tensor that is not the right one, maybe one of several that came back."""
     answer = getattr(trace.error, "answer", None)
-    return isinstance(answer, Tensor) and answer.dtype != dtype_of(trace.given)
+    return answer if isinstance(answer, Tensor) else None
 
 
 def _is_wider(trace: Trace) -> bool:
-    return _is_other(trace) and trace.came.dtype.itemsize > dtype_of(trace.given).itemsize
+    answer = _get_answer(trace)
+    return answer is not None and _is_other(trace) and answer.dtype.itemsize > dtype_of(trace.given).itemsize
 
 
 def _tell_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Finding | None:
     """The answer is float32, say, where the inputs are float16."""
     trace = next(traces[test.name] for test in experiment.failing if _is_wider(traces[test.name]))
-    dtype, came = dtype_of(trace.given), trace.came.dtype
-    makers = [each for each in trace.places if any(x is trace.came for x in trace.objects[each])]
+    answer, dtype = _get_answer(trace), dtype_of(trace.given)
+    assert answer is not None
+    came = answer.dtype
+    makers = [each for each in trace.places if any(x is answer for x in trace.objects[each])]
     makers = [each for each in makers if (each.file, each.function) == (makers[0].file, makers[0].function)]
     if not makers:
         return None
@@ -167,7 +180,7 @@ def _widen_to(trace: Trace) -> torch.dtype:
 
 def _tell_effect(trace: Trace) -> str:
     dtype = dtype_of(trace.given)
-    if trace.came.dtype != dtype:
+    if isinstance(trace.came, Tensor) and trace.came.dtype != dtype:
         return f", and so the answer is {dtype_name(trace.came.dtype)}"
     off = _measure(trace)
     if not 0 < off < SHOWN:
