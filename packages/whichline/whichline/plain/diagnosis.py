@@ -17,7 +17,7 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.plain.functions import FORM, Functions, Paired
-from whichline.plain.parts import Parts, is_right, list_outputs
+from whichline.plain.parts import ANSWER, Parts, is_right, list_outputs
 from whichline.plain.process import say
 from whichline.plain.reference import PlainSteps
 from whichline.plain.suite import PlainSuite
@@ -30,7 +30,7 @@ from whichline.way.telling import count_failing, name_file, show_place
 
 MOST_CASES = 4  # calls of one function that are searched together
 MOST_WRONG = 32  # calls of one test that are kept
-BEGIN = "The mark shows the first value that the reference does not have. It may still be right: nothing is proved."
+BEGIN = "The first value in it that the reference does not have is `{}`, {}:{}. It may be right, in another way."
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Watching:
         elif not steps.outputs and came is not steps.came:
             self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
         else:
-            self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments), steps, parts))
+            self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
         return came
 
     def _note(self, paired: Paired, parts: Parts, steps: PlainSteps, is_wrong: bool) -> None:
@@ -157,7 +157,7 @@ class Diagnosis:
     def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
         found = locate(runner, tests)[0]
-        if not found:
+        if not found or any(_is_answer(each) for each in found):
             return self._tell_unproved(runner, first, tests, failing)
         name = first.call
         patch = {
@@ -200,22 +200,22 @@ class Diagnosis:
         """Say which call is wrong, and where the first value is that the reference does not have."""
         right, _ = self.suite.functions.paired[first.call].reference
         name = first.call.rpartition(".")[2]
+        error = self.suite.ending(tests[0])
+        if error and not isinstance(error, WrongAnswer):
+            place, said = self._find_end(runner, tests[0], error)
+            words = f"{first.name[0].upper()}{first.name[1:]} raises, and {right}.{name} does not."
+            return [Finding(first.call, f"{first.call}-raises", (words, said), tests=tuple(failing), **place)]
         words = f"{first.name} gives something else than {right}.{name}."
         calls = judge_calls(runner, tests)
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
-        roots = [
-            each for each in search.find_roots() if not each.function.endswith("__init__")
-        ]  # often drawn by chance
+        # What a constructor makes is often drawn by chance.
+        roots = [each for each in search.find_roots() if not each.function.endswith("__init__")]
         roots.sort(key=lambda place: search.trace_of(place).is_number(place))
-        error = self.suite.ending(tests[0])
-        if not isinstance(
-            error, WrongAnswer
-        ):  # of a call that raises, numbers with which nothing was computed say little
-            roots = [each for each in roots if not search.trace_of(each).is_number(each)]
+        place, said = dict[str, Any](), ""
         if roots:
-            place, said = show_place(roots[0].file, roots[0].function, roots[0].node, self.suite.root), BEGIN
+            said = BEGIN.format(roots[0], name_file(roots[0].file, self.suite.root), roots[0].line)
         else:
             place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
@@ -227,8 +227,7 @@ class Diagnosis:
         own = [(frame.f_code, line) for frame, line in frames if self.suite.has_written(frame.f_code.co_filename)]
         if own and error:
             code, line = own[-1]
-            said = f"{type(error).__name__}: {error}. The reference does not raise"
-            return self._show_line(code.co_filename, code.co_qualname, line), f"{said}, and no value before differs."
+            return self._show_line(code.co_filename, code.co_qualname, line), f"{type(error).__name__}: {error}"
         order = runner.run(test, {}).order
         if not order or not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
@@ -240,6 +239,11 @@ class Diagnosis:
         node = ast.Name("", lineno=line, end_lineno=line, col_offset=0, end_col_offset=len(code.encode()))
         node.col_offset = len(code) - len(code.lstrip())
         return show_place(file, function, node, self.suite.root)
+
+
+def _is_answer(found: Found) -> bool:
+    """Tell whether all that is known is that the right answer would be right."""
+    return found.option.names[0].startswith(f"the {ANSWER}") and not found.difference.is_simple
 
 
 def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:

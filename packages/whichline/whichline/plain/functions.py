@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.abc import SourceLoader
@@ -90,6 +90,7 @@ class Paired:
         reference: the module of the reference, and the name there.
         given: the arguments themselves, where a test calls it.
         came: what it gave back last.
+        changed: the names of those parts of its arguments that the reference has changed in some call.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Paired:
     reference: tuple[str, str]
     given: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     came: Any = None
+    changed: set[str] = field(default_factory=set)
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -144,7 +146,7 @@ class Paired:
             args, kwargs, arguments = bound.args, bound.kwargs, bound.arguments
         self.given = None
         self.came = self.function(*args, **kwargs)
-        outputs = tuple(list_outputs(self.came, arguments).values())
+        outputs = tuple(list_outputs(self.came, arguments, self.changed).values())
         return outputs[0] if len(outputs) == 1 else outputs
 
 

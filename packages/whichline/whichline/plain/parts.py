@@ -1,7 +1,7 @@
 """Arguments and results as tensors and numbers by name, taken from whatever holds them, and put back into it."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from whichline.engine.compare import same
 from whichline.way.probe import ARRAYS
 
-ANSWER, GRADIENT = "answer", ".grad"
+ANSWER, ARGUMENT, GRADIENT = "answer", "argument", ".grad"
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
@@ -64,13 +64,23 @@ def put_together(form: Any, parts: Parts) -> Any:
         return form
 
 
-def list_outputs(answer: Any, arguments: Any) -> dict[str, Tensor]:
-    """The tensors and numbers that a function gave back; if it gave none, its arguments as it left them."""
+def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[str, Tensor]:
+    """The tensors and numbers that a function gave back, and those of its arguments that it should change.
+
+    If it gave nothing back, all of its arguments as it left them.
+    """
     parts: Parts = {}
     take_apart(answer, ANSWER, parts)
-    if answer is None:
-        take_apart(arguments, ANSWER, parts)
+    left = list_arguments(arguments) if answer is None or changed else {}
+    parts |= {name: x for name, x in left.items() if answer is None or name in changed}
     return {name: as_tensor(x) for name, x in parts.items()}
+
+
+def list_arguments(arguments: Any) -> Parts:
+    """The tensors and numbers in arguments, as they are now."""
+    parts: Parts = {}
+    take_apart(arguments, ARGUMENT, parts)
+    return parts
 
 
 def is_right(came: Tensor, right: Tensor, arguments: Mapping[str, Any]) -> bool:

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from whichline.plain.functions import Followed, Paired
-from whichline.plain.parts import ANSWER, list_outputs, put_together, take_apart
+from whichline.plain.parts import ANSWER, list_arguments, list_outputs, put_together, take_apart
 from whichline.way.named import Span, span_of
 from whichline.way.probe import Place, Recorder
+from whichline.way.run import copy_tensors
 from whichline.way.steps import Arguments, Step, Steps, list_leaves
-from whichline.way.values import as_value, identify
+from whichline.way.values import as_value, identify, is_equal
 
 LONGEST = 48  # text of an expression that is its name
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
@@ -60,6 +61,7 @@ class PlainReference:
         steps = PlainSteps(arguments=Arguments(list_leaves(own)))
         recorder = Recorder()
         bound = self.paired.write(own)
+        before = copy_tensors(list_arguments(bound.arguments))
         try:
             right = self.paired.right
             with self.followed.run(recorder):
@@ -69,7 +71,9 @@ class PlainReference:
         except Exception as error:
             steps.error = error
             return steps
-        outputs = steps.outputs = list_outputs(steps.came, bound.arguments)
+        after = list_arguments(bound.arguments)
+        self.paired.changed |= {name for name, x in after.items() if not is_equal(x, before.get(name))}
+        outputs = steps.outputs = list_outputs(steps.came, bound.arguments, self.paired.changed)
         for name, x in arguments.items():
             if type(x) is float:
                 _add(steps, f"`{name}`", x)
@@ -117,7 +121,7 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         series, turns = (f"{name}, turn", (time + 1,)) if in_loop else ("", ())
         name = f"{series} {time + 1}" if in_loop else name
         while name in steps.taken:
-            name += "′"
+            name += ", again"
         _add(steps, name, _as_it_was(x, value), series, turns)
         steps.lines[name] = place.file, place.line
     for name, x in outputs.items():

@@ -29,7 +29,7 @@ class PlainPair(Pair):
         return parts if all(is_plain(x) for x in parts.values() if isinstance(x, Tensor)) else None
 
     def see(self, answer: Any) -> Any:
-        outputs = tuple(list_outputs(answer, {}).values())
+        outputs = tuple(list_outputs(answer, {}, ()).values())
         return outputs[0] if len(outputs) == 1 else outputs
 
     def expect(self, right: Any) -> dict[str, Tensor]:

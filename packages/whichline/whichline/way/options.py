@@ -109,6 +109,8 @@ def list_options(trace: Trace, place: Place) -> list[Option]:
         times = len(trace.value(place))
         each_time = [Option((step.name,), is_sliced=True) for step in steps if step.value.tensor.numel() == times > 1]
         numbers = [step for step in steps if not step.value.tensor.ndim and not step.name.startswith("`")]
+        if type(value) is int and _is_among_whole_numbers(trace, place):
+            numbers = [step for step in numbers if float(step.value.tensor).is_integer()]
         firsts = [step for step in numbers if not step.series or list_series(trace.steps, step.series)[0] == step.name]
         return [Option((step.name,), (), is_series=bool(step.series) and times > 1) for step in firsts] + each_time
     steps = [step for step in steps if (step.value.tensor.dtype == torch.bool) == (value.dtype == torch.bool)]
@@ -116,6 +118,12 @@ def list_options(trace: Trace, place: Place) -> list[Option]:
     is_low = value.is_floating_point() and bool((value <= -1e4).any() and value.isfinite().all())
     low = {step.name for step in steps if is_low and bool((step.value.tensor == -math.inf).any())}
     return [each for option in options for each in (option, *[replace(option, is_low=True)] * (option.names[0] in low))]
+
+
+def _is_among_whole_numbers(trace: Trace, place: Place) -> bool:
+    """Tell whether a tensor of whole numbers, such as positions, is made of a number."""
+    around = [trace.values[each][0] for each in trace.places if place in trace.made_of(each)]
+    return any(isinstance(x, Tensor) and not x.is_floating_point() for x in around)
 
 
 def _order_steps(trace: Trace, place: Place) -> list[Step]:
@@ -164,7 +172,8 @@ def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step
         if step.name not in names[:1] or len(names) != len(values):
             continue
         layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
-        yield from (Option((step.name,), axes, is_series=True) for axes in layouts or [None])
+        one = layouts or [None] * (len(values) > 1)  # the last turn is a series by itself
+        yield from (Option((step.name,), axes, is_series=True) for axes in one)
 
 
 def _mend_one(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
