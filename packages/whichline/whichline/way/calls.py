@@ -144,6 +144,8 @@ class _Watch:
             return True
         try:
             self._note(frame, dict(zip(list_parameters(frame.f_code), given, strict=True)))
+        except RecursionError:  # that is the student's
+            raise
         except Exception as error:  # the student's code would take it for its own
             self._recorder.broken = self._recorder.broken or error
         return False

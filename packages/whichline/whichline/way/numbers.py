@@ -18,7 +18,7 @@ from whichline.way.locate import FEW, is_explained, locate
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
-from whichline.way.search import PLACES, Found, join_patches
+from whichline.way.search import END, PLACES, Found, join_patches
 from whichline.way.telling import count_failing, show_place
 from whichline.way.trace import Trace
 from whichline.way.unread import find_unread, list_needed
@@ -79,8 +79,13 @@ def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Findin
 
 
 def _has_other_shape(found: Found) -> bool:
-    """Tell whether a value has not the shape of the right one: other numbers make no line raise."""
+    """Tell whether a value has not the shape of the right one: other numbers make no line raise.
+
+    With the answer in the place of anything, no test fails.
+    """
     value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
+    if step is None or step.name.startswith(END):
+        return False
     return isinstance(value, Tensor) and step is not None and value.shape != step.value.tensor.shape
 
 
