@@ -86,7 +86,7 @@ def _has_other_shape(found: Found) -> bool:
     value, step = found.trace.values[found.place][0], found.trace.steps.get(found.option.names[0])
     if step is None or step.name.startswith(END):
         return False
-    return isinstance(value, Tensor) and step is not None and value.shape != step.value.tensor.shape
+    return isinstance(value, Tensor) and value.shape != step.value.tensor.shape
 
 
 def _tell_inner(runner: Runner, found: Sequence[Found], failing: Sequence[Test]) -> list[Finding]:
