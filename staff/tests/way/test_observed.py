@@ -1,5 +1,6 @@
 """A copy with probes does what the code does: the same result or error, the same side effects and output."""
 
+import ast
 import atexit
 import importlib
 import inspect
@@ -26,6 +27,7 @@ from staff.tests.specimens.specimen import SPECIMENS, Specimen, choose_tests
 from staff.tests.way.constructs import control, gradients, objects, state, tensors
 from whichline.engine.assignment import load_problems
 from whichline.engine.suite import Suite, Test, load_suite
+from whichline.way.instrument import instrument
 from whichline.way.observed import CannotFollowError, Observed, keep_state
 from whichline.way.probe import Recorder
 from whichline_grader.authoring.programs import PLAIN, RIGHT_STYLES
@@ -315,6 +317,17 @@ def test_what_takes_long_is_not_imported_again(write: Callable[..., Observed], m
     monkeypatch.setattr("whichline.way.observed.MOST_SECONDS", 0.0)
     observed = write(adapters="SEEN = []\ndef run():\n    SEEN.append(1)\n    return len(SEEN)")
     assert [run(observed), run(observed), observed.imports, observed.is_stale] == [1, 2, 1, True]
+
+
+def test_what_others_hang_on_a_shared_context_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Large:
+        def __deepcopy__(self, memo: object) -> "Large":
+            raise AssertionError("a whole tree would be copied")
+
+    context = ast.parse("x[0] = 1").body[0].targets[0].ctx  # type: ignore[attr-defined]
+    monkeypatch.setattr(context, "parent", Large(), raising=False)
+    probed = instrument("shared.py", "def f(x, i):\n    x[i + 1] = 2\n    x.y[i] += 1\n")
+    assert "i + 1" in [str(place) for place in probed.places]
 
 
 def test_of_a_cell_the_definitions_run_in_a_copy_of_its_names() -> None:

@@ -219,7 +219,7 @@ class _Instrument(ast.NodeTransformer):
         if not self.functions:
             return node
         new = copy.copy(node)
-        new.value, new.target = self.visit(node.value), copy.deepcopy(node.target)
+        new.value, new.target = self.visit(node.value), _copy_whole(node.target)
         if isinstance(new.target, ast.Subscript):
             return self._look_at_target(node, new, new.target)
         if isinstance(new.target, ast.Attribute):
@@ -243,7 +243,7 @@ class _Instrument(ast.NodeTransformer):
         if not self.functions:
             return node
         new = copy.copy(node)
-        new.value, new.targets = self.visit(node.value), copy.deepcopy(node.targets)
+        new.value, new.targets = self.visit(node.value), [*map(_copy_whole, node.targets)]
         for target in new.targets:
             if isinstance(target, ast.Subscript):
                 return self._look_at_target(node, new, target)
@@ -278,6 +278,20 @@ def _duplicate(node: T) -> T:
     """The same node with the same children; copy.copy would take five times as long."""
     new = type(node).__new__(type(node))  # without its arguments, `type(node)()` is deprecated
     vars(new).update(vars(node))
+    return new
+
+
+def _copy_whole(node: T) -> T:
+    """A copy of a node and its children.
+
+    `copy.deepcopy` would follow the parents that `executing` hangs on contexts, of which Python has one for all trees.
+    """
+    new = _duplicate(node)
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.expr):
+            setattr(new, name, _copy_whole(value))
+        elif isinstance(value, list):
+            setattr(new, name, [_copy_whole(each) if isinstance(each, ast.expr) else each for each in value])
     return new
 
 
