@@ -194,8 +194,9 @@ def _list_leftovers(name: str, content: bytes, secrets: set[str]) -> Iterator[st
     found = [each for each in found if each in content]
     for number, line in enumerate(content.splitlines(), 1) if found else ():
         for each in (each for each in found if each in line):
-            what = f"{each.decode()!r}" if each in LEFTOVERS else f"a line of the solution, {each.decode()},"
-            yield f"{name}:{number}: {what} would reach students"
+            is_solution = each not in LEFTOVERS
+            what = f"a line of the solution, {each.decode()}," if is_solution else f"{each.decode()!r}"
+            yield f"{name}:{number}: {what} would reach students{'; write it in another way here' * is_solution}"
 
 
 def _without_unused_imports(source: str) -> str:
