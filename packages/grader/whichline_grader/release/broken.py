@@ -21,12 +21,13 @@ from whichline_grader.release.handout import BEGIN, END
 
 SECONDS = 60  # for one mistake; it may loop for ever
 NEAR = 2  # lines
-OUTCOMES = AT, CLOSE, PROVED, ELSEWHERE, SILENT, NOT_IMPORTED, ENDLESS, PASSED = (
+OUTCOMES = AT, CLOSE, PROVED, ELSEWHERE, SILENT, OURS, NOT_IMPORTED, ENDLESS, PASSED = (
     "told at the line",
     f"told at most {NEAR} lines away",
     "told elsewhere, with a proof",
     "told elsewhere",
     "no line told",
+    "ended the search by an error of its own: please report it",
     "not imported",
     f"not done in {SECONDS} s",
     "noticed by no test",
@@ -164,12 +165,15 @@ def find_outcome(suite: Suite, observed: Observed, mistake: Mistake) -> str:
         results = [suite.run(test) for test in suite.tests]
         if all(each.passed for each in results):
             return PASSED
-        placed = [each for each in explain(suite, results, observed=observed, errors=[]) if each.file]
+        errors: list[str] = []
+        placed = [each for each in explain(suite, results, observed=observed, errors=errors) if each.file]
     except KeyboardInterrupt:
         return ENDLESS
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+    if errors:
+        return OURS
     away = [abs(each.line - mistake.line) if each.file.endswith(mistake.file) else NEAR + 1 for each in placed]
     if away and min(away) <= NEAR:
         return AT if 0 in away else CLOSE
