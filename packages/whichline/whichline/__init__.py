@@ -1,4 +1,4 @@
-"""Which line is wrong: for any pytest suite with a reference, and for an assignment that ships with its own.
+"""Find the line that is wrong, in any pytest suite with a reference or in an assignment that has its own.
 
 diagnose: run the tests of a plain suite and return what is wrong.
 Finding: one thing that is wrong, with its place, the difference and the proof.

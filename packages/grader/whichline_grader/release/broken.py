@@ -98,7 +98,7 @@ def _change(token: tokenize.TokenInfo, choice: random.Random) -> str:
 
 
 def _list_values(tree: ast.Module) -> Mapping[tuple[int, int], Sequence[str]]:
-    """Where in the bodies of functions a variable is read, and the others that have a value there."""
+    """Map each place where a function reads a variable to the others that have a value there."""
     found: dict[tuple[int, int], Sequence[str]] = {}
     for function in (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)):
         names = dict.fromkeys(each.arg for each in (*function.args.args, *function.args.kwonlyargs))

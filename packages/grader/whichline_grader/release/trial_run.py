@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -72,23 +72,26 @@ def try_out(root: Path, out: Path) -> Iterator[str]:
         _run(clone, "uv", "run", "pytest", "--quiet")
         yield "with the solution laid over it, all public tests pass"
 
-        problems, command = load_problems(root), read_assignment(root).command
-        problem, hinted = next(iter(problems)), [id for id, each in problems.items() if each.hints]
-        _run(clone, "uv", "run", command, "check")
-        if hinted:
-            _run(clone, "uv", "run", command, "hint", hinted[0])
-        _run(clone, "uv", "run", command, "submit")
-        _run(clone, "uv", "run", command, "submit", "--check", "submission.zip")
-        _run(clone, "uv", "run", command, "update", *map(str, out.resolve().glob("update-*.zip")))
+        problems = load_problems(root)
+        _run_commands(clone, read_assignment(root).command, problems, out)
         yield "check, hint, submit and update work there, and its submission.zip reads back"
 
         graded = beside.submit(_grade, root, clone / "submission.zip", Path(folder) / "results")
-        _watch(clone, problem)
+        _watch(clone, next(iter(problems)))
         yield "check --watch shows the board, and another one after a save"
 
         yield f"every file can be imported, and each problem asks for what is missing: {walked.result()} functions"
 
         yield f"graded, submission.zip gets {graded.result()} points"
+
+
+def _run_commands(clone: Path, command: str, problems: Mapping[str, Problem], out: Path) -> None:
+    """Run the commands of a student who has written everything."""
+    hinted = [id for id, each in problems.items() if each.hints]
+    updates = map(str, out.resolve().glob("update-*.zip"))
+    told = [("check",), *(("hint", id) for id in hinted[:1]), ("submit",), ("submit", "--check", "submission.zip")]
+    for each in (*told, ("update", *updates)):
+        _run(clone, "uv", "run", command, *each)
 
 
 def _lend_bytecode(environment: Path) -> None:

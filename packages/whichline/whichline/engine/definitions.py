@@ -185,7 +185,7 @@ def list_names(trace: TracebackType) -> list[str]:
 
 
 def resolve(node: ast.AST, names: Names) -> Any:
-    """What a name, an attribute of one, or a new object of a class stands for; None if that is not known."""
+    """Find what a name, or an attribute of one, stands for; None if that is not known."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute):
@@ -214,7 +214,7 @@ def find_function(value: Any) -> FunctionType | None:
 
 
 def bind(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
-    """What a call gives for the parameters of a function, as it is written."""
+    """Map the parameters of a function to the expressions that a call passes for them."""
     parameters = [each for each in code.co_varnames[: code.co_argcount] if each not in ("self", "cls")]
     named = {each.arg: each.value for each in call.keywords if each.arg}
     return {**dict(zip(parameters, call.args, strict=False)), **named}

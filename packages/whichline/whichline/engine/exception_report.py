@@ -188,7 +188,7 @@ class ExceptionReport:
 
     @property
     def refusal(self) -> str:
-        """What grading refuses in a line, if the error is of that kind."""
+        """Say what grading refuses in a line; "" if the error is no refusal."""
         refusal = tell_refusal(self.text) if self.frames else ""
         return f"{self.frames[-1].filename}, line {self.frames[-1].lineno}, {refusal}" if refusal else ""
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import sys
+import traceback
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
@@ -59,7 +60,8 @@ class Serves:
         try:
             return self.diagnosis.explain(test, self._list_others(self.items[test]))
         except Exception as error:
-            where = _find_line(error)
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(last.filename).name}:{last.lineno}"
             return say(test, f"The search ended by an error of its own, {type(error).__name__}: {error} ({where}).")
 
     def _list_others(self, item: pytest.Item) -> list[str]:
@@ -100,13 +102,6 @@ class _Next:
 
     def listchain(self) -> list[Any]:
         return [*self.item.listchain()[:-1], self]
-
-
-def _find_line(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
 
 
 def main() -> None:

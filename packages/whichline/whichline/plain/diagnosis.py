@@ -228,7 +228,7 @@ class Diagnosis:
         if own and error:
             code, line = own[-1]
             return self._show_line(code.co_filename, code.co_qualname, line), f"{type(error).__name__}: {error}"
-        order = runner.run(test, {}).order
+        order = runner.look(test).order
         if not order or not isinstance(error, WrongAnswer):
             return {}, f"{type(error).__name__}: {error}"
         said = "What this line returns differs from the reference, and no value before does."

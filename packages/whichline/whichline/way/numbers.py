@@ -15,6 +15,7 @@ from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.calls import judge_calls, pair_functions
 from whichline.way.locate import FEW, is_explained, locate
+from whichline.way.named import span_of
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
@@ -213,13 +214,8 @@ def _is_unused(place: Place, function: ast.FunctionDef) -> bool:
 
 def _is_of(statement: ast.stmt, place: Place) -> bool:
     """Tell whether an expression is all that a statement computes; the statement may have probes by now."""
-    node, value = place.node, getattr(statement, "value", None)
-    return isinstance(value, ast.expr) and (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset) == (
-        node.lineno,
-        node.col_offset,
-        node.end_lineno,
-        node.end_col_offset,
-    )
+    value = getattr(statement, "value", None)
+    return isinstance(value, ast.expr) and span_of(value) == span_of(place.node)
 
 
 def _tell_not_given(found: Found, observed: Observed) -> str:

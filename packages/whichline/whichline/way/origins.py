@@ -8,6 +8,7 @@ from torch import Tensor
 from whichline.engine.exception_report import ExceptionReport
 from whichline.engine.messages import SIZES
 from whichline.engine.suite import Test
+from whichline.way.named import span_of
 from whichline.way.probe import Place
 from whichline.way.run import Runner
 from whichline.way.telling import name_file
@@ -24,8 +25,8 @@ def tell_origins(runner: Runner, test: Test, report: ExceptionReport) -> list[st
     if not kind or not report.node or not report.calls:
         return []
     trace, file = runner.look(test), report.calls[-1].tb_frame.f_code.co_filename
-    spans = {_span(node): node for node in ast.walk(report.node) if isinstance(node, ast.Name | ast.Attribute)}
-    read = [place for place in trace.places if place.file == file and _span(place.node) in spans]
+    spans = {span_of(node): node for node in ast.walk(report.node) if isinstance(node, ast.Name | ast.Attribute)}
+    read = [place for place in trace.places if place.file == file and span_of(place.node) in spans]
     followed = [(place, since) for place in read if (since := _follow(trace, place, kind))]
     odd = [each for each in followed if not _is_as_known(trace, each[0])]
     told = [
@@ -93,7 +94,3 @@ def _follow(trace: Trace, place: Place, kind: str) -> Place | None:
 def _property(x: object, kind: str) -> object:
     value = getattr(x, kind, None)
     return tuple(value) if isinstance(value, tuple) else value
-
-
-def _span(node: ast.AST) -> tuple[int, ...]:
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]  (parts of a line)
