@@ -67,7 +67,8 @@ def test_a_problem_of_which_nothing_ships() -> None:
 
 # What a specification has, and what is said of it.
 BAD = {
-    "the problem softmax has the outputs answer, b, a, expected": {"outputs": ("answer", "b", "a")},
+    "^problems/softmax/staff/__init__.py: the outputs are answer, b, a; expected "
+    '"answer" first, then the others in alphabetical order$': {"outputs": ("answer", "b", "a")},
     "^the case softmax/5d calls run_sotfmax, which is not among the adapters of softmax$": {
         "hidden": [CaseSpec("softmax/5d", "run_sotfmax", lambda generator: {})]
     },
@@ -125,5 +126,5 @@ def test_all_that_is_wrong_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         load_specs()
     assert sorted(line[:24] for line in str(refused.value).splitlines()) == [
         "problems/linear/staff/__",
-        "the problem softmax has ",
+        "problems/softmax/staff/_",
     ]

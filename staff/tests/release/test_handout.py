@@ -27,8 +27,10 @@ from whichline_grader.release.handout import (
     write_handout,
 )
 from whichline_grader.release.kit import make_wheel
+from whichline_grader.release.stages import Stage
 from whichline_grader.release.texts import TextError, check_texts
 from whichline_grader.release.trial_run import TrialError, walk
+from whichline_grader.release.verify import verify_handout
 
 SOLVED = """\
 import math
@@ -142,6 +144,9 @@ def test_all_that_may_not_leave_is_listed_at_once(tree: Path) -> None:
         "docs/a.md:3",
         "docs/b.md:1",
     ]
+    stage = Stage()
+    verify_handout(tree, stage)
+    assert stage.errors == str(refused.value).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import io
 import re
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from staff.tests import ROOT
 from staff.tests.attacks.grade import only
+from whichline.engine.result import Check, Outcome, Result
 from whichline.engine.suite import SuiteError
 from whichline_grader.cli import staff
 from whichline_grader.grading.suite import GradedSuite
@@ -73,10 +75,11 @@ def test_an_error_stops_no_other_stage_and_the_last_lines_list_all(monkeypatch: 
     monkeypatch.setattr(verify, "grade_solution", lambda *_: None)
     monkeypatch.setattr(verify, "verify_references", lambda root, problems, stage: stage.error("told too much"))
     monkeypatch.setattr(verify, "check_second_opinion", lambda root, problem: iter(()))
+    monkeypatch.setattr(verify, "verify_handout", lambda root, stage: None)
     finished = CliRunner().invoke(staff, ["verify"])
     assert finished.exit_code == 1
     said = finished.output.splitlines()
-    assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3.", "4."]
+    assert [line[:2] for line in said if line[1:2] == "."] == ["1.", "2.", "3.", "4.", "5."]
     assert said[1] == "   first error: stage 1 ended early: SuiteError: drawn from another secret"
     assert said[-3:] == [
         "Error: 2 errors in all:",
@@ -101,6 +104,17 @@ def test_a_solution_that_loses_points_when_it_is_graded_is_an_error(
         "the solution fails test_softmax[2d-first-dim]: the answer is wrong in 15 of 15 places",
         "the solution of softmax uses what is forbidden: "
         "torch.softmax in adapters.py:3: return torch.softmax(in_features, -1)",
+    ]
+
+
+def test_many_tests_of_one_problem_that_fail_are_one_error():
+    made = partial(Result, hidden=False, bonus=False, maximum=1.0, check=Check.ANSWER)
+    wrong = [made(f"test_{n}", "rope", outcome=Outcome.FAILED, headline=f"wrong in {n} places") for n in (1, 2)]
+    other = made("test_linear", "linear", outcome=Outcome.FAILED, headline="it is None")
+    right = [made(f"test_{n}", id, outcome=Outcome.PASSED) for n, id in ((3, "rope"), (4, "linear"))]
+    assert [*verify.tell_failed([*right, *wrong, other])] == [
+        "test_1: wrong in 1 places (2 of 3 tests of rope fail; is its reference right?)",
+        "test_linear: it is None",
     ]
 
 

@@ -353,6 +353,18 @@ def test_code_that_cannot_be_imported_twice_is_not_followed(told: Explain) -> No
     assert "CannotFollowError: the code cannot be imported a second time: AssertionError: " in error
 
 
+def test_code_that_does_something_else_when_it_is_imported_again_is_not_followed(told: Explain) -> None:
+    other = "import math\n", "import math, sys\nFACTOR = 2.0 if 'once' in vars(sys) else 1.0\nsys.once = True\n"
+    errors: list[str] = []
+    try:
+        assert told([ATTENTION], other, (" / math.sqrt(d_k)", " * FACTOR"), errors=errors) == []
+    finally:
+        del sys.once  # type: ignore[attr-defined]
+    (error,) = errors
+    assert "CannotFollowError: the code does something else in test_scaled_dot_product_attention[" in error
+    assert "] when it is imported a second time" in error
+
+
 def test_an_error_of_a_probe_is_none_of_the_students(told: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KeyError("probe")

@@ -101,7 +101,10 @@ def load_specs() -> Mapping[str, ProblemSpec]:
         wrong += _check_names({id: getattr(spec, kind) for id, spec in specs.items()}, kind)
     for id, spec in specs.items():
         if list(spec.outputs) != ["answer", *sorted(spec.outputs[1:])]:
-            wrong.append(f'the problem {id} has the outputs {", ".join(spec.outputs)}, expected "answer" first')
+            wrong.append(
+                f"{PROBLEMS}/{id}/{STAFF}/__init__.py: the outputs are {', '.join(spec.outputs)}; expected "
+                '"answer" first, then the others in alphabetical order'
+            )
         first = {case.call: case.name for case in (*spec.hidden[::-1], *spec.public[::-1])}
         for call in first.keys() - spec.calls:
             wrong.append(f"the case {first[call]} calls {call}, which is not among the adapters of {id}")

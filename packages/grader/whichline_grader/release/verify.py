@@ -35,6 +35,7 @@ from whichline_grader.grading.suite import load_both_suites
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.places import HIDDEN_TESTS, STAFF, find_hidden_tests
 from whichline_grader.release.broken import list_solution_mistakes, tell_outcomes, try_in_tree
+from whichline_grader.release.handout import make_handout
 from whichline_grader.release.stages import Stage, Stages, count
 from whichline_grader.sandbox.interview import Starved
 from whichline_grader.sandbox.submission import take_in
@@ -132,6 +133,7 @@ def verify(problem: str | None, breaks: int, seed: int) -> None:
         stages.run("The solution gets all points in the sandbox", partial(grade_solution, root, problems))
     else:
         click.secho("The solution was not graded: that needs Linux.", fg="yellow")
+    stages.run("A handout can be made, without solutions", partial(verify_handout, root))
     if breaks and suite:
         mistakes = list_solution_mistakes(root, problems, seed, breaks)
         whole = both_suites(root)  # a file may be written for several problems
@@ -155,8 +157,8 @@ def grade_solution(root: Path, problems: Collection[str], stage: Stage) -> None:
     except (CourseworkError, Starved) as error:
         stage.error(str(error))
         return
-    for result in (each for each in results if each.problem in problems and not each.passed):
-        stage.error(f"the solution fails {result.test}: {result.headline}")
+    for failed in tell_failed([each for each in results if each.problem in problems]):
+        stage.error(f"the solution fails {failed}")
     for problem in notes.forbidden.keys() & problems:
         lines = [line for work in notes.forbidden[problem].values() for line in work]
         stage.error(f"the solution of {problem} uses what is forbidden: {'; '.join(lines)}")
@@ -190,9 +192,26 @@ def verify_right_styles(suite: Suite, stage: Stage) -> None:
 
 def check_right_style(suite: Suite, style: str) -> Iterator[str]:
     """A style of right implementation must pass every test."""
-    for result in run_suite(suite, RIGHT_STYLES[style]):
-        if not result.passed:
-            yield f"{style} is right and fails {result.test}: {result.headline}"
+    for failed in tell_failed(run_suite(suite, RIGHT_STYLES[style])):
+        yield f"{style} is right and fails {failed}"
+
+
+def tell_failed(results: Sequence[Result]) -> Iterator[str]:
+    """Say in a line for each problem which tests fail: a reference that is wrong fails nearly all of them."""
+    for problem in dict.fromkeys(each.problem for each in results if not each.passed):
+        ran = [each for each in results if each.problem == problem]
+        first, *more = [each for each in ran if not each.passed]
+        others = f" ({len(more) + 1} of {len(ran)} tests of {problem} fail; is its reference right?)" if more else ""
+        yield f"{first.test}: {first.headline}{others}"
+
+
+def verify_handout(root: Path, stage: Stage) -> None:
+    """Nothing of a solution may reach students."""
+    try:
+        make_handout(root, version="0")
+    except CourseworkError as error:
+        for line in str(error).splitlines():
+            stage.error(line)
 
 
 def check_second_opinion(root: Path, problem: str) -> Iterator[str]:

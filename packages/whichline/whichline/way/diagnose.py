@@ -14,7 +14,7 @@ from whichline.way.contract import tell_contract
 from whichline.way.crashes import tell_crashes
 from whichline.way.locate import is_wrong_number, make_tests
 from whichline.way.numbers import find_numbers
-from whichline.way.observed import Observed
+from whichline.way.observed import CannotFollowError, Observed
 from whichline.way.reference import load_references
 from whichline.way.repeat import tell_unrepeatable
 from whichline.way.run import Patch, Runner, order_by_generality
@@ -65,15 +65,21 @@ def find_state(case: Diagnosis) -> list[Finding]:
         case.is_over = True
         return []
     found = tell_unrepeatable(case.runner, case.failing)
-    case.is_over = bool(found) or bool(case.numbers and not _is_repeatable(case.runner, case.numbers[0]))
+    case.is_over = bool(found)
+    if not found and case.numbers:
+        _check_copy(case.runner, case.numbers[0])
     return [found] if found else []
 
 
-def _is_repeatable(runner: Runner, test: Test) -> bool:
-    """Tell whether the copy gives what the student's code gave."""
+def _check_copy(runner: Runner, test: Test) -> None:
+    """Check that the copy gives what the student's code gave.
+
+    Raises:
+        CannotFollowError: it does not.
+    """
     plain, trace = runner.run_plainly(test), runner.look(test)
-    answers = [getattr(error, "answer", None) for error in (plain, trace.error)]
-    return bool(trace.order) and is_equal(*answers)
+    if not trace.order or not is_equal(*(getattr(error, "answer", None) for error in (plain, trace.error))):
+        raise CannotFollowError(f"the code does something else in {test.name} when it is imported a second time")
 
 
 def _find_numbers(case: Diagnosis) -> list[Finding]:
