@@ -51,12 +51,14 @@ def check_dropout(case: Case, answer: Any) -> None:
     if dropped and not (near(kept, 1 / (1 - p)) and small[~counts].all()):
         mean = float(kept.mean())
         factor = f"{mean:.4g}" if near(kept, mean) and not near(kept, 1 / (1 - p)) else "various numbers"
-        raise WrongAnswer(
-            f"the weights that are kept are multiplied by {factor}, expected 1 / (1 - {p:g}) = {1 / (1 - p):.4g}",
-            Check.PROPERTY,
-        )
+        right_factor = f"1 / (1 - {p:g}) = {1 / (1 - p):.4g}"
+        message = f"the weights that are kept are multiplied by {factor}, expected {right_factor}"
+        kind = f"the weights that are kept should be multiplied by {right_factor}"
+        raise WrongAnswer(message, Check.PROPERTY, kind=kind)
     if dropped and abs(dropped - p) > DEVIATIONS * math.sqrt(p * (1 - p) / len(ratio)):
-        raise WrongAnswer(f"{dropped:.0%} of the weights are dropped, expected {p:.0%}", Check.PROPERTY)
+        message = f"{dropped:.0%} of the weights are dropped, expected {p:.0%}"
+        kind = f"the share of the weights that is dropped is not {p:.0%}"
+        raise WrongAnswer(message, Check.PROPERTY, kind=kind)
     if dropped and not _independent(weights == 0, counts, p):
         message = "weights are dropped together, or in a pattern: is there a random number for each of them?"
         raise WrongAnswer(message, Check.PROPERTY)

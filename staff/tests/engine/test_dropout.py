@@ -85,6 +85,16 @@ def test_what_is_wrong_is_said(case: Case, wrong, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_feedback_on_a_hidden_test_has_no_number_that_an_answer_chose(case: Case) -> None:
+    said = []
+    for wrong, _ in (WRONG[name] for name in ("not rescaled", "divides by p", "renormalised", "the others")):
+        with pytest.raises(WrongAnswer) as caught:
+            check_dropout(case, wrong(case.expected["matrix of weights"].float(), case.V))
+        said.append(caught.value.kind)
+    factor = "the weights that are kept should be multiplied by 1 / (1 - 0.25) = 1.333"
+    assert said == [factor] * 3 + ["the share of the weights that is dropped is not 25%"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -59,8 +59,6 @@ class ProblemSpec:
         public: the cases that students have.
         hidden: those that they do not have.
         figure: what students see of their answers, beside what is right, when a test of the problem fails.
-        sentences: headlines of its tests with something in them that a submission chose, as regular expressions, and
-            what feedback on a hidden test says in their place.
         outputs: the names of what an adapter gives, "answer" and then others in alphabetical order, as files keep them.
     """
 
@@ -69,7 +67,6 @@ class ProblemSpec:
     answers: Sequence[Adapter] = ()
     helpers: Sequence[Adapter] = ()
     figure: Figure | None = None
-    sentences: Sequence[tuple[str, str]] = ()
     outputs: Sequence[str] = ("answer",)
 
     @property

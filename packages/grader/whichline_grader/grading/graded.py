@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -252,13 +252,6 @@ RAISED = (
 )
 
 
-@cache
-def _sentences_of_problems() -> tuple[tuple[str, str], ...]:
-    from whichline_grader.authoring.spec import load_specs  # which imports torch, and few commands need it
-
-    return tuple(sentence for spec in load_specs().values() for sentence in spec.sentences)
-
-
 def for_student(result: Result, submission: Submission, stored: bool) -> Result:
     """The result of a hidden test in words for its student; what staff may see besides is in `staff`.
 
@@ -283,14 +276,6 @@ def _say_what_failed(result: Result) -> str:
     if result.raised:
         return result.raised if result.raised in RAISED else "an exception"
     return result.kind or result.headline
-
-
-def with_kind(result: Result) -> Result:
-    """The result with the kind of its headline, where a problem says what in that a submission chose."""
-    for pattern, fixed in _sentences_of_problems():
-        if match := re.match(pattern, result.headline):
-            return replace(result, kind=match.expand(fixed) + result.headline[match.end() :])
-    return result
 
 
 def _say_where(result: Result, submission: Submission) -> str:

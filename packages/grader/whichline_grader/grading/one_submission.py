@@ -19,7 +19,7 @@ from whichline_grader.authoring.spec import Adapter, Figure, find_figure, refere
 from whichline_grader.grading.carried_forward import Lender, choose_tests, find_lessons, judge_again
 from whichline_grader.grading.copies import find_copies
 from whichline_grader.grading.findings import ask_for_advice, draw_anew, find_means_to_hide
-from whichline_grader.grading.graded import Drawn, Notes, for_student, with_kind
+from whichline_grader.grading.graded import Drawn, Notes, for_student
 from whichline_grader.grading.questions import (
     LENT_TO,
     Questions,
@@ -130,7 +130,7 @@ class _Grader:
     def keep(self, results: Sequence[Result]) -> None:
         """Keep the results, those of hidden tests in words for students."""
         submission = self.interview.submission
-        for test, result in zip(self.suite.suite.tests, map(with_kind, results), strict=True):
+        for test, result in zip(self.suite.suite.tests, results, strict=True):
             if result.outcome is Outcome.ERROR:
                 raise Faulty(f"{result.test}: {result.staff or result.text}")
             self.results.append(for_student(result, submission, stored=bool(test.stored)) if test.hidden else result)
@@ -309,7 +309,7 @@ def _print_what_follows(graded: GradedSuite, recorded: Recorded, test: Test, res
     for told in (each for each in sealed.explanations if test.name in each.tests):
         click.echo("\n".join(("The student is told:", *(f"  {line}" for line in told.lines))))
     if test.hidden:
-        told = for_student(with_kind(result), recorded.submission, False)
+        told = for_student(result, recorded.submission, False)
         click.echo(f"Of the test, the student reads: {told.headline}")
     problem = graded.problems[test.problem]
     click.echo(f"It is worth {test.points:.3f} of the {problem.points:g} points of {problem.title}.")
