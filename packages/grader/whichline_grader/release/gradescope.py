@@ -27,22 +27,20 @@ LEFT_OUT = (
     COURSE,  # it is written
     *(f"{STAFF}/{folder}/" for folder in ("handout", "tests", "tools")),
 )
-# What the grader needs, and what a submission may import.
+# What the grader needs.
 PACKAGES = (
-    *(
-        "beartype",
-        "click",
-        "einops",
-        "executing",
-        "jaxtyping",
-        "msgspec",
-        "numpy",
-        "pytest",
-        "pyyaml",
-        "rich",
-        "safetensors",
-    ),
-    *("torch", "einx", "psutil", "regex", "tiktoken", "tqdm"),
+    "beartype",
+    "click",
+    "einops",
+    "executing",
+    "jaxtyping",
+    "msgspec",
+    "numpy",
+    "pytest",
+    "pyyaml",
+    "rich",
+    "safetensors",
+    "torch",
 )
 
 PYTHON = "{}.{}".format(*sys.version_info)  # what students have, and what the versions of the packages fit
@@ -116,7 +114,7 @@ def write_autograder(root: Path, path: Path) -> None:
             archive.writestr(info, text)
         archive.writestr("README.md", README.format(points=points))
         archive.writestr("Dockerfile", DOCKERFILE)
-        pinned = [f"{name}=={version(name).partition('+')[0]}" for name in PACKAGES]
+        pinned = [f"{name}=={version(name).partition('+')[0]}" for name in (*PACKAGES, *read_assignment(root).packages)]
         archive.writestr("requirements.txt", "\n".join(pinned) + "\n")
         for file, name in _shipped(root):
             archive.write(file, name)

@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whichline.engine.assignment import this_root
+from whichline.engine.assignment import this_assignment, this_root
 from whichline.engine.errors import CourseworkError
 from whichline_grader.places import ENGINE, GRADER
 from whichline_grader.sandbox.inside.lock_in import hide_memory
+from whichline_grader.sandbox.submission import SLOW_IMPORTS
 from whichline_grader.sandbox.zygote_files import (
     DEVICES,
     ENVIRONMENT,
@@ -295,7 +296,7 @@ def _compile_packages() -> None:
     compiled = Path(importlib.util.cache_from_source(str(one)))
     if not compiled.exists() and os.access(one.parent, os.W_OK):
         environment = {**os.environ, **ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": ""}
-        warm_up = "from whichline_grader.sandbox.inside.zygote import warm_up; warm_up(); import einx"
+        warm_up = f"from whichline_grader.sandbox.inside.zygote import warm_up; warm_up({this_assignment().packages})"
         subprocess.run([sys.executable, "-c", warm_up], env=environment, capture_output=True)
 
 
@@ -319,6 +320,7 @@ def _spawn(layer: Layer, advised: bool) -> Starting:
             "hidden": hidden,
             "confined": layer != "none",
             "layers": ["namespaces"] * (layer == "bubblewrap"),
+            "imported": [each for each in this_assignment().packages if each not in SLOW_IMPORTS],
             # Under bubblewrap there is nothing else, and nothing is writable.
             "readable": [path for path in (*visible, *find_libraries(), *DEVICES) if os.path.exists(path)]
             if layer == "process"

@@ -114,6 +114,8 @@ class Assignment:
         allowed: names of what students may use although it lies in torch.nn, torch.nn.functional or einops.layers; they
             may hold * and ?, as names of files do.
         forbidden: operators that torch registers only when something imports them, by their names in torch.ops.
+        packages: what submissions may import besides torch, numpy, einops and jaxtyping. It must be installed where
+            they are graded.
         told: how much students are told of what is wrong: the line of their code and what is wrong there, what is wrong
             alone, or nothing but what the tests say.
     """
@@ -125,6 +127,7 @@ class Assignment:
     commands: tuple[Command, ...] = ()
     allowed: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     told: Told = "where"
 
     @property

@@ -36,7 +36,7 @@ from whichline_grader.sandbox.inside.lock_in import (
 )
 from whichline_grader.sandbox.inside.serve import Advise, send, serve
 
-STUDENT_PACKAGES = ("einops", "jaxtyping", "numpy", "numpy.random", "regex", "tiktoken", "tqdm", "psutil")
+ALWAYS = ("einops", "jaxtyping", "numpy", "numpy.random")
 CHANNEL = 3
 
 
@@ -50,7 +50,7 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
         controls: SOCK_SEQPACKET Unix sockets. If there are two, the second is that of a fork of this process: the
             advisor, whose workers say what a submission does wrong.
         settings: `confined` (whether to lock workers in), `readable` for `lock_in`, `worker` (the folder of this code),
-            `layers` (those that hold for this process).
+            `layers` (those that hold for this process), `imported` (what every submission finds imported).
     """
     if settings["confined"]:
         hide_memory()
@@ -60,7 +60,7 @@ def main(controls: list[int], settings: dict[str, Any]) -> NoReturn:
     watch.install()
     for name in [name for name in sys.modules if name.partition(".")[0] == "whichline"]:
         del sys.modules[name]
-    warm_up()
+    warm_up(settings["imported"])
     is_advisor = len(controls) == 2 and os.fork() == 0
     connection = socket.socket(fileno=controls.pop(is_advisor))
     for other in controls:
@@ -102,7 +102,7 @@ class NotHere:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def warm_up() -> None:
+def warm_up(packages: Iterable[str]) -> None:
     """Import and run once what would otherwise be slow in every worker. One thread: others do not survive a fork."""
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
@@ -111,7 +111,7 @@ def warm_up() -> None:
     x = torch.ones(2, 2, requires_grad=True)
     torch.einsum("ij,jk->ik", x, x).exp().amax().backward()
     (x * x).backward(torch.ones(torch.broadcast_shapes((2, 1), (1, 2))))  # either one imports sympy
-    _import(STUDENT_PACKAGES)
+    _import((*ALWAYS, *packages))
 
 
 def _import(modules: Iterable[str]) -> None:
