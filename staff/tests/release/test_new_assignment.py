@@ -26,6 +26,8 @@ def test_what_it_writes_is_tested_and_verified_as_it_is(tmp_path: Path) -> None:
     assert all("CHANGE" in path.read_text().partition("\n")[0] for path in files if "__pycache__" not in path.parts)
     assert "2 passed" in run(folder, "pytest")
     assert "now uv run x submit" in run(folder, "whichline", "check")
+    for command in ("init", "add ."):
+        subprocess.run(["git", *command.split()], cwd=folder, capture_output=True, check=True)
     assert run(folder, "whichline", "staff", "verify").endswith("No errors\n0")
 
     problem = folder / "problems/standardize/reference.py"

@@ -133,7 +133,8 @@ def verify(problem: str | None, breaks: int, seed: int) -> None:
         stages.run("The solution gets all points in the sandbox", partial(grade_solution, root, problems))
     else:
         click.secho("The solution was not graded: that needs Linux.", fg="yellow")
-    stages.run("A handout can be made, without solutions", partial(verify_handout, root))
+    if not problem:
+        stages.run("A handout can be made, without solutions", partial(verify_handout, root))
     if breaks and suite:
         mistakes = list_solution_mistakes(root, problems, seed, breaks)
         whole = both_suites(root)  # a file may be written for several problems

@@ -1,0 +1,36 @@
+"""Each link of a page leads to a file, and to a heading of it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from staff.tests import ROOT
+from whichline_grader.release.handout import OVERLAY
+
+PAGES = subprocess.run(
+    ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+).stdout.splitlines()
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"^(```+)(?s:.*?)^\1`*$|`[^`\n]+`", re.MULTILINE)
+
+
+def list_anchors(page: Path) -> set[str]:
+    """The names of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_leads_somewhere(page: str) -> None:
+    text = CODE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if link.startswith(("https://", "mailto:")):
+            continue
+        name, _, anchor = link.partition("#")
+        places = [(ROOT / page).parent / name, ROOT / OVERLAY / name] if name else [ROOT / page]
+        places += [ROOT / name] if page.startswith(OVERLAY) else []  # it lies at the top of what students have
+        found = [place for place in places if place.exists()]
+        assert found, f"{page} links to {link}"
+        assert not anchor or anchor in list_anchors(found[0]), f"{page} links to {link}"
