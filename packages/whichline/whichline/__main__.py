@@ -3,7 +3,8 @@
 from contextlib import suppress
 
 from whichline.cli import main
-from whichline.engine.assignment import AssignmentError, this_assignment
+from whichline.engine.assignment import this_assignment
+from whichline.engine.toml_file import AssignmentError
 
 name = None
 with suppress(AssignmentError):  # the command says what is wrong

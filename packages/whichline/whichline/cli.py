@@ -15,9 +15,10 @@ from pathlib import Path
 import click
 
 from whichline.checking.plain_text import print_everywhere
-from whichline.engine.assignment import AssignmentError, put_root_on_path, this_assignment
+from whichline.engine.assignment import put_root_on_path, this_assignment
 from whichline.engine.errors import CourseworkError
 from whichline.engine.kit import check_kit
+from whichline.engine.toml_file import AssignmentError
 from whichline.quick_end import end_quickly
 
 

@@ -2,7 +2,7 @@
 
 from problems.attention_module.judge import WEIGHTS
 from problems.attention_module.staff.cases import HIDDEN, PUBLIC
-from whichline_grader.authoring.spec import ProblemSpec
+from whichline_grader.author import ProblemSpec
 
 SPEC = ProblemSpec(
     public=PUBLIC,

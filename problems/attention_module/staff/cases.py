@@ -7,8 +7,7 @@ import torch
 from torch import Generator
 
 from problems.scaled_dot_product_attention.staff import cases as attention
-from whichline_grader.authoring.cases import CaseSpec, Inputs, specs
-from whichline_grader.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, specs
 
 
 def inputs(

@@ -1,7 +1,7 @@
 """Attention as a module, hidden."""
 
 from problems.attention_module.staff.cases import kinds
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, public_tests
 
 public = public_tests("test_6_attention_module.py")
 

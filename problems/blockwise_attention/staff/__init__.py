@@ -1,7 +1,7 @@
 """Blockwise attention."""
 
 from problems.blockwise_attention.staff.cases import HIDDEN, PUBLIC
-from whichline_grader.authoring.spec import ProblemSpec
+from whichline_grader.author import ProblemSpec
 
 SPEC = ProblemSpec(
     public=PUBLIC,

@@ -8,8 +8,8 @@ import torch
 from torch import Generator
 
 from problems.scaled_dot_product_attention.staff import cases as attention
-from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from whichline_grader.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, specs
+from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION
 
 
 def inputs(*batch: int, block_size: int | None, d_k: int = 3, d_v: int = 2, **rest: Any) -> Callable[..., Inputs]:

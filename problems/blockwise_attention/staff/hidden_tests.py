@@ -13,10 +13,8 @@ from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer, check_shape
 from whichline.engine.errors import Stopped, StudentRaised
 from whichline.engine.result import Check
-from whichline_grader.authoring.cases import CaseSpec, Inputs
+from whichline_grader.author import CaseSpec, Inputs, again, assert_no_side_effects, assert_right, public_tests
 from whichline_grader.authoring.stored_cases import make_case
-from whichline_grader.hidden.properties import assert_no_side_effects, assert_right
-from whichline_grader.hidden.public import again, public_tests
 from whichline_grader.hidden.release import load_release
 
 public = public_tests("test_8_blockwise.py")

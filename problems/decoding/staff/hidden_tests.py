@@ -5,9 +5,7 @@ import pytest
 import adapters
 from problems.decoding.judge import decode_in_pieces
 from problems.decoding.staff.cases import kinds, kinds_without_a_cache
-from whichline_grader.hidden.drawn import drawn
-from whichline_grader.hidden.properties import assert_no_side_effects, assert_right
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, assert_no_side_effects, assert_right, drawn, public_tests
 
 public = public_tests("test_9_decoding.py")
 

@@ -1,7 +1,7 @@
 """The linear layer, hidden."""
 
 from problems.linear.staff.cases import kinds
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, public_tests
 
 public = public_tests("test_3_linear.py")
 

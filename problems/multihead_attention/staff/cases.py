@@ -8,8 +8,7 @@ from torch import Generator, Tensor
 
 from problems.multihead_self_attention.staff.cases import draw_weights
 from problems.scaled_dot_product_attention.staff.cases import random_mask
-from whichline_grader.authoring.cases import CaseSpec, Inputs, specs
-from whichline_grader.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
 
 
 def inputs(

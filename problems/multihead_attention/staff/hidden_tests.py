@@ -1,7 +1,7 @@
 """Attention between two sequences, hidden."""
 
 from problems.multihead_attention.staff.cases import kinds
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, public_tests
 
 public = public_tests("test_7_multihead_attention.py")
 

@@ -8,8 +8,7 @@ import torch
 from torch import Generator
 
 from problems.rope.staff.cases import POSITIONS, SHARED
-from whichline_grader.authoring.cases import CaseSpec, Inputs, specs
-from whichline_grader.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
 
 
 def inputs(

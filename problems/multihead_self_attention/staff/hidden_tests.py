@@ -4,10 +4,7 @@ import pytest
 
 import adapters
 from problems.multihead_self_attention.staff.cases import kinds, kinds_with_rope
-from whichline_grader.hidden.drawn import drawn
-from whichline_grader.hidden.kinds import change_inputs
-from whichline_grader.hidden.properties import assert_near, assert_no_side_effects
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, assert_near, assert_no_side_effects, change_inputs, drawn, public_tests
 
 public = public_tests("test_5_multihead.py")
 

@@ -4,9 +4,7 @@ import pytest
 
 import adapters
 from problems.rope.staff.cases import kinds
-from whichline_grader.hidden.drawn import drawn
-from whichline_grader.hidden.properties import assert_near, assert_no_side_effects
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, assert_near, assert_no_side_effects, drawn, public_tests
 
 public = public_tests("test_4_rope.py")
 

@@ -3,7 +3,7 @@
 from problems.scaled_dot_product_attention.reference import attention_scores
 from problems.scaled_dot_product_attention.staff.cases import HIDDEN, PUBLIC
 from problems.scaled_dot_product_attention.staff.figure import FIGURE
-from whichline_grader.authoring.spec import ProblemSpec
+from whichline_grader.author import ProblemSpec
 
 SPEC = ProblemSpec(
     helpers=[attention_scores],

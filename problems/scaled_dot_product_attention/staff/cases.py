@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from whichline_grader.hidden.kinds import LEADING, Batch, Kinds, Spread, draw_one_axis, draw_size
+from whichline_grader.author import LEADING, Batch, CaseSpec, Inputs, Kinds, Spread, draw_one_axis, draw_size, specs
+from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION
 
 
 def inputs(

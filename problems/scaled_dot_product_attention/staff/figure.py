@@ -18,7 +18,7 @@ from problems.scaled_dot_product_attention.reference import run_scaled_dot_produ
 from whichline.engine.assignment import find_root
 from whichline.engine.case import load_case
 from whichline.engine.errors import Stopped
-from whichline_grader.authoring.spec import Figure, Matrix
+from whichline_grader.author import Figure, Matrix
 
 CASE = "attention/3d-causal"
 AGREES = 0.0005  # three decimals of two weights are the same

@@ -5,10 +5,8 @@ import torch
 
 import adapters
 from problems.scaled_dot_product_attention.staff.cases import kinds, kinds_without_a_mask
-from whichline_grader.hidden.drawn import drawn
-from whichline_grader.hidden.kinds import ONE_MORE, change_inputs
-from whichline_grader.hidden.properties import assert_no_side_effects, assert_right
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, assert_no_side_effects, assert_right, change_inputs, drawn, public_tests
+from whichline_grader.hidden.kinds import ONE_MORE
 
 public = public_tests("test_2_attention.py")
 

@@ -1,7 +1,7 @@
 """Softmax."""
 
 from problems.softmax.staff.cases import HIDDEN, PUBLIC
-from whichline_grader.authoring.spec import ProblemSpec
+from whichline_grader.author import ProblemSpec
 
 SPEC = ProblemSpec(
     public=PUBLIC,

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch import Generator
 
-from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION, CaseSpec, Inputs, specs
-from whichline_grader.hidden.kinds import Kinds, Spread, draw_size
+from whichline_grader.author import CaseSpec, Inputs, Kinds, Spread, draw_size, specs
+from whichline_grader.authoring.cases import FULL_PRECISION, HALF_PRECISION
 
 
 def inputs(

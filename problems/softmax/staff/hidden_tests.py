@@ -5,10 +5,15 @@ import torch
 
 import adapters
 from problems.softmax.staff.cases import kinds
-from whichline_grader.hidden.drawn import drawn
-from whichline_grader.hidden.kinds import change_inputs
-from whichline_grader.hidden.properties import assert_near, assert_no_side_effects, assert_right
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import (
+    again,
+    assert_near,
+    assert_no_side_effects,
+    assert_right,
+    change_inputs,
+    drawn,
+    public_tests,
+)
 
 public = public_tests("test_1_softmax.py")
 

@@ -36,7 +36,8 @@ from whichline_grader.sandbox import confinement as sandbox
 from whichline_grader.sandbox import connection, files
 from whichline_grader.sandbox import interview as client
 from whichline_grader.sandbox.answer import LimitExceeded, ProtocolViolation
-from whichline_grader.sandbox.submission import Refused, take_in
+from whichline_grader.sandbox.files import Refused
+from whichline_grader.sandbox.submission import take_in
 
 X = torch.ones(3)
 Softmax = Callable[[torch.Tensor, int], torch.Tensor]

@@ -8,7 +8,8 @@ import pytest
 
 import adapters
 from staff.tests import ROOT
-from whichline.engine.assignment import AssignmentError, load_problems
+from whichline.engine.assignment import load_problems
+from whichline.engine.toml_file import AssignmentError
 from whichline_grader.authoring.spec import reference_of
 
 PROBLEM = """command = "x"

@@ -16,9 +16,9 @@ from staff.tests.grading.test_weights import drawn
 from whichline.engine.assignment import Problem
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check, Outcome, Result
-from whichline_grader.grading.class_losses import ClassLoss, Entry, count_losses, teach_next
+from whichline_grader.grading.class_losses import ClassLoss, count_losses, teach_next
 from whichline_grader.grading.course import Course, Late
-from whichline_grader.grading.final_grades import Grade
+from whichline_grader.grading.final_grades import Entry, Grade
 from whichline_grader.grading.gradebook import Gradebook, Results
 from whichline_grader.grading.graded import Grading, Notes
 from whichline_grader.grading.identity import HandedIn, Student

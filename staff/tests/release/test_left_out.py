@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from staff.tests import ROOT
-from whichline.engine.assignment import AssignmentError, load_problems
+from whichline.engine.assignment import load_problems
 from whichline.engine.suite import Suite
+from whichline.engine.toml_file import AssignmentError
 from whichline_grader.authoring.programs import RIGHT
 from whichline_grader.release import verify
 from whichline_grader.release.left_out import without_left_out

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from staff.tests import ROOT
 from staff.tests.attacks.grade import only
+from whichline.engine.assignment import SuiteError
 from whichline.engine.result import Check, Outcome, Result
-from whichline.engine.suite import SuiteError
 from whichline_grader.cli import staff
 from whichline_grader.grading.suite import GradedSuite
 from whichline_grader.release import verify

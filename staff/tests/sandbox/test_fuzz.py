@@ -38,9 +38,10 @@ from whichline.handing_in.submit import SubmissionError, _imports, read_submissi
 from whichline_grader.grading.carried_forward import Lender
 from whichline_grader.sandbox.answer import check
 from whichline_grader.sandbox.connection import Connection, TooLongError
+from whichline_grader.sandbox.files import Refused
 from whichline_grader.sandbox.inside import frames
 from whichline_grader.sandbox.question import Question
-from whichline_grader.sandbox.submission import Refused, take_in
+from whichline_grader.sandbox.submission import take_in
 
 SEED = 0  # from which all that is tried follows
 SECONDS = 1.0  # of the processor, for one case

@@ -20,8 +20,9 @@ import pytest
 
 from staff.tests import ROOT
 from whichline_grader.sandbox import reader
+from whichline_grader.sandbox.files import MIB, Refused
 from whichline_grader.sandbox.reader import Reader
-from whichline_grader.sandbox.submission import MIB, Refused, Submission, take_in
+from whichline_grader.sandbox.submission import Submission, take_in
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from whichline_grader.sandbox.connection import Connection
 from whichline_grader.sandbox.inside.randomness import seed
 from whichline_grader.sandbox.interview import Starved
 from whichline_grader.sandbox.submission import Submission
+from whichline_grader.sandbox.zygote_files import ENVIRONMENT
 
 from .conftest import ROOT, Run, start
 
@@ -178,7 +179,7 @@ def test_nothing_of_ours_can_be_imported(run: Run) -> None:
 def test_the_environment_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CS336_NOT_FOR_STUDENTS", "x")
     seen = run(trying("return list(os.environ)")).run_softmax(X, 0)
-    assert set(seen) <= {*sandboxes.ENVIRONMENT, "PWD", "LC_CTYPE"}
+    assert set(seen) <= {*ENVIRONMENT, "PWD", "LC_CTYPE"}
 
 
 def test_the_grader_cannot_be_dumped(sandbox: Sandbox) -> None:

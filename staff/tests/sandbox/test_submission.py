@@ -15,7 +15,8 @@ import pytest
 from staff.tests import ROOT
 from whichline_grader.sandbox import files as reading
 from whichline_grader.sandbox import submission
-from whichline_grader.sandbox.submission import MIB, Refused, take_in
+from whichline_grader.sandbox.files import MIB, Refused
+from whichline_grader.sandbox.submission import take_in
 
 FLAT = {"adapters.py": "a = 1", "cs336_basics/nn.py": "b = 2"}
 CS336 = {"tests/adapters.py": "a = 1", "tests/common.py": "", "cs336_basics/nn.py": "b = 2"}

@@ -28,8 +28,9 @@ from whichline_grader.grading.reports import write_reports
 from whichline_grader.grading.suite import GradedSuite, results_of_refused
 from whichline_grader.grading.writing import hold, write_atomically, writing
 from whichline_grader.sandbox.confinement import Sandbox
+from whichline_grader.sandbox.files import Refused
 from whichline_grader.sandbox.reader import Reader
-from whichline_grader.sandbox.submission import Refused, Submission
+from whichline_grader.sandbox.submission import Submission
 
 ATTEMPTS = 3
 LOG = "log.jsonl"

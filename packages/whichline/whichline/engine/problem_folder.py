@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from whichline.engine.assignment import FILE_NAME, PROBLEMS, AssignmentError, SuiteError, put_root_on_path
+from whichline.engine.assignment import FILE_NAME, PROBLEMS, SuiteError, put_root_on_path
+from whichline.engine.toml_file import AssignmentError
 
 REFERENCE = "reference"
 IS_ADAPTER = re.compile(r"run_\w+")

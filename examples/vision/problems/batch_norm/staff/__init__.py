@@ -2,9 +2,7 @@
 
 import torch
 
-from whichline_grader.authoring.cases import CaseSpec, specs
-from whichline_grader.authoring.spec import ProblemSpec
-from whichline_grader.hidden.kinds import Spread, draw_size
+from whichline_grader.author import CaseSpec, ProblemSpec, Spread, draw_size, specs
 
 
 def draw(*shape: int, training: bool, scale: float = 1.0, eps: float = 0.1):

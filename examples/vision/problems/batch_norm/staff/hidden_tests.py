@@ -1,7 +1,7 @@
 """The hidden tests of `batch_norm`."""
 
 from problems.batch_norm.staff import draw_any
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, public_tests
 
 public = public_tests("test_2_batch_norm.py")
 kinds = {"training": lambda random: draw_any(random, True), "evaluation": lambda random: draw_any(random, False)}

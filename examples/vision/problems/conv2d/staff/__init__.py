@@ -2,9 +2,7 @@
 
 import torch
 
-from whichline_grader.authoring.cases import CaseSpec, specs
-from whichline_grader.authoring.spec import ProblemSpec
-from whichline_grader.hidden.kinds import Spread, draw_size
+from whichline_grader.author import CaseSpec, ProblemSpec, Spread, draw_size, specs
 
 
 def draw(image: tuple, kernel: tuple, stride: int = 1, padding: int = 0, bias: bool = True):

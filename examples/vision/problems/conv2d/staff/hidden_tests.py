@@ -1,7 +1,7 @@
 """The hidden tests of `conv2d`."""
 
 from problems.conv2d.staff import draw_any
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, public_tests
 
 public = public_tests("test_1_conv2d.py")
 

@@ -1,7 +1,7 @@
 """CHANGE: hidden tests, which repeat public ones on hidden cases, and on cases that are drawn from the secret."""
 
 from problems.standardize.staff import draw_any
-from whichline_grader.hidden.public import again, public_tests
+from whichline_grader.author import again, public_tests
 
 public = public_tests("test_1_standardize.py")
 
