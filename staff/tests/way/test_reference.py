@@ -41,7 +41,7 @@ def run_ordinary(x: Tensor, blocks: int) -> Tensor:
     size = x.shape[0]
     length = x.shape[0]  #: the length
     flag = blocks > 1  #: whether there are more
-    return total + 0 * both.sum() + 0 * sums.sum(), twice
+    return total + 0 * both.sum() + 0 * sums.sum(), twice, 3 * twice
 
 
 def keep(x: Tensor) -> Tensor:
@@ -85,6 +85,7 @@ def test_values_are_named_by_their_variables_comments_calls_and_turns(ordinary: 
         "a part of all",
         "a part",
         "the length",
+        "output 3",
         "the answer",
     ]
     assert {step.section for step in ordinary.values()} == {"2 Halves"}
@@ -105,6 +106,14 @@ def test_values_of_a_loop_are_a_series(ordinary: dict[str, Step]) -> None:
     assert series["the sum up to block 2"] == ("the sum up to block", (2,))
     assert series["the twice of turn 1 of block 2"] == ("the twice of turn of block", (1, 2))
     assert len(series) == 6
+
+
+def test_an_output_without_a_name_is_a_value_before_the_answer(ordinary: dict[str, Step]) -> None:
+    *_, third, answer = ordinary.values()
+    assert (third.name, answer.name) == ("output 3", "the answer")
+    assert third.tensor.tolist() == [6.0]
+    assert third.order < answer.order
+    assert "output 2" not in ordinary
 
 
 def test_values_are_computed_in_float64_and_keep_their_graph() -> None:

@@ -8,7 +8,7 @@ import builtins
 import sys
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import islice
@@ -31,7 +31,7 @@ from whichline.engine.problem_folder import (
 from whichline.way.instrument import PROBE
 from whichline.way.named import Function, Named, NamedFile, Span, is_reference, span_of
 from whichline.way.steps import Arguments, Step, Steps, list_leaves
-from whichline.way.values import Value, as_value
+from whichline.way.values import Value, as_value, is_equal
 
 TURNS = "__turns__"
 REFUSED = (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError)  # raised for arguments that do not fit
@@ -265,12 +265,23 @@ class Reference:
                     taken[word] = Step(word, as_value(x), x, PASSED, "", len(taken), "", leaves)
             try:
                 with _load_references().observing(taken, leaves):
-                    return self.answer(own)
+                    answer = self.answer(own)
             except REFUSED:
                 taken.clear()
                 return None
+            _add_outputs(taken, answer)
+            return answer
 
         return Steps(run, leaves)
+
+
+def _add_outputs(taken: dict[str, Step], answer: Any) -> None:
+    """Add what comes back beside the answer, where that has no name of its own; the answer stays the last step."""
+    for number, part in enumerate(answer[1:] if isinstance(answer, tuple) and taken else (), 2):
+        if isinstance(part, Tensor) and not any(is_equal(part, step.tensor) for step in taken.values()):
+            name, last = taken.popitem()
+            taken[f"output {number}"] = replace(last, name=f"output {number}", value=as_value(part), tensor=part)
+            taken[name] = replace(last, order=last.order + 1)
 
 
 def load_references(problem: str) -> dict[str, Reference]:
