@@ -66,7 +66,9 @@ def test_writing_twice_gives_the_same_bytes(written: Path, tmp_path: Path) -> No
 
 def test_a_stray_case_is_named_and_removed(folder: Path) -> None:
     shutil.copy(folder / "attention/one.safetensors", folder / "attention/three.safetensors")
-    assert list(check_fixtures(folder, SPECS)) == ["attention/three: no case of this name is known"]
+    assert list(check_fixtures(folder, SPECS)) == [
+        "attention/three: no case of this name is known; `staff fixtures` removes the file"
+    ]
     write_fixtures(folder, SPECS)
     assert list(check_fixtures(folder, SPECS)) == []
 
@@ -272,8 +274,9 @@ def test_an_answer_of_whole_numbers_is_exact(tmp_path: Path, monkeypatch: pytest
 
 
 def test_everything_that_is_wrong_with_some_cases_is_said(tmp_path: Path) -> None:
-    specs = [CaseSpec(f"picks/{i}", "run_softmax", lambda generator: {"x": 1 / 0}) for i in range(2)]
-    with pytest.raises(SuiteError, match=r"^picks/0: .*ZeroDivisionError.*\npicks/1: .*ZeroDivisionError"):
+    specs = [CaseSpec(f"picks/{i}", "run_softmax", lambda generator: {"x": 1 / 0}) for i in range(3)]
+    specs += [CaseSpec("picks/other", "run_softmax", lambda generator: {"x": [][0]})]
+    with pytest.raises(SuiteError, match=r"^picks/0 and 2 more: .*ZeroDivisionError.*\npicks/other: .*IndexError"):
         write_fixtures(tmp_path, specs)
 
 

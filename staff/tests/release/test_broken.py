@@ -35,7 +35,7 @@ def test_each_token_that_can_be_another_one_is_replaced_once() -> None:
         *((4, "x"), (4, '"a b c -> (a c) b"')),
     }
     assert len({each.make(SOURCE) for each in mistakes}) == len(mistakes) == 13
-    assert str(mistakes[0]) == "f.py:1: `0.5` became `(2 * 0.5)`"
+    assert str(mistakes[0]) == "f.py:1:24: `0.5` became `(2 * 0.5)`"
     assert mistakes == list_mistakes("f.py", SOURCE, 0) != list_mistakes("f.py", SOURCE, 1)
     assert {each.line for each in list_mistakes("f.py", SOURCE, 0, {4})} == {4}
 
@@ -73,7 +73,7 @@ def test_the_table_names_those_whose_line_is_not_told() -> None:
     assert [*tell_outcomes([(silent, PASSED), (told, AT), (endless, ENDLESS)])] == [
         "1 of 3 told at the line",
         "1 of 3 not done in 60 s",
-        "  a.py:3: `+` became `-`",
-        "1 of 3 noticed by no test",
-        "  a.py:2: `+` became `-`",
+        "  a.py:3:1: `+` became `-`",
+        "1 of 3 noticed by no public test",
+        "  a.py:2:1: `+` became `-`",
     ]

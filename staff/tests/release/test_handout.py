@@ -23,6 +23,7 @@ from whichline_grader.release.handout import (
     OVERLAY,
     HandoutError,
     cut_solution,
+    list_unchanged,
     make_handout,
     write_handout,
 )
@@ -165,6 +166,15 @@ def test_a_text_that_does_not_go_with_the_problems(old: str, new: str, message: 
     texts = {path.name: path.read_text().replace(old, new) for path in ROOT.glob("docs/*.md")}
     with pytest.raises(TextError, match=re.escape(message)):
         check_texts(texts, load_problems(ROOT))
+
+
+def test_a_first_line_that_says_what_to_change_is_noticed() -> None:
+    files = {
+        "a.py": b'"""CHANGE: your functions."""\n',
+        "b.toml": b"# CHANGE: the name\n",
+        "c.md": b"Text\nCHANGE: no\n",
+    }
+    assert list_unchanged(files) == ["a.py", "b.toml"]
 
 
 def test_a_file_that_git_does_not_know(tree: Path) -> None:

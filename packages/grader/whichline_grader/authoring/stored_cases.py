@@ -95,7 +95,7 @@ def write_fixtures(
     strays, specs = _chosen(folder, specs, only)
     for stray in strays:
         (folder / f"{stray}.safetensors").unlink()
-    written, wrong = 0, list[str]()
+    written, wrong = 0, dict[str, list[str]]()
     for spec in specs:
         show(spec.name)
         seed = seed_of(spec.name)
@@ -104,10 +104,16 @@ def write_fixtures(
                 _write(folder / f"{spec.name}.safetensors", make_case(spec, seed), seed)
                 written += 1
         except SuiteError as error:
-            wrong.append(str(error))
+            why = str(error).removeprefix(f"{spec.name}: ")
+            wrong.setdefault(why, []).append(spec.name)
     if wrong:
-        raise SuiteError("\n".join(wrong))
+        raise SuiteError("\n".join(f"{name_some(names)}: {why}" for why, names in wrong.items()))
     return written
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Name the first of some cases, and how many more there are."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _write(path: Path, case: Case, seed: int) -> None:
@@ -139,7 +145,7 @@ def check_fixtures(
 ) -> Iterator[str]:
     """List what is wrong with the stored cases; nothing when they are what the references give."""
     strays, specs = _chosen(folder, specs, only)
-    yield from (f"{stray}: no case of this name is known" for stray in strays)
+    yield from (f"{stray}: no case of this name is known; `staff fixtures` removes the file" for stray in strays)
     for spec in specs:
         try:
             yield from (f"{spec.name}: {complaint}" for complaint in _complaints(folder, spec, seed_of(spec.name)))
@@ -155,6 +161,9 @@ def _chosen(folder: Path, specs: Sequence[CaseSpec], only: Collection[str]) -> t
 
 
 def _complaints(folder: Path, spec: CaseSpec, seed: int) -> Iterator[str]:
+    if not (folder / f"{spec.name}.safetensors").exists():
+        yield "is not written yet; `staff fixtures` writes it"
+        return
     try:
         case, metadata = load_case(folder, spec.name), load_metadata(folder, spec.name)
     except CaseError as error:

@@ -30,7 +30,7 @@ OUTCOMES = AT, CLOSE, PROVED, ELSEWHERE, SILENT, OURS, NOT_IMPORTED, ENDLESS, PA
     "ended the search by an error of its own: please report it",
     "not imported",
     f"not done in {SECONDS} s",
-    "noticed by no test",
+    "noticed by no public test",
 )
 PAIRS = ("+ -", "* /", "** *", "// /", "@ *", "< <=", "> >=", "== !=", "and or", "True False", "sum mean", "amax amin")
 PAIRS += ("max min", "sin cos", "exp log", "tril triu", "any all", "ones zeros", "sqrt square", "floor ceil", "is in")
@@ -61,7 +61,7 @@ class Mistake:
         return "".join(lines)
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: `{self.old}` became `{self.new}`"
+        return f"{self.file}:{self.line}:{self.column + 1}: `{self.old}` became `{self.new}`"
 
 
 def list_mistakes(file: str, source: str, seed: int, lines: Collection[int] = ()) -> list[Mistake]:

@@ -12,7 +12,7 @@ from whichline_grader.grading.course import find_checked_root
 from whichline_grader.hidden.release import load_release, tell_rehearsal
 from whichline_grader.release.gradescope import write_autograder
 from whichline_grader.release.handout import FOLDER as HANDOUT
-from whichline_grader.release.handout import MANIFEST, make_handout, write_handout
+from whichline_grader.release.handout import MANIFEST, list_unchanged, make_handout, write_handout
 from whichline_grader.release.trial_run import try_out
 
 
@@ -51,6 +51,8 @@ def handout(out: Path, since: Path | None) -> None:
         for problem in load_problems(root):
             if is_kept(problem, (root / PROBLEMS / problem / f"{REFERENCE}.py").read_text(encoding="utf-8")):
                 click.echo(f"{problem} ships no reference: students read what fails there, and no line is marked")
+        for name in list_unchanged(files):
+            click.echo(f"{name}: students get its first line, which says what you should change")
         for step in try_out(root, out):
             click.echo(f"tried: {step}")
     except OSError as error:

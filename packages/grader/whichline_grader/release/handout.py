@@ -112,6 +112,11 @@ def write_handout(files: Mapping[str, bytes], version: str, out: Path, previous:
     write_update(out / f"update-{version}.zip", Update(version, ours, tuple(sorted(gone))))
 
 
+def list_unchanged(files: Mapping[str, bytes]) -> list[str]:
+    """List the files whose first line is still that of `new-assignment`."""
+    return [name for name, content in files.items() if b"CHANGE:" in content.partition(b"\n")[0]]
+
+
 def stub(name: str, source: str, written: Collection[str] = ()) -> str:
     """Make what students start from, or have in front of them once they have `written` some functions of the file.
 

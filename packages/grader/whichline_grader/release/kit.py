@@ -35,7 +35,8 @@ def make_wheel(command: str, version: str, python: str, sources: Mapping[str, by
 
 def _read_engine() -> dict[str, bytes]:
     """The files of the engine, as it is installed here."""
-    return {path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in ENGINE.rglob("*.py")}
+    files = *ENGINE.rglob("*.py"), ENGINE / "py.typed"
+    return {path.relative_to(ENGINE.parent).as_posix(): path.read_bytes() for path in files}
 
 
 def _entries(command: str, version: str, python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:
