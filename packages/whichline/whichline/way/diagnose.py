@@ -65,21 +65,22 @@ def find_state(case: Diagnosis) -> list[Finding]:
         case.is_over = True
         return []
     found = tell_unrepeatable(case.runner, case.failing)
-    case.is_over = bool(found)
-    if not found and case.numbers:
-        _check_copy(case.runner, case.numbers[0])
+    case.is_over = bool(found) or bool(case.numbers and not _is_copy_alike(case.runner, case.numbers[0]))
     return [found] if found else []
 
 
-def _check_copy(runner: Runner, test: Test) -> None:
-    """Check that the copy gives what the student's code gave.
+def _is_copy_alike(runner: Runner, test: Test) -> bool:
+    """Tell whether the copy gives what the student's code gave; a file that was saved since may give something else.
 
     Raises:
-        CannotFollowError: it does not.
+        CannotFollowError: it gives something else though it reads the same.
     """
     plain, trace = runner.run_plainly(test), runner.look(test)
-    if not trace.order or not is_equal(*(getattr(error, "answer", None) for error in (plain, trace.error))):
-        raise CannotFollowError(f"the code does something else in {test.name} when it is imported a second time")
+    if is_equal(*(getattr(error, "answer", None) for error in (plain, trace.error))):
+        return bool(trace.order)
+    if runner.observed.is_saved_since():
+        return False
+    raise CannotFollowError(f"the code does something else in {test.name} when it is imported a second time")
 
 
 def _find_numbers(case: Diagnosis) -> list[Finding]:

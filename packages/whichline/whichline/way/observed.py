@@ -23,7 +23,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import decode_source
 from itertools import chain
 from threading import get_ident
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -98,6 +98,14 @@ class Observed:
         modules = (vars(each) for each in self._modules.values() if _find_file(each) == file)
         executed = (copy for _, copy in self._copies.values() if any(map(partial(_is_of, file), copy.values())))
         return next(chain(modules, executed), {})
+
+    def is_saved_since(self) -> bool:
+        """Tell whether a file reads otherwise than when the tests imported it."""
+        namespaces = [*map(vars, self._students.values()), *(plain for plain, _ in self._copies.values())]
+        functions = [each for names in namespaces for each in names.values() if isinstance(each, FunctionType)]
+        codes = {each.__code__ for each in functions if each.__code__.co_filename in self.files}
+        now = {file: _list_codes(compile(_read(file), file, "exec", dont_inherit=True)) for file in self.files}
+        return any(code not in now[code.co_filename] for code in codes)
 
     # Runs.
 
@@ -191,8 +199,7 @@ class Observed:
             return vars(importlib.import_module(name))
         if id(plain) in self._copies:
             return self._copies[id(plain)][1]
-        linecache.checkcache(file)
-        probed = self._instrument(file, "".join(linecache.getlines(file)), file == self.cell)
+        probed = self._instrument(file, _read(file), file == self.cell)
         kept = plain if file == self.cell else {each: plain[each] for each in plain if each.startswith("__")}
         copy = {each: type(x)(x) if type(x) in (list, dict, set) else x for each, x in kept.items()}
         copy["__builtins__"] = self._make_builtins(probed)
@@ -321,6 +328,17 @@ def _no_imports_of(names: Collection[str]) -> Iterator[None]:
             _imp.release_lock()
         for name in busy:
             _lock_unlock_module(name)
+
+
+def _list_codes(code: CodeType) -> list[CodeType]:
+    """A piece of code, and all that is defined in it."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return [code, *chain.from_iterable(map(_list_codes, inner))]
+
+
+def _read(file: str) -> str:
+    linecache.checkcache(file)
+    return "".join(linecache.getlines(file))
 
 
 def _is_of(file: str, value: Any) -> bool:

@@ -278,7 +278,7 @@ class Reference:
 def _add_outputs(taken: dict[str, Step], answer: Any) -> None:
     """Add what comes back beside the answer, where that has no name of its own; the answer stays the last step."""
     for number, part in enumerate(answer[1:] if isinstance(answer, tuple) and taken else (), 2):
-        if isinstance(part, Tensor) and not any(is_equal(part, step.tensor) for step in taken.values()):
+        if isinstance(part, Tensor) and not any(is_equal(part, step.value.tensor) for step in taken.values()):
             name, last = taken.popitem()
             taken[f"output {number}"] = replace(last, name=f"output {number}", value=as_value(part), tensor=part)
             taken[name] = replace(last, order=last.order + 1)
