@@ -117,8 +117,7 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         time = times[place]
         times[place] += 1
         value, x = recorder.values[place][time], recorder.objects[place][time]
-        is_name = isinstance(place.node, ast.Name) and not place.is_unpacked
-        if value is None or is_name or type(value) is bool or _is_constant(place.node):
+        if value is None or isinstance(place.node, ast.Name) or type(value) is bool or _is_constant(place.node):
             continue
         variables, in_loops = _read(place.file)
         span = span_of(place.node)

@@ -171,9 +171,6 @@ def list_swaps(trace: Trace) -> Iterator[Options]:
         for sibling in list_siblings(trace, place):
             others = [each for each, other in known.items() if other.names == sibling.names]
             yield from ({place: sibling, each: option} for each in others[:1])
-        for each, other in known.items():
-            if (each.file, each.line) == (place.file, place.line) and each.node.col_offset > place.node.col_offset:
-                yield {place: other, each: option}
 
 
 def count_missing(trace: Trace, change: Options) -> tuple[int, bool]:

@@ -76,7 +76,7 @@ def find_what_is(trace: Trace, place: Place) -> Option | None:
     if not match or match.names[0] not in trace.steps:
         return None
     if len(set(match.names)) == 1 and not trace.steps[match.names[0]].series:
-        return Option(match.names[:1], match.axes[0], is_sliced=match.together)
+        return Option(match.names[:1], match.axes[0])
     for series in dict.fromkeys(trace.steps[name].series for name in match.names if name in trace.steps):
         for first in list_series(trace.steps, series)[:2]:
             names = list_turns(trace.steps, first)
