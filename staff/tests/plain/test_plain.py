@@ -10,7 +10,7 @@ import pytest
 
 import whichline
 from staff.tests import ROOT
-from whichline.plain.table import TableError
+from whichline.plain import TableError
 
 EXAMPLE = ROOT / "examples/plain"
 TABLE = '[tool.whichline]\ncode = ["code_"]\nreference = "solution"\n'
@@ -48,6 +48,47 @@ def name(x):
 
 def alone(x):
     return 2 * x
+
+
+def distances(x, y):
+    return np.array([[abs(one - other) for other in y] for one in x])
+
+
+def total(x, y):
+    result = 0.0
+    near = distances(x, y)
+    for row in near:
+        result += row.max() ** 2
+    return result
+
+
+def wide(x):
+    spread = [np.std(column) for column in x.T]
+    return np.array(spread)
+
+
+def share(x):
+    least = x.min(axis=1)
+    return (x - least) / 2
+
+
+def rotate(x, shift):
+    moved = x @ np.ones((3, 3))
+    return moved
+
+
+def drop(state):
+    x = state["x"]
+    x -= 1
+    return x + 1
+
+
+def running(x):
+    out, total = [], 0.0
+    for i, value in enumerate(x):
+        total += value if i != 1 else 0.0
+        out.append(total / 2)
+    return np.array(out)
 """
 SOLUTION = """
 import random
@@ -80,6 +121,34 @@ def plain(x):
 
 def name(x):
     return "right"
+
+
+def distances(x, y):
+    return np.sqrt((x[:, None] - y) ** 2)
+
+
+def total(x, y):
+    return ((x[:, None] - y) ** 2).min(1).sum()
+
+
+def wide(x):
+    return x.std(0, ddof=1)
+
+
+def share(x):
+    return (x - x.min(axis=1, keepdims=True)) / 2
+
+
+def rotate(x, shift):
+    return x @ np.ones((3, 3)) + shift
+
+
+def drop(state):
+    return state["x"] * 1.0
+
+
+def running(x):
+    return np.cumsum(x) / 2
 """
 TESTS = """
 import unittest
@@ -130,6 +199,35 @@ def test_right(x):
 
 def test_alone(x):
     assert code.alone(x).sum() == 0
+
+
+def test_total(x):
+    assert np.isclose(code.total(x[0], x[1]), 170)
+
+
+def test_wide(x):
+    assert np.allclose(code.wide(x).sum(), 45 / np.sqrt(2))
+
+
+def test_share(x):
+    assert code.share(x)[:, 0].sum() == 0
+
+
+def test_rotate(x):
+    assert np.allclose(code.rotate(x, 2.0), x @ np.ones((3, 3)) + 2)
+
+
+def test_drop(x):
+    code.drop({"x": x})
+    assert x[0, 0] == 0
+
+
+def test_running(x):
+    assert code.running(x[0] + 0.5)[-1] == 3.25
+
+
+async def test_async():
+    assert code.plain(1) == 2
 
 
 def test_name(x, monkeypatch):
@@ -236,8 +334,31 @@ def test_a_line_that_raises_in_a_unittest(told: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("test", "place", "said"),
+    [
+        ("test_total", "result += row.max() ** 2", "the failing test passes."),
+        ("test_wide", "spread = [np.std(column) for column in x.T]", "With the answer here, the failing test passes."),
+        ("test_share", "least = x.min(axis=1)", "of shape (2, 1); found the same numbers in shape (2,)."),
+        ("test_rotate", "moved = x @ np.ones((3, 3))", "With the answer here, the failing test passes."),
+        ("test_drop", "x -= 1", "changes state['x'], which the reference leaves as it is."),
+    ],
+)
+def test_the_line_of_code_in_another_style(told: dict[str, str], test: str, place: str, said: str) -> None:
+    assert place in told[test].split("\n")[1]
+    assert said in told[test]
+
+
+@pytest.mark.slow
+def test_where_a_number_in_a_loop_may_be_wrong_before_no_line_is_marked(told: dict[str, str]) -> None:
+    assert told["test_running"].startswith("Call 1 of code_.running gives something else")
+    assert "passes" not in told["test_running"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("test", "line"),
     [
+        ("test_async", "Tests that are async are not followed."),
         ("test_in_turn", "This test does not fail alike twice, so nothing can be proved with it."),
         ("test_right", "All calls of this test give what the reference gives, but for rounding: code_.plain (1)."),
         ("test_alone", "This test calls no function that has a reference of the same name."),

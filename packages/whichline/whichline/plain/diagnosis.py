@@ -17,16 +17,19 @@ from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Calls, Test
 from whichline.plain.functions import FORM, Functions, Paired
-from whichline.plain.parts import ANSWER, Parts, is_right, list_outputs
+from whichline.plain.parts import ANSWER, Parts, is_right, list_arguments, list_outputs
 from whichline.plain.process import say
-from whichline.plain.reference import PlainSteps
-from whichline.plain.suite import PlainSuite
+from whichline.plain.reference import PlainSteps, PlainSuite
 from whichline.way.calls import judge_calls
+from whichline.way.difference import compare
 from whichline.way.locate import locate, make_tests
-from whichline.way.options import Options
+from whichline.way.options import Option, Options
+from whichline.way.probe import Place
 from whichline.way.run import Experiment, Runner, copy_tensors, order_by_generality
 from whichline.way.search import Found, Search
 from whichline.way.telling import count_failing, name_file, show_place
+from whichline.way.trace import Trace
+from whichline.way.values import as_value, find_layout, is_equal, is_one
 
 MOST_CASES = 4  # calls of one function that are searched together
 MOST_WRONG = 32  # calls of one test that are kept
@@ -40,18 +43,21 @@ class Watching:
     Attributes:
         calls: how many there were of each function.
         wrong: those that differ, the first one first.
+        changing: those that change an argument which the reference leaves as it is, and the name of that.
         unfit: why some cannot be compared.
     """
 
     suite: PlainSuite
     calls: dict[str, int] = field(default_factory=dict)
     wrong: list[Case] = field(default_factory=list)
+    changing: list[tuple[Case, str]] = field(default_factory=list)
     unfit: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.calls[paired.name] = self.calls.get(paired.name, 0) + 1
         try:
             arguments = paired.signature.bind(*args, **kwargs).arguments
+            before = copy_tensors(list_arguments(arguments))
             parts = _copy(paired.bind(args, kwargs))
             steps = self.suite.references[paired.name].take_steps(_copy(parts))
         except TypeError as error:
@@ -68,12 +74,17 @@ class Watching:
             self.unfit[paired.name] = f"it gives {type(steps.came).__name__}, and no number"
         else:
             self._note(paired, parts, steps, _is_wrong(list_outputs(came, arguments, paired.changed), steps, parts))
+            left = [name for name, x in list_arguments(arguments).items() if not is_equal(x, before.get(name))]
+            left = [name for name in left if name not in paired.changed]
+            self.changing += [(self._make_case(paired, parts), left[0])] if left else []
         return came
 
     def _note(self, paired: Paired, parts: Parts, steps: PlainSteps, is_wrong: bool) -> None:
         if is_wrong and steps.outputs and len(self.wrong) < MOST_WRONG:
-            call = self.calls[paired.name]
-            self.wrong.append(Case(f"call {call} of {paired.name}", paired.name, parts, None, {}))
+            self.wrong.append(self._make_case(paired, parts))
+
+    def _make_case(self, paired: Paired, parts: Parts) -> Case:
+        return Case(f"call {self.calls[paired.name]} of {paired.name}", paired.name, parts, None, {})
 
 
 def _copy(parts: Parts) -> Parts:
@@ -127,6 +138,8 @@ class Diagnosis:
             return say(test, "Run again by itself, this test passes: nothing can be said of it.")
         if not watching.calls:
             return say(test, self.suite.functions.tell_unpaired())
+        if not watching.wrong and watching.changing:
+            return self._tell_changing(test, *watching.changing[0])
         if not watching.wrong:
             return say(test, _tell_right(watching))
         runner = self._make_runner()
@@ -157,7 +170,12 @@ class Diagnosis:
     def _search(self, runner: Runner, first: Case, cases: Sequence[Case], failing: Sequence[str]) -> list[Finding]:
         tests = order_by_generality([self.suite.make_test(f"{i}", "", case) for i, case in enumerate(cases)])
         found = locate(runner, tests)[0]
-        if not found or any(_is_answer(each) for each in found):
+        is_inside = any(each.trace.is_called_rightly(each.place) for each in found)
+        if any(map(_is_answer, found)) or (is_inside and judge_calls(runner, tests).wrong):
+            found = []
+        if not found or found[0].option.names[0].startswith(f"the {ANSWER}"):
+            found = _find_shape(runner, tests) or found
+        if not found:
             return self._tell_unproved(runner, first, tests, failing)
         name = first.call
         patch = {
@@ -183,6 +201,7 @@ class Diagnosis:
         said = [found.difference.words]
         said += [f"The reference has it in {name_file(at[0], self.suite.root)}, line {at[1]}."] if at else []
         place = found.place
+        said += ["It goes wrong inside this call."] if found.trace.is_called_rightly(place) else []
         return Finding(
             known.name,
             re.sub(r"\W+", "-", f"{known.name}-{step}").strip("-"),
@@ -212,7 +231,7 @@ class Diagnosis:
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
         # What a constructor makes is often drawn by chance.
         roots = [each for each in search.find_roots() if not each.function.endswith("__init__")]
-        roots.sort(key=lambda place: search.trace_of(place).is_number(place))
+        roots.sort(key=lambda place: _is_little(search.trace_of(place), place))
         place, said = dict[str, Any](), ""
         if roots:
             said = BEGIN.format(roots[0], name_file(roots[0].file, self.suite.root), roots[0].line)
@@ -220,6 +239,19 @@ class Diagnosis:
             place, said = self._find_end(runner, tests[0], error)
         lines = tuple(filter(None, (words[0].upper() + words[1:], said)))
         return [Finding(first.call, f"{first.call}-unproved", lines, tests=tuple(failing), **place)]
+
+    def _tell_changing(self, test: str, case: Case, name: str) -> list[Finding]:
+        """Say which line changes an argument that the reference leaves as it is."""
+        trace = self._make_runner().look(self.suite.make_test(test, "", case))
+        given = [x for x in trace.given.values() if isinstance(x, Tensor)]
+        changing = [
+            place
+            for place in trace.places
+            if place.in_place and any(is_one(each, x) for each in trace.objects[place] for x in given)
+        ]
+        place = [show_place(each.file, each.function, each.node, self.suite.root) for each in changing[:1]]
+        said = f"{case.name[0].upper()}{case.name[1:]} changes {name}, which the reference leaves as it is."
+        return [Finding(case.call, f"{case.call}-changes", (said,), tests=(test,), **dict(*place))]
 
     def _find_end(self, runner: Runner, test: Test, error: BaseException | None) -> tuple[dict[str, Any], str]:
         """Find the line that raises, or the one that returns, where no value before it is wrong."""
@@ -241,9 +273,48 @@ class Diagnosis:
         return show_place(file, function, node, self.suite.root)
 
 
+def _find_shape(runner: Runner, tests: Sequence[Test]) -> list[Found]:
+    """Find right numbers in a shape in which they do not fit, such as a mean that has lost its axis."""
+    trace = runner.look(tests[0])
+    for place in reversed(trace.places):
+        value = trace.value(place)[0]
+        if place.is_read or not isinstance(value, Tensor):
+            continue
+        for name, known in trace.known.list_alike(as_value(value)):
+            if name in trace.steps and known.tensor.shape != value.shape and find_layout(as_value(value), known):
+                patch = {place: Option((name,))}
+                if all(runner.passes(test, patch) for test in tests):
+                    return [Found(patch, trace, compare(trace, patch), tuple(test.name for test in tests))]
+    return []
+
+
 def _is_answer(found: Found) -> bool:
-    """Tell whether all that is known is that the right answer would be right."""
-    return found.option.names[0].startswith(f"the {ANSWER}") and not found.difference.is_simple
+    """Tell whether all that is known is that the right answer would be right, and not that it goes wrong there."""
+    place, trace = found.place, found.trace
+    if not found.option.names[0].startswith(f"the {ANSWER}"):
+        return False
+    made_of = trace.made_of(place)
+    is_added_to = isinstance(place.node, ast.AugAssign) and len(trace.values[place]) > 1  # it was wrong before, perhaps
+    is_first = trace.is_root(place) or place in trace.list_returned_early()
+    return is_added_to or not made_of or not all(_is_known(trace, each) for each in made_of) or not is_first
+
+
+def _is_little(trace: Trace, place: Place) -> bool:
+    """Tell whether little speaks for an expression: what is picked or drawn, and a number that is computed once."""
+    values = trace.values[place]
+    is_count = len(values) == 1 or all(type(x) is int for x in values)
+    return (trace.is_number(place) and is_count) or isinstance(place.node, ast.Subscript) or trace.is_maker(place)
+
+
+def _is_known(trace: Trace, place: Place) -> bool:
+    """Tell whether an expression is right, and not in another shape alone, counts something, or is a constant."""
+    values, match = trace.values[place], trace.match(place)
+    if not trace.is_number(place) or match:
+        known = trace.known.values.get(match.names[0]) if match and not match.together else None
+        is_alike = known is None or sorted(known.tensor.shape) == sorted(getattr(values[0], "shape", ()))
+        return (trace.is_right(place) and is_alike) or trace.is_beginning(place)
+    is_constant = not trace.made_of(place) and len(set(values)) == 1 and trace.origin(place) is place
+    return is_constant or all(type(x) is int for x in values)
 
 
 def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from whichline.engine.compare import same
 from whichline.way.probe import ARRAYS
 
-ANSWER, ARGUMENT, GRADIENT = "answer", "argument", ".grad"
+ANSWER, GRADIENT = "answer", ".grad"
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}  # of the largest number: what two ways to compute it may differ
 Parts = dict[str, Any]  # tensors and numbers, by name: `w["query"]`
 
@@ -76,10 +76,11 @@ def list_outputs(answer: Any, arguments: Any, changed: Collection[str]) -> dict[
     return {name: as_tensor(x) for name, x in parts.items()}
 
 
-def list_arguments(arguments: Any) -> Parts:
+def list_arguments(arguments: Mapping[str, Any]) -> Parts:
     """The tensors and numbers in arguments, as they are now."""
     parts: Parts = {}
-    take_apart(arguments, ARGUMENT, parts)
+    for name, value in arguments.items():
+        take_apart(value, name, parts)
     return parts
 
 

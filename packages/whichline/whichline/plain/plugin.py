@@ -1,14 +1,24 @@
 """pytest's face of it: with the table `[tool.whichline]`, the report of a failing test says which line is wrong.
 
 It does nothing without that table, or where an assignment.toml lies beside it. pytest loads this module in every
-environment that has the package: all else is imported where the table is found.
+environment that has the package: what a failing test needs is imported by the first that fails.
 """
 
+import inspect
 import sys
+from collections.abc import Generator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pytest
 
-from whichline.plain.table import TableError, read_table
+from whichline.plain import Table, TableError, read_table
+
+if TYPE_CHECKING:
+    from whichline.plain.process import Follower
+
+TITLE = "which line"
+PARALLEL = "Leave -n out to read which line is wrong."
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,9 +31,57 @@ def pytest_configure(config: pytest.Config) -> None:
     except TableError as error:
         raise pytest.UsageError(str(error)) from None
     if table:
-        from whichline.plain.process import Follower
-        from whichline.plain.reports import TellsLines
+        config.pluginmanager.register(TellsLines(table, config))
 
-        invoked = config.invocation_params
-        follower = Follower(table, invoked.args, invoked.dir, sys.path)
-        config.pluginmanager.register(TellsLines(follower, bool(config.getoption("numprocesses", None))))
+
+class TellsLines:
+    """Asks of each test that fails, and writes the answer into its report.
+
+    Args:
+        table: what the suite is about.
+        config: of pytest.
+    """
+
+    def __init__(self, table: Table, config: pytest.Config) -> None:
+        self.table, self.config = table, config
+        self.told: dict[str, list[str]] = {}  # by a test's id
+
+    @cached_property
+    def follower(self) -> "Follower":
+        from whichline.plain.process import Follower
+
+        invoked = self.config.invocation_params
+        return Follower(self.table, invoked.args, invoked.dir, sys.path)
+
+    def _ask(self, item: pytest.Item) -> list[str]:
+        if isinstance(item, pytest.DoctestItem):
+            return ["Doctests are not followed."]
+        if inspect.iscoroutinefunction(getattr(item, "obj", None)):
+            return ["Tests that are async are not followed."]
+        findings = self.follower.ask(item.nodeid)
+        return [line for number, each in enumerate(findings) for line in (*[""] * bool(number), *each.lines)]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.failed and call.excinfo is not None and not item.config.getoption("usepdb"):
+            lines = self.told[item.nodeid] = self._ask(item)
+            if add := getattr(report.longrepr, "addsection", None):  # JUnit and editors read this text
+                add(TITLE, "\n".join(lines))
+            else:
+                report.sections.append((TITLE, "\n".join(lines)))
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        is_parallel = config.getoption("numprocesses", None) and terminalreporter.stats.get("failed")
+        told = self.told if config.getoption("tbstyle") in ("no", "line") else {}
+        if is_parallel or told:
+            terminalreporter.section(TITLE)
+        for line in (PARALLEL,) if is_parallel else [line for each in told for line in (each, *told[each], "")]:
+            terminalreporter.line(line)
+
+    def pytest_unconfigure(self) -> None:
+        if "follower" in vars(self):
+            self.follower.stop()

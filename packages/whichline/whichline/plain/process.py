@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from whichline.engine.finding import Finding
-from whichline.plain.table import NAME, Table, TableError, read_table
+from whichline.plain import NAME, Table, TableError, read_table
 
 START = "from whichline.plain.child import main; main()"
 MOST_SECONDS = 120.0  # for one test; the first one waits for imports, too

@@ -1,23 +1,31 @@
-"""A reference in ordinary code: each value that it computes is a step, named by its variable or its own text."""
+"""A reference in ordinary code: each value that it computes is a step, named by its variable or its own text.
+
+Calls of functions that have a reference are tests of the engine: what one gives is held against its reference.
+"""
 
 import ast
 import linecache
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from whichline.plain.functions import Followed, Paired
-from whichline.plain.parts import ANSWER, list_arguments, list_outputs, put_together, take_apart
+from whichline.engine.case import Case
+from whichline.engine.compare import WrongAnswer
+from whichline.engine.suite import Suite, Test
+from whichline.plain.functions import Followed, Functions, Paired
+from whichline.plain.parts import ANSWER, is_right, list_arguments, list_outputs, put_together, take_apart
+from whichline.rules.pairing import list_parameters
 from whichline.way.named import Span, span_of
-from whichline.way.probe import Place, Recorder
+from whichline.way.pairs import Pair, Pairs
+from whichline.way.probe import Place, Recorder, is_plain
 from whichline.way.run import copy_tensors
 from whichline.way.steps import Arguments, Step, Steps, list_leaves
-from whichline.way.values import as_value, identify, is_equal
+from whichline.way.values import Value, as_value, find_layout, identify, is_equal
 
 LONGEST = 48  # text of an expression that is its name
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
@@ -33,12 +41,17 @@ class PlainSteps(Steps):
         lines: by the name of a step, where the reference computes it.
         error: what the reference raised.
         outputs: the tensors and numbers of the answer, by name.
+        functions: that ran.
     """
 
     came: Any = None
     lines: dict[str, tuple[str, int]] = field(default_factory=dict)
     error: Exception | None = None
     outputs: dict[str, Tensor] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
+
+    def has_run(self, adapter: str) -> bool:
+        return adapter.rpartition(".")[2] in self.functions
 
     def give_answer(self, dtype: torch.dtype) -> Any:
         """The answer as the function of the code would give it."""
@@ -96,9 +109,10 @@ def _add(steps: Steps, name: str, x: Any, series: str = "", turns: tuple[int, ..
 def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapping[str, Tensor]) -> None:
     """Make steps of all values that were recorded, and last of what came back."""
     has_fractions = any(isinstance(x, Tensor) and x.is_floating_point() for x in outputs.values())
-    answers = {identify(x.detach()) for x in outputs.values()}
+    answers = {identify(x.detach()): f"the {name}" for name, x in outputs.items()}
     known = {identify(step.value.tensor) for step in steps.taken.values()}
-    times: Counter[Place] = Counter()
+    steps.functions = {place.function for place in recorder.order}
+    times, most = Counter[Place](), Counter(recorder.order)
     for place in recorder.order:
         time = times[place]
         times[place] += 1
@@ -110,14 +124,22 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         variable = variables.get(span, "")
         if type(value) is int and (has_fractions or not variable):
             continue
-        key = identify(as_value(value).tensor)
-        in_loop = span in in_loops
-        if not in_loop and (key in known or identify(x.detach() if isinstance(x, Tensor) else x) in answers):
-            continue
-        known.add(key)
         text = variable or str(place)
         name = f"the reference's `{text if len(text) <= LONGEST else text[:LONGEST] + '…'}`"
         name += f" in {place.function}" if place.function != function else ""
+        if time + 1 == most[place] and (together := _put_together(recorder.values[place])) is not None:
+            all_times = f"{name}, each time"
+            is_answer = any(find_layout(Value(together), as_value(x)) for x in outputs.values())
+            if not is_answer and identify(together) not in known and all_times not in steps.taken:
+                _add(steps, all_times, together)
+                steps.lines[all_times] = place.file, place.line
+        key = identify(as_value(value).tensor)
+        in_loop = span in in_loops
+        answer = answers.get(identify(x.detach() if isinstance(x, Tensor) else x))
+        if not in_loop and (key in known or answer):
+            steps.lines |= {answer: (place.file, place.line)} if answer else {}
+            continue
+        known.add(key)
         series, turns = (f"{name}, turn", (time + 1,)) if in_loop else ("", ())
         name = f"{series} {time + 1}" if in_loop else name
         while name in steps.taken:
@@ -126,6 +148,14 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         steps.lines[name] = place.file, place.line
     for name, x in outputs.items():
         _add(steps, f"the {name}", x)
+
+
+def _put_together(values: Sequence[Any]) -> Tensor | None:
+    """What an expression was all the times that it was computed, as one tensor: other code may do it at once."""
+    tensors = [as_value(x).tensor for x in values if x is not None]
+    if len(values) == 1 or len(tensors) < len(values) or len({x.shape for x in tensors}) > 1:
+        return None
+    return torch.stack(tensors)
 
 
 def _is_constant(node: ast.AST) -> bool:
@@ -160,3 +190,89 @@ def _list_assigned(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield from ((ast.unparse(one), other) for one, other in zip(target.elts, value.elts, strict=False))
         elif not isinstance(target, ast.Tuple):
             yield ast.unparse(target), value
+
+
+@dataclass(frozen=True)
+class PlainPair(Pair):
+    """A function of the code with a reference: both have the same arguments."""
+
+    read_parts: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+
+    def read(self, parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+        parts = self.read_parts(parameters)
+        return parts if all(is_plain(x) for x in parts.values() if isinstance(x, Tensor)) else None
+
+    def see(self, answer: Any) -> Any:
+        outputs = tuple(list_outputs(answer, {}, ()).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def expect(self, right: Any) -> dict[str, Tensor]:
+        return {str(i): x.detach() for i, x in enumerate(right if isinstance(right, tuple) else (right,))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainSuite(Suite):
+    """Tests of pytest, and calls that these make, as tests.
+
+    Args:
+        functions: those that have a reference.
+        run_item: runs a test of pytest by its id, and gives what ended it.
+    """
+
+    functions: Functions
+    run_item: Callable[[str], BaseException | None]
+
+    def has_written(self, file: str) -> bool:
+        return self.functions.code.is_students(file)
+
+    def list_needed(self, problem: str) -> dict[str, str]:
+        return dict.fromkeys(self.functions.paired, "")
+
+    def bind(self, run: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+        return named  # parts, whose names are no identifiers
+
+    @cached_property
+    def references(self) -> dict[str, PlainReference]:
+        followed = self.functions.reference
+        return {name: PlainReference(paired, followed) for name, paired in self.functions.paired.items()}
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The functions by their code, as far as it tells their arguments."""
+        paired = self.functions.paired.values()
+        known = (each for each in paired if list_parameters(each.code) == tuple(each.signature.parameters))
+        return {each.key: [PlainPair(each.name, {}, read_parts=each.read)] for each in known}
+
+    def make_item(self, id: str) -> Test:
+        """A test of pytest."""
+        return Test(id, lambda: None, ("", 0))
+
+    def make_test(self, name: str, problem: str, case: Case) -> Test:
+        """A test of what a function gives on some arguments."""
+        steps = self.references[case.call].take_steps(case.inputs)
+        case = replace(case, expected={name: x.detach() for name, x in steps.outputs.items()})
+
+        def check(case: Case) -> None:
+            came = getattr(self.calls, case.call)(**case.inputs)
+            parts = came if isinstance(came, tuple) else (came,)
+            if len(parts) != len(case.expected):
+                raise WrongAnswer(f"{len(parts)} values came, expected {len(case.expected)}")
+            for (what, right), part in zip(case.expected.items(), parts, strict=True):
+                if not is_right(part, right, case.inputs):
+                    raise WrongAnswer(f"the {what} is wrong", answer=part, what=what)
+
+        return Test(name, check, ("", 0), stored=lambda: case, problem=problem)
+
+    def ending(self, test: Test) -> BaseException | None:
+        """Run a test of either kind; what ended it."""
+        if test.stored:
+            return super().ending(test)
+        with self.functions.routing(self._call):
+            return self.run_item(test.name)
+
+    def _call(self, paired: Paired, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call of a test's own by way of the engine."""
+        parts = paired.bind(args, kwargs)
+        paired.given = args, kwargs
+        getattr(self.calls, paired.name)(**parts)
+        return paired.came

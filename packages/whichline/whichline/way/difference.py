@@ -51,7 +51,9 @@ def compare(trace: Trace, change: Options) -> Difference:
     if step is None:
         return Difference("This is not the right value.", False)
     right = choose_value(option.as_is, trace.steps, time, values[time])
-    if not isinstance(right, Tensor) or isinstance(values[time], float | int):
+    if option.is_sliced and isinstance(right, float | int):
+        right = as_value(right).tensor
+    elif not isinstance(right, Tensor) or isinstance(values[time], float | int):
         right = step.value.tensor
     known = {name: each for name, each in trace.known.values.items() if each is not step.value}
     others = partial(describe, trace, place, time)
@@ -78,6 +80,7 @@ def _find_different(trace: Trace, place: Place, option: Option) -> int:
     values = trace.value(place)
     for time, value in enumerate(values if option.is_sliced or option.is_series else ()):
         right = choose_value(option.as_is, trace.steps, time, value)
+        value, right = (as_value(x).tensor if isinstance(x, int | float) else x for x in (value, right))
         if not isinstance(value, Tensor) or not isinstance(right, Tensor) or value.shape != right.shape:
             break
         if not is_near(value, right.detach()):

@@ -321,8 +321,10 @@ class Trace:
         ):
             return False
         value = self.values[place][0]
-        is_tensor = isinstance(value, Tensor) and value.is_floating_point() and value.numel() > 1
-        return is_tensor and bool((value == value.flatten()[0]).all())
+        if not isinstance(value, Tensor) or value.dtype == torch.bool:
+            return False
+        is_filled = value.is_floating_point() or bool(BEGINS.search(ast.unparse(place.node.func)))
+        return is_filled and value.numel() > 1 and bool((value == value.flatten()[0]).all())
 
     def is_wrong_beginning(self, place: Place) -> bool:
         """Tell whether a loop begins with an expression that is not right."""
@@ -348,7 +350,8 @@ class Trace:
             return False
         if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
             is_bool = isinstance(self.values[place][0], bool)
-            return not is_bool and all(map(self.is_number, made_of)) and self.is_made_of_right(place)
+            varies = len(set(self.values[place])) > 1  # in a loop: it is no size
+            return not is_bool and (varies or all(map(self.is_number, made_of))) and self.is_made_of_right(place)
         return self.is_made_of_right(place, is_loose)
 
     def is_lost_number(self, place: Place) -> bool:
