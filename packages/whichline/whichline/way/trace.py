@@ -19,6 +19,7 @@ from whichline.way.steps import Step, list_leaves
 from whichline.way.values import Axes, Value, as_value, find_layout, identify, is_near, is_one
 
 BEGINS = re.compile("zeros|ones|empty|full")
+SIZES = re.compile(r"\b(n?dim|len|numel|size)$")
 MOST_TIMES = 64  # values of an expression in a loop that are looked at one by one
 
 
@@ -350,7 +351,8 @@ class Trace:
             return False
         if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
             is_bool = isinstance(self.values[place][0], bool)
-            varies = len(set(self.values[place])) > 1  # in a loop: it is no size
+            function = ast.unparse(place.node.func) if isinstance(place.node, ast.Call) else ""
+            varies = len(set(self.values[place])) > 1 and not SIZES.search(function)  # in a loop: it is no size
             return not is_bool and (varies or all(map(self.is_number, made_of))) and self.is_made_of_right(place)
         return self.is_made_of_right(place, is_loose)
 
