@@ -125,7 +125,7 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
         if type(value) is int and (has_fractions or not variable):
             continue
         text = variable or str(place)
-        name = f"the reference's `{text if len(text) <= LONGEST else text[:LONGEST] + '…'}`"
+        name = f"the reference's `{_shorten(text)}`"
         name += f" in {place.function}" if place.function != function else ""
         if time + 1 == most[place] and (together := _put_together(recorder.values[place])) is not None:
             all_times = f"{name}, each time"
@@ -141,13 +141,18 @@ def _collect(steps: PlainSteps, recorder: Recorder, function: str, outputs: Mapp
             continue
         known.add(key)
         series, turns = (f"{name}, turn", (time + 1,)) if in_loop else ("", ())
-        name = f"{series} {time + 1}" if in_loop else name
-        while name in steps.taken:
-            name += ", again"
+        if in_loop or most[place] > 1:
+            name = f"{series or f'{name}, call'} {time + 1}"
+        name = f"{name}, line {place.line}" if name in steps.taken else name
         _add(steps, name, _as_it_was(x, value), series, turns)
         steps.lines[name] = place.file, place.line
     for name, x in outputs.items():
         _add(steps, f"the {name}", x)
+
+
+def _shorten(text: str) -> str:
+    """The text of an expression, without its middle if it is long: what two of them differ in is often at the end."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def _put_together(values: Sequence[Any]) -> Tensor | None:
