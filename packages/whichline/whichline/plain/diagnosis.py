@@ -312,7 +312,7 @@ def _is_known(trace: Trace, place: Place) -> bool:
     if not trace.is_number(place) or match:
         known = trace.known.values.get(match.names[0]) if match and not match.together else None
         is_alike = known is None or sorted(known.tensor.shape) == sorted(getattr(values[0], "shape", ()))
-        return (trace.is_right(place) and is_alike) or trace.is_beginning(place)
+        return (trace.is_right(place) and is_alike) or trace.is_beginning(place) or trace.is_maker(place)
     is_constant = not trace.made_of(place) and len(set(values)) == 1 and trace.origin(place) is place
     return is_constant or all(type(x) is int for x in values)
 

@@ -4,11 +4,13 @@ Calls of functions that have a reference are tests of the engine: what one gives
 """
 
 import ast
+import inspect
 import linecache
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -67,6 +69,7 @@ class PlainReference:
 
     paired: Paired
     followed: Followed
+    others: Mapping[CodeType, Paired]
 
     def take_steps(self, arguments: Mapping[str, Any]) -> PlainSteps:
         """The steps on the arguments of a call, in the dtypes of these; none where the reference raises."""
@@ -74,6 +77,7 @@ class PlainReference:
         steps = PlainSteps(arguments=Arguments(list_leaves(own)))
         recorder = Recorder()
         bound = self.paired.write(own)
+        bound.arguments.update({name: self._find_right(value) for name, value in bound.arguments.items()})
         before = copy_tensors(list_arguments(bound.arguments))
         try:
             right = self.paired.right
@@ -94,6 +98,11 @@ class PlainReference:
         tensors = tuple(outputs.values())
         steps.answer = tensors[0] if len(tensors) == 1 else tensors
         return steps
+
+    def _find_right(self, value: Any) -> Any:
+        """The reference of a function that is an argument."""
+        paired = self.others.get(inspect.unwrap(value).__code__) if isinstance(value, FunctionType) else None
+        return paired.right if paired else value
 
 
 def _own(x: Any) -> Any:
@@ -238,8 +247,9 @@ class PlainSuite(Suite):
 
     @cached_property
     def references(self) -> dict[str, PlainReference]:
-        followed = self.functions.reference
-        return {name: PlainReference(paired, followed) for name, paired in self.functions.paired.items()}
+        followed, paired = self.functions.reference, self.functions.paired
+        others = {each.code: each for each in paired.values()}
+        return {name: PlainReference(each, followed, others) for name, each in paired.items()}
 
     @cached_property
     def pairs(self) -> Pairs:
