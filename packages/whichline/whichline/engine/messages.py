@@ -89,6 +89,7 @@ DEFINED = "Which file or package should define that name, and how is it spelt th
 BEFORE = "Which line should define that name, and does it run before this one?"
 INDICES = "Which indices are there along that axis, and which one does this line ask for?"
 SIZES = "shape|size|dimension|axis|axes|pattern|einsum"
+OF_DTYPES = re.compile(r"dtype|scalar type|used as indices|[bB]oolean(?! value)|not implemented for '")
 
 RULES = (
     Rule(r"^SyntaxError.*null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16", ask=""),
@@ -137,6 +138,26 @@ RULES = (
         r"multiple values for keys \[(.*?)\], which are tied",
         "these are names of one and the same parameter: a list times a number, `[layer] * 3`, holds one three times",
         "How many layers does this make, and how many should it?",
+    ),
+    Rule(
+        r"before Module\.__init__\(\)",
+        "this module is not set up yet: is `super().__init__()` the first line of its __init__?",
+    ),
+    Rule(
+        r"leaf Variable that requires grad",
+        "autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter",
+    ),
+    Rule(
+        r"cannot assign '.*?' as parameter",
+        "what a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call",
+    ),
+    Rule(
+        r"Boolean value of Tensor with more than one value",
+        "a condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks",
+    ),
+    Rule(
+        r"only one element tensors can be converted",
+        "this takes one number, and the tensor has several; torch has functions that take all: `torch.exp`",
     ),
     Rule(
         r"view size is not compatible",
@@ -206,8 +227,8 @@ def explain_pattern(error: BaseException) -> list[str]:
         values = trace.tb_frame.f_locals
         if trace.tb_frame.f_code.co_name == "einsum":
             given = values.get("tensors_and_pattern") or values.get("args") or ()  # of einops, of torch
-            if patterns := [x for x in given if isinstance(x, str)]:
-                shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
+            shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
+            if (patterns := [x for x in given if isinstance(x, str)]) and len(shapes) == len(given) - 1:
                 return list(_explain_einsum(patterns[0], shapes, "tensors_and_pattern" in values))
         trace = trace.tb_next
     if not (found := EINOPS.search(str(error))):
