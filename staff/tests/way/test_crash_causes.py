@@ -320,3 +320,37 @@ def test_nothing_untrue_is_told_of_a_crash(told: Explain, problem: str, edits: E
     first = told([problem], *edits)[0]
     assert first.id.startswith(f"{problem}-raises-")
     assert said not in " ".join(first.said), first.said
+
+
+INIT = "class Rotation:\n    def __init__(self, d, theta, longest):\n"
+BUILT = "        self.cos, self.sin = angles.cos(), angles.sin()\n"
+ONCE = (
+    "class Rotation:\n    cos = None\n\n    def __init__(self, d, theta, longest):\n        if self.cos is not None:\n"
+)
+GLOBAL = INIT.replace("class", "COS = None\n\n\nclass") + "        global COS, SIN\n        if COS is not None:\n"
+READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin[positions]"
+
+
+@pytest.mark.parametrize(
+    ("edits", "line"),
+    [
+        ([(INIT, f"{ONCE}            return\n"), (BUILT, BUILT.replace("self", "Rotation"))], READ),
+        (
+            [
+                (INIT, f"{GLOBAL}            return\n"),
+                (BUILT, "        COS, SIN = angles.cos(), angles.sin()\n"),
+                (READ, "cos, sin = COS[positions].to(x.dtype), SIN[positions]"),
+            ],
+            "cos, sin = COS[positions]",
+        ),
+    ],
+    ids=["in a class", "global"],
+)
+@pytest.mark.parametrize("problem", [ROPE, HEADS])
+def test_a_table_that_the_first_call_has_built_is_told_where_it_is_read(
+    told: Explain, problem: str, edits: Edits, line: str
+) -> None:
+    finding, *_ = told([problem], *edits)
+    assert finding.said[0] == "This value is left over from an earlier call. Run first, the test passes."
+    assert line in finding.code[1]
+    assert finding.code[2].count("^") in (len("COS"), len("self.cos"))

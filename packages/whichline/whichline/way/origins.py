@@ -98,7 +98,8 @@ def _follow(trace: Trace, place: Place, kind: str | int) -> Place | None:
     while todo:
         last = max(todo, key=number.__getitem__)
         if isinstance(last.node, ast.Name):
-            return made if kind == "shape" and len(todo) > 1 else None
+            came_in = any(x is trace.objects[last][0] for x in trace.given.values())
+            return None if came_in and (kind != "shape" or len(todo) == 1) else made
         made = last if len(todo) == 1 else made
         alike = [each for each in trace.made_of(last) if wanted in (_property(x, kind) for x in trace.objects[each])]
         before = {each for each in map(trace.origin, alike) if number[each] < number[last]}
