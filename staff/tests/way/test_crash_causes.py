@@ -328,7 +328,7 @@ ONCE = (
     "class Rotation:\n    cos = None\n\n    def __init__(self, d, theta, longest):\n        if self.cos is not None:\n"
 )
 GLOBAL = INIT.replace("class", "COS = None\n\n\nclass") + "        global COS, SIN\n        if COS is not None:\n"
-READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin[positions]"
+READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ READ = "cos, sin = self.cos[positions].to(x.dtype), self.sin[positions]"
             [
                 (INIT, f"{GLOBAL}            return\n"),
                 (BUILT, "        COS, SIN = angles.cos(), angles.sin()\n"),
-                (READ, "cos, sin = COS[positions].to(x.dtype), SIN[positions]"),
+                (READ, "cos, sin = COS[positions].to(x.dtype), SIN"),
             ],
             "cos, sin = COS[positions]",
         ),

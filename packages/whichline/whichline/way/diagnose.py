@@ -142,9 +142,8 @@ def diagnose(
     with _note_error(case, problem, errors):
         case.found = [*find_crashes(case), *case.found]
     if runner.is_late:
-        *before, last = case.found or [
-            Finding(problem, f"{problem}-late", (), tests=tuple(each.name for each in failing))
-        ]
+        nothing = Finding(problem, f"{problem}-late", (), tests=tuple(each.name for each in failing))
+        *before, last = case.found or [nothing]
         late = f"The search was stopped after {seconds:.0f} s: there may be more to find."
         return [*before, replace(last, said=(*last.said, late))]
     return case.found

@@ -73,9 +73,8 @@ def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[st
     return [suite.run(test) for test in suite.tests if test.problem in problems and test.name not in ran]
 
 
-explain = silence()(
-    partial(find, seconds=SECONDS)
-)  # where somebody would see what the student's code prints when it runs again
+# Where somebody waits, and would see what the student's code prints when it runs again.
+explain = silence()(partial(find, seconds=SECONDS))
 
 
 def _take(found: Sequence[Finding], most: int) -> list[Finding]:

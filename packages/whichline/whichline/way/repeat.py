@@ -119,10 +119,7 @@ def _find_source(
         and not set(other.made_of(place)) & set(differs)
     ]
     inner = [place for place in roots if not any(other.runs_inside(place))]
-    for places in (
-        inner,
-        *([place] for place in roots[:MOST]),
-    ):  # a table of cosines and one of sines are kept together
+    for places in (inner, *([place] for place in roots[:MOST])):  # tables of cosines and of sines are kept together
         with again():
             then = experiment.run(other.test, {place: _put_values(one, place) for place in places})
         if places and is_equal(then.came, one.came):
