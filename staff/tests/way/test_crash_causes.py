@@ -29,6 +29,7 @@ WIDEN = "def widen(x):\n    if x.dtype == torch.float16:\n        return x.float
 PARAMETER = "        self.weight = torch.nn.Parameter(torch.ones(d_out, d_in))\n"
 LARGEST = "largest = x.amax(dim, keepdim=True)\n    largest = torch.where(largest == -math.inf, 0.0, largest)"
 WIDE = "    wide = torch.promote_types(Q.dtype, torch.float32)\n    weights"
+SOFTMAX_OF_TORCH = "\n    torch.nn.functional.softmax(x, axis=dim)"
 DIVIDE = "def divide(a, b):\n    return divide(b, a % b) if b else a.shape\n\n\ndef run_softmax"
 AGAIN = "    if x.dtype != torch.float64:\n        return run_softmax(x.float(), dim)\n    largest = x.amax"
 LENGTH, MERGE = "    length = x.shape[-2]\n", 'rearrange(heads, "... h n d -> ... n (h d)")'
@@ -278,7 +279,9 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
 
 @pytest.mark.parametrize(("problem", "edits", "said"), CAUSES.values(), ids=CAUSES)
 def test_the_cause_of_a_crash_is_told_with_its_line(told: Explain, problem: str, edits: Edits, said: str) -> None:
-    assert any(each.endswith(said) for each in told([problem], *edits)[0].said), told([problem], *edits)[0].said
+    finding = told([problem], *edits)[0]
+    assert any(each.endswith(said) for each in finding.said), finding.said
+    assert not finding.question.startswith("What does this line take for granted")
 
 
 UNKNOWN: dict[str, tuple[str, Edits, str]] = {
@@ -306,6 +309,14 @@ UNKNOWN: dict[str, tuple[str, Edits, str]] = {
         SOFTMAX,
         [("def run_softmax", DIVIDE), ("e = torch", "divide(4, 6)\n    e = torch")],
         "another order",
+    ),
+    "a function of torch's with the name of one of the student's": (
+        SOFTMAX,
+        [
+            ("def run_softmax", "def softmax(x):\n    return x\n\n\ndef run_softmax"),
+            (LARGEST, LARGEST + SOFTMAX_OF_TORCH),
+        ],
+        "the definition is",
     ),
     "a None in the place of an operand": (
         ATTENTION,

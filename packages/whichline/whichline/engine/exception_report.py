@@ -25,6 +25,7 @@ from whichline.engine.errors import StudentRaised
 from whichline.engine.messages import (
     IMPORTS,
     OF_DTYPES,
+    OPERAND_DTYPES,
     SIZES,
     ask_about,
     explain_annotation,
@@ -224,7 +225,8 @@ class ExceptionReport:
             return OWN_CHECK
         if (question := ask_about(self.kind, self.text)) is not None:
             return question
-        return by_condition or (SHAPES if re.search(SIZES, self.text) else ANYTHING)
+        of_text = OPERAND_DTYPES if OF_DTYPES.search(self.text) else SHAPES if re.search(SIZES, self.text) else ""
+        return by_condition or of_text or ("" if self.meaning else ANYTHING)
 
     @property
     def first(self) -> str:

@@ -87,6 +87,7 @@ class Rule(NamedTuple):
 
 DEFINED = "Which file or package should define that name, and how is it spelt there?"
 BEFORE = "Which line should define that name, and does it run before this one?"
+OPERAND_DTYPES = "Which dtype does each tensor in this line have, and which one does this operation take?"
 INDICES = "Which indices are there along that axis, and which one does this line ask for?"
 SIZES = "shape|size|dimension|axis|axes|pattern|einsum"
 OF_DTYPES = re.compile(r"dtype|scalar type|used as indices|[bB]oolean(?! value)|not implemented for '")
@@ -142,6 +143,7 @@ RULES = (
     Rule(
         r"before Module\.__init__\(\)",
         "this module is not set up yet: is `super().__init__()` the first line of its __init__?",
+        "",
     ),
     Rule(
         r"leaf Variable that requires grad",
@@ -150,14 +152,17 @@ RULES = (
     Rule(
         r"cannot assign '.*?' as parameter",
         "what a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call",
+        "",
     ),
     Rule(
         r"Boolean value of Tensor with more than one value",
         "a condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks",
+        "",
     ),
     Rule(
         r"only one element tensors can be converted",
         "this takes one number, and the tensor has several; torch has functions that take all: `torch.exp`",
+        "",
     ),
     Rule(
         r"view size is not compatible",
@@ -175,8 +180,8 @@ RULES = (
     Rule(r"out of (bounds|range)", ask=INDICES),
     Rule(r"in-?place", ask="Which operation in this line changes a tensor in place? Whose tensor is it?"),
     Rule(
-        r"tensors used as indices must be|expected condition to be a boolean tensor",
-        ask="Which dtype does each tensor in this line have, and which one does this operation take?",
+        r"tensors used as indices must be|boolean (tensor|masks)|Boolean-type|not implemented for '",
+        ask=OPERAND_DTYPES,
     ),
     Rule(
         r"^TypeError: [\w.<>]+\(\) (?:missing|takes|got an unexpected|got multiple)",

@@ -55,7 +55,7 @@ class Raised:
     def _since(self, node: ast.expr) -> str:
         """Say since which line a name is what it is; "" if that came from elsewhere."""
         made = self._definitions.find_made(node)
-        if made is None or made.value is None:
+        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument that came in
             return ""
         text = ast.unparse(made.value)
         text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
@@ -122,30 +122,25 @@ class Raised:
             return "is `self` missing as the first parameter of this `def`?"
         return f"`self.{name}` is there: is `self.` missing?" if owner is not None and hasattr(owner, name) else ""
 
-    def explain_unpacking(self, match: re.Match[str]) -> str:
-        """Say how many values there are where names are given to them."""
-        value = self._node.value if isinstance(self._node, ast.Assign) else None
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "split":
-            size = next((x for each in value.args if type(x := compute(each, self._names)) is int), None)
-            return (
-                f"`split({size})` cuts into pieces of size {size}: `chunk({size})` cuts into {size} pieces"
-                if size
-                else ""
-            )
-        there = compute(value, self._names) if value else None
-        if value is None or not isinstance(there, list | tuple):
+    def explain_count(self, _: re.Match[str]) -> str:
+        """Say how many values there are where names are given to them, or an index is asked for."""
+        node = self._node
+        if not isinstance(node, ast.Assign | ast.Subscript):
+            return ""
+        if (
+            isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+            and node.value.func.attr == "split"
+        ):
+            for size in (compute(each, self._names) for each in node.value.args):
+                if type(size) is int:
+                    return f"`split({size})` cuts into pieces of size {size}: `chunk({size})` cuts into {size} pieces"
+        there = compute(node.value, self._names)
+        if not isinstance(there, list | tuple):
             return ""
         what = f": {tuple(there)}" if isinstance(there, torch.Size) else ""
-        return f"`{ast.unparse(value)}` has {len(there)} values{what}"
-
-    def explain_index(self, _: re.Match[str]) -> str:
-        if not isinstance(self._node, ast.Subscript) or isinstance(self._node.slice, ast.Slice):
-            return ""
-        there = compute(self._node.value, self._names)
-        count = f"has {len(there)} values" if isinstance(there, list | tuple) else ""
-        return (
-            f"`{ast.unparse(self._node.value)}` {count}, and the last has the index {len(there) - 1}" if count else ""
-        )
+        what = f", and the last has the index {len(there) - 1}" if isinstance(node, ast.Subscript) else what
+        return f"`{ast.unparse(node.value)}` has {len(there)} values{what}"
 
     def explain_dtype(self, _: re.Match[str]) -> str:
         """Say which dtype is passed without its name to a function of torch's."""
@@ -215,8 +210,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"(?:not|number, not|must be Tensor, not) (tuple|list|builtin_function_or_method|method)\b", Raised.explain_type),
     (r"^KeyError", Raised.explain_key),
     (r"^NameError: name '(\w+)'", Raised.explain_names),
-    (r"values to unpack", Raised.explain_unpacking),
-    (r"(?:list|tuple) index out of range", Raised.explain_index),
+    (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),
     (r"^TypeError: \w+\(\) (?:takes|received)|must be tuple of ints", Raised.explain_dtype),
     (r"^RecursionError", Raised.explain_recursion),
     (r"^AttributeError: (\w+) has no attribute `", Raised.explain_member),
