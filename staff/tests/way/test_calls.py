@@ -127,6 +127,11 @@ def test_a_function_is_known_by_its_tensors(tell_alone: Explain, style: str) -> 
     assert STYLES[style][1].format(*"kqv", "mask") in finding.code[1]
 
 
+def test_a_call_with_none_in_the_place_of_a_tensor_is_no_error_of_ours(tell_alone: Explain) -> None:
+    finding, *_ = tell_alone(MULTIHEAD, ("        return turned\n", ""))
+    assert finding.said[0] == "AttributeError: 'NoneType' object has no attribute 'dtype'"
+
+
 def test_a_function_that_changes_its_argument_is_searched_like_other_code(tell_alone: Explain) -> None:
     (finding,) = tell_alone(MULTIHEAD, *IN_PLACE, NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)

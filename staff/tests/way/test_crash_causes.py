@@ -269,6 +269,29 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         [("e = torch.exp(x - largest)", "e = math.exp(x.detach() - largest.detach())")],
         "This takes one number, and the tensor has several; torch has functions that take all: `torch.exp`.",
     ),
+    "a fraction that another function has made": (
+        ROPE,
+        [
+            (TURN, TURN.replace("max_seq_len", "max_seq_len / 1")),
+            ("torch.arange(longest, dtype=torch.float64)", "torch.ones(longest, dtype=torch.float64).cumsum(0)"),
+        ],
+        "`longest` is 1000.0 since adapters.py:52, and no whole number: `/` gives a fraction, `//` does not.",
+    ),
+    "a pattern that no tensor fits": (
+        HEADS,
+        [(LENGTH, f"{LENGTH}    from einops.layers.torch import Rearrange\n    Rearrange('n (h d) -> n n', h=2)\n")],
+        'Indexing expression contains duplicate dimension "n".',
+    ),
+    "a name of another file": (
+        ATTENTION,
+        [("def run_blockwise", "del scores_of\n\n\ndef run_blockwise")],
+        "adapters.py:18 defines `scores_of`: is an import missing?",
+    ),
+    "too few arguments for torch": (
+        ATTENTION,
+        [("scores.masked_fill(~mask, -math.inf)", "scores.masked_fill(~mask)")],
+        "TypeError: masked_fill() received an invalid combination of arguments - got (Tensor)",
+    ),
     "an index too high": (
         HEADS,
         [(f"{MERGE} @ weights[3].T", f"{MERGE} @ weights[4].T")],

@@ -147,17 +147,14 @@ class Definitions:
 
     def find_fraction(self) -> list[str]:
         """Say which number is a fraction where a whole one is needed, and which line makes it so by `/`."""
-        trace = self._calls[-1]
-        code, names = trace.tb_frame.f_code, names_in(trace)
-        maker = find_function(type(names.get("self")))
-        codes = [code, maker.__code__] if maker else [code]
-        for node in ast.walk(Source.executing(trace).node or ast.Pass()):
+        names = names_in(self._calls[-1])
+        for node in ast.walk(Source.executing(self._calls[-1]).node or ast.Pass()):
             value = resolve(node, names)
-            if type(value) is float and value.is_integer():
-                text = ast.unparse(node)
-                made = [(each, line) for each in codes for line, its, _ in list_assigned(each, text) if is_divided(its)]
-                where = f" since {self.place(*made[-1])}" if made else ""
-                return [f"`{text}` is {value}{where}, and no whole number: `/` gives a fraction, `//` does not"]
+            if isinstance(node, ast.Name | ast.Attribute) and type(value) is float and value.is_integer():
+                made = self.find_made(node)
+                where = f" since {self.place(made.code, made.line)}" if made and is_divided(made.value) else ""
+                what = f"`{ast.unparse(node)}` is {value}{where}, and no whole number"
+                return [f"{what}: `/` gives a fraction, `//` does not"]
         return []
 
     # What a call passes.

@@ -153,7 +153,8 @@ class ExceptionReport:
 
     def _explain_message(self) -> list[str]:
         advice = shorten(self.headline)[1]
-        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
+        last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
+        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice) or last
 
     def _explain_object(self) -> list[str]:
         """Say which name of an object, of a line or of a module is most like the one that there is not."""
@@ -324,5 +325,5 @@ def _tell_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
 
 
 def _as_sentence(line: str) -> str:
-    begins = line[:1].upper() + line[1:]
+    begins = line if re.match(r"[\w/]+\.py", line) else line[:1].upper() + line[1:]
     return begins if begins.endswith(("?", ".", ":")) or line.startswith(" ") else f"{begins}."

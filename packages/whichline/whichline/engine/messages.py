@@ -184,7 +184,7 @@ RULES = (
         ask=OPERAND_DTYPES,
     ),
     Rule(
-        r"^TypeError: [\w.<>]+\(\) (?:missing|takes|got an unexpected|got multiple)",
+        r"^TypeError: [\w.<>]+\(\) (?:missing|takes|got an unexpected|got multiple|received)",
         ask="Which arguments does the `def` name, and which does the call pass?",
     ),
 )
@@ -210,7 +210,7 @@ def shorten(message: str) -> tuple[str, str]:
     kind, colon, text = message.partition(": ")
     hint = HINT.search(text)
     advice = "" if hint is None or FOLLOWED in hint[1] else hint[1]
-    text = text[: hint.start()].strip() if hint else text
+    text = (text[: hint.start()].strip() if hint else text).removesuffix(", but expected one of:")
     if len(text) > LONGEST:
         text = re.split(r"\.\s+(?=[A-Z])|, which is |: (?=\[)", text)[0]
     short = f"{text[:LONGEST].rpartition(' ')[0] or text[:LONGEST]} …" if len(text) > LONGEST else text

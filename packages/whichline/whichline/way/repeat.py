@@ -114,12 +114,15 @@ def _find_source(
     roots = [
         place
         for place in differs
-        if (is_computed(place) or other.origin(place) is place)  # or it is a global variable
+        if (is_computed(place) or (isinstance(place.node, ast.Name) and other.origin(place) is place))
         and place in one.values
         and not set(other.made_of(place)) & set(differs)
     ]
-    inner = [place for place in roots if not any(other.runs_inside(place))]
-    for places in (inner, *([place] for place in roots[:MOST])):  # tables of cosines and of sines are kept together
+    inner, outer = [], list[list[Place]]()
+    for place in roots[:MOST]:
+        (outer if any(other.runs_inside(place)) else inner).append([place])
+    together = [place for places in inner for place in places]  # a table of cosines and one of sines, kept together
+    for places in (*inner, together, *outer):
         with again():
             then = experiment.run(other.test, {place: _put_values(one, place) for place in places})
         if places and is_equal(then.came, one.came):
