@@ -1,5 +1,7 @@
 """Right or wrong, call by call: which functions are entered, and what is told of the calls of right ones."""
 
+import textwrap
+
 import pytest
 
 from staff.tests.way.conftest import Explain
@@ -24,6 +26,38 @@ IN_PLACE = [
     ("return Rotation(d_k, theta, max_seq_len)(in_query_or_key, token_positions)",
      "x = in_query_or_key.clone()\n    Rotation(d_k, theta, max_seq_len)(x, token_positions)\n    return x"),
 ]  # fmt: skip
+
+
+DEFINES = "def run_scaled_dot_product_attention(Q, K, V, mask=None):\n"
+BODY = """    wide = torch.promote_types(Q.dtype, torch.float32)
+    weights = run_softmax(scores_of(Q.to(wide), K.to(wide), mask), -1)
+    return (weights @ V.to(wide)).to(Q.dtype)
+"""
+INNER = textwrap.indent(BODY, "    ")
+HEADS = "run_scaled_dot_product_attention(q, k, v, mask)"
+# Styles of an attention with another name: how it reads, and how it is called with queries, keys, values and a mask.
+STYLES = {
+    "a function": (f"def mix(Q, K, V, mask):\n{BODY}", "mix({0}, {1}, {2}, {3})"),
+    "another order": (f"def mix(mask, K, Q, V):\n{BODY}", "mix({3}, {1}, {0}, {2})"),
+    "keywords": (f"def mix(*, V, mask, K, Q):\n{BODY}", "mix(Q={0}, K={1}, V={2}, mask={3})"),
+    "a static method": (
+        f"class Mix:\n    @staticmethod\n    def mix(Q, K, V, mask):\n{INNER}",
+        "Mix.mix({0}, {1}, {2}, {3})",
+    ),
+    "a module": (
+        f"class Mix(torch.nn.Module):\n    def forward(self, Q, K, V, mask):\n{INNER}",
+        "Mix()({0}, {1}, {2}, {3})",
+    ),
+    "a closure": (f"def make():\n    def mix(Q, K, V, mask):\n{INNER}    return mix\n", "make()({0}, {1}, {2}, {3})"),
+    "other names": (f"def mix(a, b, c, keep):\n    Q, K, V, mask = a, b, c, keep\n{BODY}", "mix({0}, {1}, {2}, {3})"),
+}
+
+
+def write_in_style(style: str, heads: str = "qkv") -> list[tuple[str, str]]:
+    """An attention with another name; the heads call it with these."""
+    text, call = STYLES[style]
+    own = f"{text}\n\n{DEFINES}    return {call.format('Q', 'K', 'V', 'mask')}\n"
+    return [(DEFINES + BODY, own), (HEADS, call.format(*heads, "mask"))]
 
 
 def list_marks(found: list[Finding]) -> list[str]:
@@ -81,6 +115,21 @@ def test_a_variable_that_all_functions_of_a_loop_share_is_named(tell_alone: Expl
     (finding,) = tell_alone(MULTIHEAD, BINDS_LATE)
     assert list_marks([finding]) == ["w"]
     assert finding.said[0].endswith("; found the weights of the values, head by head.")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_function_is_known_by_its_tensors(tell_alone: Explain, style: str) -> None:
+    """What it does wrong is told as its own, and a call with the keys for the queries as the caller's."""
+    (finding,) = tell_alone(MULTIHEAD, *write_in_style(style), NO_SCALE)
+    assert finding.said == ("Expected the scaled scores; found the scores.",)
+    (finding,) = tell_alone(MULTIHEAD, *write_in_style(style, "kqv"))
+    assert finding.said[0].endswith("the two are swapped."), finding.said
+    assert STYLES[style][1].format(*"kqv", "mask") in finding.code[1]
+
+
+def test_a_call_with_none_in_the_place_of_a_tensor_is_no_error_of_ours(tell_alone: Explain) -> None:
+    finding, *_ = tell_alone(MULTIHEAD, ("        return turned\n", ""))
+    assert finding.said[0] == "AttributeError: 'NoneType' object has no attribute 'dtype'"
 
 
 def test_a_function_that_changes_its_argument_is_searched_like_other_code(tell_alone: Explain) -> None:

@@ -9,7 +9,7 @@ import pytest
 from staff.tests.way.conftest import Explain
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Suite
-from whichline.way.explain import explain, tell_errors
+from whichline.way.explain import explain, find, tell_errors
 from whichline.way.telling import find_told
 
 ATTENTION, MULTIHEAD = "scaled_dot_product_attention", "multihead_self_attention"
@@ -373,3 +373,14 @@ def test_an_error_of_a_probe_is_none_of_the_students(told: Explain, monkeypatch:
     catches = "    d_k =", "    try:\n        mask = mask\n    except Exception:\n        return None\n    d_k ="
     with pytest.raises(KeyError, match="probe"):
         told([ATTENTION], catches, NO_SCALE)
+
+
+def test_a_search_that_takes_long_on_a_students_machine_is_stopped_and_that_is_said(
+    program: Callable[..., Suite],
+) -> None:
+    suite = program(NO_SCALE)
+    results = [suite.run(test) for test in suite.tests if test.problem == ATTENTION]
+    *_, last = find(suite, results, seconds=0.0)
+    assert last.said[-1] == "The search was stopped after 0 s: there may be more to find."
+    (whole,) = find(suite, results)
+    assert whole.said == ("Expected the scaled scores; found the scores.",)

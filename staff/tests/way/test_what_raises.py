@@ -95,7 +95,7 @@ TABLE = "self.cos[positions].to(x.dtype)", "self.cos[positions].to(x.dtype).unsq
                     "    return torch.func.functional_call(layers, given, in_features)\n",
                 ),
             ],
-            "a list times a number, `[layer] * 3`, holds one three times.",
+            "`[Layer(d_in, d_out)] * 3`, holds one layer several times, and not several layers.",
             "torch.func.functional_call(layers, given, in_features",
             id="one layer three times",
         ),

@@ -3,23 +3,45 @@
 import ast
 import builtins
 import inspect
+import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from executing import Source
 from torch import nn
 
 from whichline.engine.assignment import is_own_file, list_own_code
+from whichline.engine.compare import listed
+from whichline.engine.syntax import (
+    find_definition,
+    is_divided,
+    is_in_loop,
+    is_left,
+    list_assigned,
+    list_own_nodes,
+    tell_parameters,
+)
 
 DEEPEST = 5  # functions that return one another's answer
 # What can be computed again, since it changes nothing: `x.shape[-1]`, `d_model // num_heads`.
 PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp)
 Names = Mapping[str, Any]
+Node = TypeVar("Node", bound=ast.AST)
+Definition: Any = ast.ClassDef | ast.FunctionDef
+
+
+class Made(NamedTuple):
+    """A line that gives a name its value: the function, the expression if it is one, and the names that it can read."""
+
+    code: CodeType
+    line: int
+    value: ast.expr | None
+    names: Names
 
 
 class Definitions:
@@ -38,66 +60,127 @@ class Definitions:
 
     def find_forgotten(self, is_answer: bool) -> CodeType | None:
         """The function that gave None for want of a `return`: the answer, or what the expression that raised needs."""
-        makers = [self._called] if is_answer else self._list_makers(len(self._calls) - 1)
+        makers = [self._called] if is_answer else self._list_makers()
         return next(
             (code for code in map(find_forgotten, makers) if code and is_own_file(code.co_filename, self._root)), None
         )
 
-    def _list_makers(self, depth: int, node: ast.AST | None = None) -> Iterator[Any]:
-        """The functions that made what is None in an expression of the call that is so deep."""
-        trace = self._calls[depth]
-        frame, node = trace.tb_frame, node or Source.executing(trace).node
-        for each in ast.walk(node or ast.Pass()):
+    def _list_makers(self) -> Iterator[Any]:
+        """The functions that made what is None in the expression that raised."""
+        trace = self._calls[-1]
+        for each in ast.walk(Source.executing(trace).node or ast.Pass()):
             if isinstance(each, ast.Call):
                 yield resolve(each.func, names_in(trace))
-            elif isinstance(each, ast.Name) and frame.f_locals.get(each.id, 0) is None:
-                made = [value for line, value in list_assigned(frame.f_code, each.id) if line < each.lineno]
-                outer = Source.executing(self._calls[depth - 1]).node if depth else None
-                if made and isinstance(made[-1], ast.Call):
-                    yield resolve(made[-1].func, names_in(trace))
-                elif not made and isinstance(outer, ast.Call):
-                    given = bind(outer, frame.f_code).get(each.id)
-                    yield from self._list_makers(depth - 1, given) if given else ()
+            elif isinstance(each, ast.Name | ast.Attribute) and resolve(each, names_in(trace), ...) is None:
+                made = self.find_made(each)
+                if made and isinstance(made.value, ast.Call):
+                    yield resolve(made.value.func, made.names)
+
+    def find_made(self, node: ast.expr, depth: int = -1) -> "Made | None":
+        """Find the line that gave a name, or an attribute of `self`, its value in the call that is so deep.
+
+        Args:
+            node: the name; a parameter is followed to what the call passes for it.
+            depth: of the call, the innermost being −1.
+        """
+        trace = self._calls[depth]
+        code, names = trace.tb_frame.f_code, names_in(trace)
+        if isinstance(node, ast.Attribute):
+            return self.find_set(resolve(node.value, names), node.attr)
+        text = ast.unparse(node)
+        all_of_them = list_assigned(code, text)
+        before = [each for each in all_of_them if each.line < node.lineno]
+        if before and is_in_loop(node):
+            before += [each for each in all_of_them if each.line == node.lineno]
+        if before:  # whatever is under a condition may not have run
+            is_sure = node.lineno <= before[-1].last
+            return Made(code, before[-1].line, before[-1].value, names) if is_sure else None
+        outer = Source.executing(self._calls[depth - 1]).node if -depth < len(self._calls) else None
+        given = bind(outer, code).get(text) if isinstance(outer, ast.Call) else None
+        if given is None:
+            return None
+        made = self.find_made(given, depth - 1) if isinstance(given, ast.Name | ast.Attribute) else None
+        caller = self._calls[depth - 1]
+        return made or Made(caller.tb_frame.f_code, given.lineno, given, names_in(caller))
+
+    def find_set(self, owner: Any, name: str) -> "Made | None":
+        """Find the one line that sets an attribute in the methods of an object."""
+        methods = [find_function(each) for kind in type(owner).__mro__ for each in vars(kind).values()]
+        own = [each for each in methods if each and is_own_file(each.__code__.co_filename, self._root)]
+        found = [(function, each) for function in own for each in list_assigned(function.__code__, f"self.{name}")]
+        if len(found) != 1:
+            return None
+        (function, set_) = found[0]
+        return Made(function.__code__, set_.line, set_.value, ChainMap({"self": owner}, function.__globals__))
+
+    def list_stored(self, text: str, code: CodeType) -> list[str]:
+        """The lines of a file that store something under a key of a table."""
+        nodes = ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass())
+        stores = [each for each in nodes if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store)]
+        return [self.place(code, each.lineno) for each in stores if ast.unparse(each.value) == text]
+
+    def tell_forgotten(self, code: CodeType) -> str:
+        """Say that a function gives None where it ends without a `return`."""
+        definition = find_definition(code)
+        own = list_own_nodes(definition) if definition else []
+        lines = [each.lineno for each in own if isinstance(each, ast.Return)]
+        what = "has no `return`, so it gives None"
+        if lines:
+            where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
+            what = f"has a `return` in {where} alone, and gives None where that does not run"
+        return f"`{code.co_qualname}` in {self.place(code)} {what}"
 
     # Names that are missing, and numbers that are no whole ones.
 
+    def list_own(self, kind: type[Node] = Definition) -> Iterator[tuple[str, ast.AST | None, Node]]:
+        """The classes and functions of the student's, or other nodes: the place, what each stands in, and itself."""
+        for path in list_own_code(self._root):
+            for node in ast.walk(Source.for_filename(path).tree or ast.Pass()):
+                if isinstance(node, kind):
+                    line = getattr(node, "lineno", 0)
+                    yield f"{path.relative_to(self._root).as_posix()}:{line}", getattr(node, "parent", None), node
+
     def find_own(self, name: str) -> str:
         """The place of a class or a function of this name in another file of the student's; "" if there is none."""
-        for path in list_own_code(self._root):
-            tree = Source.for_filename(path).tree
-            for node in tree.body if tree else ():
-                if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
-                    return f"{path.relative_to(self._root).as_posix()}:{node.lineno}"
-        return ""
+        found = [at for at, holder, each in self.list_own() if each.name == name and isinstance(holder, ast.Module)]
+        return next(iter(found), "")
 
     def find_fraction(self) -> list[str]:
         """Say which number is a fraction where a whole one is needed, and which line makes it so by `/`."""
-        trace = self._calls[-1]
-        code, names = trace.tb_frame.f_code, names_in(trace)
-        maker = find_function(type(names.get("self")))
-        codes = [code, maker.__code__] if maker else [code]
-        for node in ast.walk(Source.executing(trace).node or ast.Pass()):
+        names = names_in(self._calls[-1])
+        for node in ast.walk(Source.executing(self._calls[-1]).node or ast.Pass()):
             value = resolve(node, names)
-            if type(value) is float and value.is_integer():
-                text = ast.unparse(node)
-                made = [(each, line) for each in codes for line in list_divided(each, text)]
-                where = f" since {self.place(*made[-1])}" if made else ""
-                return [f"`{text}` is {value}{where}, and no whole number: `/` gives a fraction, `//` does not"]
+            if isinstance(node, ast.Name | ast.Attribute) and type(value) is float and value.is_integer():
+                made = self.find_made(node)
+                where = f" since {self.place(made.code, made.line)}" if made and is_divided(made.value) else ""
+                what = f"`{ast.unparse(node)}` is {value}{where}, and no whole number"
+                return [f"{what}: `/` gives a fraction, `//` does not"]
         return []
 
     # What a call passes.
 
     def compare_call(self, message: str) -> list[str]:
         """Say how the `def` reads that a call does not fit, if the message is about that."""
-        called = self._called
-        if self._calls:
-            node = Source.executing(self._calls[-1]).node
-            called = resolve(node.func, names_in(self._calls[-1])) if isinstance(node, ast.Call) else None
-        function = find_function(called)
-        is_it = function and is_own_file(function.__code__.co_filename, self._root)
-        if function and is_it and message.startswith((f"{function.__qualname__}() ", f"{function.__name__}() ")):
-            return [f"the definition is {self._tell(function)}"]
-        return []
+        if not (match := re.match(r"([\w.]+)\(\) (?:missing|takes|got)", message)):
+            return []
+        node = Source.executing(self._calls[-1]).node if self._calls else None
+        called = find_function(resolve(node.func, names_in(self._calls[-1]))) if isinstance(node, ast.Call) else None
+        if called and called.__qualname__ == match[1] and not is_own_file(called.__code__.co_filename, self._root):
+            return []  # one of torch's that has the name of one of the student's
+        kind, _, name = match[1].rpartition("<locals>.")[2].rpartition(".")
+        own = [each for each in self.list_own() if kind in ("", getattr(each[1], "name", ""))]
+        names = [name, *(("__int__", "_init_", "__init", "init") if name == "__init__" else ())]
+        found = [
+            (at, holder, each) for at, holder, each in own if each.name in names and isinstance(each, ast.FunctionDef)
+        ]
+        if len(found) != 1:
+            return []
+        at, holder, its = found[0]
+        meant = [] if its.name == name else ["__init__"]
+        if isinstance(holder, ast.ClassDef) and not its.decorator_list and not ast.unparse(its.args).startswith("self"):
+            meant = ["self"]
+        question = f": is `{meant[0]}` meant?" if meant else ""
+        return [f"the definition is `def {its.name}({tell_parameters(its)})` in {at}{question}"]
 
     def find_swap(self) -> list[str]:
         """Say which two arguments are in each other's place, by their names or by the sizes of the test."""
@@ -106,7 +189,7 @@ class Definitions:
             if self._calls
             else {}
         )
-        for trace in reversed(self._calls):
+        for trace in {each.tb_frame.f_code: each for each in reversed(self._calls)}.values():
             maker = find_function(type(trace.tb_frame.f_locals.get("self")))
             ran = [(trace.tb_frame.f_code, names_in(trace), trace.tb_lineno)]
             ran += [(maker.__code__, maker.__globals__, sys.maxsize)] if maker else []
@@ -125,8 +208,9 @@ class Definitions:
             given = bind(call, function.__code__)
             texts = {its: ast.unparse(node).removeprefix("self.") for its, node in given.items()}
             values = {its: x for its, node in given.items() if type(x := compute(node, names)) is int}
+            kinds = {its: type(compute(node, names)) for its, node in given.items()}
             its = find_exchanged(texts, {each.lower(): each for each in texts}) or find_exchanged(values, sizes)
-            if its:
+            if its := its or find_displaced(texts, kinds):
                 size = f", {values[its]}," if its in values else ""
                 yield (
                     f"the arguments are in another order than the parameters: {self.place(code, call.lineno)} passes "
@@ -134,44 +218,13 @@ class Definitions:
                 )
 
     def _tell(self, function: FunctionType) -> str:
-        code, parameters = function.__code__, inspect.signature(function).parameters.values()
-        taken = inspect.Signature([each.replace(annotation=each.empty) for each in parameters])
-        definition = find_definition(code)
-        return f"`def {code.co_name}{taken}` in {self.place(code, definition.lineno if definition else 0)}"
+        code, definition = function.__code__, find_definition(function.__code__)
+        taken, line = (tell_parameters(definition), definition.lineno) if definition else ("...", 0)
+        return f"`def {code.co_name}({taken})` in {self.place(code, line)}"
 
     def place(self, code: CodeType, line: int = 0) -> str:
         """The file and the line of a function, or a line in it."""
         return f"{Path(code.co_filename).relative_to(self._root).as_posix()}:{line or code.co_firstlineno}"
-
-
-def find_definition(code: CodeType) -> ast.FunctionDef | None:
-    """The `def` of a code object in its file."""
-    for node in ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass()):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min(each.lineno for each in (node, *node.decorator_list))
-            if first == code.co_firstlineno:
-                return node
-    return None
-
-
-def list_assigned(code: CodeType, name: str) -> list[tuple[int, ast.expr | None]]:
-    """The lines of a function in which a name gets a value, and the expressions, where it gets the whole of one."""
-    found: list[tuple[int, ast.expr | None]] = []
-    for node in ast.walk(find_definition(code) or ast.Pass()):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
-            parent = getattr(node, "parent", None)
-            found.append((node.lineno, parent.value if isinstance(parent, ast.Assign | ast.AnnAssign) else None))
-    return sorted(found, key=lambda each: each[0])
-
-
-def list_divided(code: CodeType, text: str) -> list[int]:
-    """The lines of a function that give a name, or an attribute, what `/` computes."""
-    return [
-        node.lineno
-        for node in ast.walk(find_definition(code) or ast.Pass())
-        if isinstance(node, ast.Assign) and text in map(ast.unparse, node.targets)
-        if isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Div)
-    ]
 
 
 def names_in(trace: TracebackType) -> Names:
@@ -184,13 +237,13 @@ def list_names(trace: TracebackType) -> list[str]:
     return [*trace.tb_frame.f_locals, *trace.tb_frame.f_globals]
 
 
-def resolve(node: ast.AST, names: Names) -> Any:
-    """Find what a name, or an attribute of one, stands for; None if that is not known."""
+def resolve(node: ast.AST, names: Names, unknown: Any = None) -> Any:
+    """Find what a name, or an attribute of one, stands for; something else if that is not known."""
     if isinstance(node, ast.Name):
-        return names.get(node.id)
+        return names.get(node.id, unknown)
     if isinstance(node, ast.Attribute):
-        return getattr(resolve(node.value, names), node.attr, None)
-    return None
+        return getattr(resolve(node.value, names), node.attr, unknown)
+    return unknown
 
 
 def compute(node: ast.AST, names: Names) -> Any:
@@ -244,20 +297,29 @@ def find_exchanged(given: Mapping[str, Any], known: Mapping[str, Any]) -> str | 
     )
 
 
+def find_displaced(texts: Mapping[str, str], kinds: Mapping[str, type]) -> str | None:
+    """The first parameter that gets what has the name of another one, which itself gets something of another type."""
+    return next(
+        (
+            one
+            for one, text in texts.items()
+            if text in texts and texts[text] != text and text != one and {*map(kinds.get, (one, text))} == {int, float}
+        ),
+        None,
+    )
+
+
 def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
-    """The function that gives None since no `return` is in it: this one, or the one whose answer it returns."""
+    """The function that gives None since it ends without a `return`: this one, or the one whose answer it returns."""
     function = find_function(value)
     definition = find_definition(function.__code__) if function else None
     if function is None or definition is None or not deep:
         return None
-    inner = {
-        id(each)
-        for node in ast.walk(definition)
-        if isinstance(node, ast.FunctionDef | ast.Lambda) and node is not definition
-        for each in ast.walk(node)
-    }
-    own = [each for each in ast.walk(definition) if id(each) not in inner]
-    if not any(isinstance(each, ast.Return | ast.Yield | ast.YieldFrom | ast.Raise) for each in own):
+    own = list_own_nodes(definition)
+    given = [each.value for each in own if isinstance(each, ast.Return)]
+    if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own):
+        return None
+    if not is_left(definition.body) and not any(each is None or ast.unparse(each) == "None" for each in given):
         return function.__code__
     returned = definition.body[-1].value if isinstance(definition.body[-1], ast.Return) else None
     if not isinstance(returned, ast.Call):
@@ -284,5 +346,6 @@ def find_forgotten(value: Any, deep: int = DEEPEST) -> CodeType | None:
 
 def find_alike(name: str, names: Sequence[str]) -> str | None:
     """The name that is most like another one: what Python asks, "Did you mean"."""
-    near = get_close_matches(name, names, n=1) or [each for each in names if each.lower() == name.lower()]
-    return near[0] if near else None
+    near = get_close_matches(name, names) or [each for each in names if each.lower() == name.lower()]
+    begins = [each for each in near if name.startswith(each) or each.startswith(name)]
+    return next(iter([*begins, *near]), None)

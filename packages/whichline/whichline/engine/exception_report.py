@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import groupby, islice
 from pathlib import Path
 from traceback import FrameSummary, format_exception_only
@@ -20,10 +20,12 @@ from torch import Tensor, nn
 
 from whichline.engine.assignment import is_own_file
 from whichline.engine.compare import listed
-from whichline.engine.definitions import Definitions, find_alike, list_assigned, list_names
+from whichline.engine.definitions import Definitions, find_alike, list_names
 from whichline.engine.errors import StudentRaised
 from whichline.engine.messages import (
     IMPORTS,
+    OF_DTYPES,
+    OPERAND_DTYPES,
     SIZES,
     ask_about,
     explain_annotation,
@@ -31,11 +33,14 @@ from whichline.engine.messages import (
     explain_pattern,
     shorten,
 )
+from whichline.engine.raised import Raised
 from whichline.engine.refusals import tell_refusal
+from whichline.engine.syntax import list_assigned
 
 TRANSPOSED = ("T", "mT")  # how these lie is what goes wrong with them
 FRAMES = 4  # shown of the outermost and of the innermost calls: endless recursion has a thousand
-FRACTION = re.compile(r"\bfloat\b|slice indices must be integers")
+FRACTION = re.compile(r"\bfloat\b(?!' object is not callable)|slice indices must be integers")
+NUMPY = {"astype": ".to(dtype)", "copy": ".clone()"}  # by a method of an array, what a tensor has
 OWN_CHECK = "What does this check refuse, and does the handout allow this call?"
 SHAPES = "Which shapes meet in this line, and which of their axes line up?"
 ANYTHING = "What does this line take for granted?"
@@ -66,8 +71,9 @@ class ExceptionReport:
     def calls(self) -> list[TracebackType]:
         """The calls in the student's files that the error went through, the innermost last."""
         found, trace = [], self.error.__traceback__
+        is_own = cache(partial(is_own_file, root=self._root))  # a recursion has a thousand calls
         while trace:
-            if is_own_file(trace.tb_frame.f_code.co_filename, self._root):
+            if is_own(trace.tb_frame.f_code.co_filename):
                 found.append(trace)
             trace = trace.tb_next
         return found
@@ -86,26 +92,41 @@ class ExceptionReport:
 
     @cached_property
     def node(self) -> ast.AST | None:
-        """The expression that raised."""
-        return Source.executing(self.calls[-1]).node if self.calls else None
+        """The expression that raised, or the statement, where that is what gives names to values."""
+        if not self.calls:
+            return None
+        found = Source.executing(self.calls[-1])
+        return found.node or next((each for each in found.statements if isinstance(each, ast.Assign)), None)
 
     # What it means.
 
     @cached_property
     def meaning(self) -> list[str]:
         """What the error means, in a few lines; nothing where its own message says it best."""
-        for explain in (self._explain_calls, self._explain_object, self._explain_message):
+        tells = (lambda: self.mistake, lambda: self.typed[1:], self._explain_object, self._explain_message)
+        for explain in tells:
             with suppress(Exception):
                 if said := explain():
                     return said
         return []
 
-    def _explain_calls(self) -> list[str]:
+    @cached_property
+    def mistake(self) -> list[str]:
+        """Which mistake it is, if the functions or the expression that raised show that."""
         if code := self.forgotten:
-            return [f"`{code.co_qualname}` in {self._definitions.place(code)} has no `return`, so it gives None"]
+            return [self._definitions.tell_forgotten(code)]
         if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
             return said
-        return self._definitions.compare_call(self.text) or self._definitions.find_swap() or self.typed[1:]
+        if said := self._definitions.compare_call(self.text) or self._definitions.find_swap():
+            return said
+        return Raised(self.error, self.text, self.calls, self._definitions, self.node).explain() if self.node else []
+
+    @property
+    def is_explained(self) -> bool:
+        """Tell whether the mistake is known, whatever values there are."""
+        with suppress(Exception):
+            return bool(self.mistake)
+        return False
 
     @cached_property
     def forgotten(self) -> CodeType | None:
@@ -132,7 +153,8 @@ class ExceptionReport:
 
     def _explain_message(self) -> list[str]:
         advice = shorten(self.headline)[1]
-        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice)
+        last = [self.rest[-1].strip()] if self.kind == "EinopsError" and self.rest else []
+        return explain_pattern(self.error) or explain_message(self.kind, self.text) or [advice] * bool(advice) or last
 
     def _explain_object(self) -> list[str]:
         """Say which name of an object, of a line or of a module is most like the one that there is not."""
@@ -142,7 +164,7 @@ class ExceptionReport:
         unbound = re.search(r"variable '(\w+)'", self.text)
         if isinstance(error, UnboundLocalError) and unbound and self.calls:
             name = unbound[1]
-            lines = [line for line, _ in list_assigned(self.calls[-1].tb_frame.f_code, name)]
+            lines = [each.line for each in list_assigned(self.calls[-1].tb_frame.f_code, name)]
             where = f"line{'s' * (len(lines) > 1)} {listed(map(str, lines))}"
             return [f"`{name}` gets a value in {where} alone, which did not run before"] * bool(lines)
         name, names, where = "", (), ""
@@ -160,18 +182,20 @@ class ExceptionReport:
         if owner is None:
             why = "is a `return` missing, or is it an argument that may be None?"
             return [f"got None where something with `{name}` was expected: {why}"]
-        what = f"`{getattr(owner, '__name__', type(owner).__name__)}`"
-        if isinstance(owner, nn.Module):
-            if "_parameters" not in vars(owner):
-                return [f"{what} was never set up as a module: is `super().__init__()` the first line of __init__?"]
-            names = [each for kind in ("_parameters", "_modules", "_buffers") for each in vars(owner)[kind]]
-            own = [each for each in vars(owner) if not each.startswith("_") and each != "training"]
-            if like := find_alike(name, [*names, *own]):
-                return [f"{what} has no `{name}`; did you mean `{like}`?"]
-            has = f"; it has {', '.join(names + own)}" if names + own else ""
-            return [f"{what} has no `{name}`{has}", "check its spelling, and whether __init__ sets it"]
-        like = find_alike(name, dir(owner))
-        return [f"{what} has no `{name}`; did you mean `{like}`?" if like else f"{what} has no `{name}`"]
+        what = f"`{getattr(owner, '__name__', type(owner).__name__)}` has no `{name}`"
+        if isinstance(owner, Tensor) and name in NUMPY:
+            return [f"{what}, which arrays of NumPy have; a tensor has `{NUMPY[name]}`"]
+        if isinstance(owner, nn.Module) and "_parameters" not in vars(owner):
+            return [f"{what}, as it is not set up: is `super().__init__()` the first line of its __init__?"]
+        own = [each for each in getattr(owner, "__dict__", ()) if not each.startswith("_") and each != "training"]
+        kinds = ("_parameters", "_modules", "_buffers") if isinstance(owner, nn.Module) else ()
+        own = [*(each for kind in kinds for each in vars(owner).get(kind, ())), *own]
+        if like := find_alike(name, own) or find_alike(name, dir(owner)):
+            made = self._definitions.find_set(owner, like) if like in own else None
+            where = f", which {self._definitions.place(made.code, made.line)} sets" if made else ""
+            return [f"{what}; did you mean `{like}`{where}?"]
+        has = f"; it has {', '.join(own)}" if own else ""
+        return [f"{what}{has}", *["check its spelling, and whether __init__ sets it"] * bool(kinds)]
 
     # What is told.
 
@@ -202,17 +226,22 @@ class ExceptionReport:
             return OWN_CHECK
         if (question := ask_about(self.kind, self.text)) is not None:
             return question
-        return by_condition or (SHAPES if re.search(SIZES, self.text) else ANYTHING)
+        of_text = OPERAND_DTYPES if OF_DTYPES.search(self.text) else SHAPES if re.search(SIZES, self.text) else ""
+        return by_condition or of_text or ("" if self.meaning else ANYTHING)
+
+    @property
+    def first(self) -> str:
+        """The headline."""
+        return self.refusal or (self.typed[0] if self.typed else self.headline)
 
     @property
     def full(self) -> tuple[str, list[str]]:
         """A headline, and what it means or else the rest of the message, and the student's lines."""
-        headline = self.refusal or (self.typed[0] if self.typed else self.headline)
         details = [f"{self.kind}: {self.text}"] if self.refusal else self.meaning or self.rest * (not self.typed)
         calls = list(_tell_calls(self.frames))
         if (left_out := len(calls) - 2 * FRAMES) > 0:
             calls[FRAMES:-FRAMES] = [[f"... {left_out} more calls"]]
-        return headline, [*details, *(line for lines in calls for line in lines), *self.operands]
+        return self.first, [*details, *(line for lines in calls for line in lines), *self.operands]
 
     @cached_property
     def operands(self) -> list[str]:
@@ -225,11 +254,13 @@ class ExceptionReport:
         tensors = dict(self.list_tensors())
         if not tensors:
             return []
-        differ = len({x.dtype for x in tensors.values() if x.is_floating_point()}) > 1
+        differ = len({x.dtype for x in tensors.values() if x.is_floating_point()}) > 1 or OF_DTYPES.search(self.text)
         shapes = {name: tuple(x.shape) for name, x in tensors.items()}
         names = self._list_axes()
         sizes = sorted({size for shape in shapes.values() for size in shape} & names.keys())
+        devices = len({x.device for x in tensors.values()}) > 1
         dtypes = {name: f" {x.dtype}".replace("torch.", "") if differ else "" for name, x in tensors.items()}
+        dtypes |= {name: f" on {x.device}" for name, x in tensors.items() if devices}
         there = "here " + ", ".join(f"{name} is {shape}{dtypes[name]}" for name, shape in shapes.items())
         return [there, *[", ".join(f"{size} = {' or '.join(names[size])}" for size in sizes)] * bool(sizes)]
 
@@ -294,5 +325,5 @@ def _tell_calls(frames: Sequence[FrameSummary]) -> Iterator[list[str]]:
 
 
 def _as_sentence(line: str) -> str:
-    begins = line[:1].upper() + line[1:]
+    begins = line if re.match(r"[\w/]+\.py", line) else line[:1].upper() + line[1:]
     return begins if begins.endswith(("?", ".", ":")) or line.startswith(" ") else f"{begins}."

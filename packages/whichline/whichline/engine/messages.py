@@ -87,8 +87,10 @@ class Rule(NamedTuple):
 
 DEFINED = "Which file or package should define that name, and how is it spelt there?"
 BEFORE = "Which line should define that name, and does it run before this one?"
+OPERAND_DTYPES = "Which dtype does each tensor in this line have, and which one does this operation take?"
 INDICES = "Which indices are there along that axis, and which one does this line ask for?"
 SIZES = "shape|size|dimension|axis|axes|pattern|einsum"
+OF_DTYPES = re.compile(r"dtype|scalar type|used as indices|[bB]oolean(?! value)|not implemented for '")
 
 RULES = (
     Rule(r"^SyntaxError.*null bytes", "this file is not UTF-8 text: save it again as UTF-8, not as UTF-16", ask=""),
@@ -139,6 +141,30 @@ RULES = (
         "How many layers does this make, and how many should it?",
     ),
     Rule(
+        r"before Module\.__init__\(\)",
+        "this module is not set up yet: is `super().__init__()` the first line of its __init__?",
+        "",
+    ),
+    Rule(
+        r"leaf Variable that requires grad",
+        "autograd follows this tensor: make a new one, or use `torch.no_grad()` to set the numbers of a parameter",
+    ),
+    Rule(
+        r"cannot assign '.*?' as parameter",
+        "what a module holds as a parameter can only be a Parameter; `functional_call` gives it a tensor for one call",
+        "",
+    ),
+    Rule(
+        r"Boolean value of Tensor with more than one value",
+        "a condition needs one truth value: `is None` asks whether there is a tensor; `&` and `|` join masks",
+        "",
+    ),
+    Rule(
+        r"only one element tensors can be converted",
+        "this takes one number, and the tensor has several; torch has functions that take all: `torch.exp`",
+        "",
+    ),
+    Rule(
         r"view size is not compatible",
         ask="How does a transposed tensor lie in memory, and what does view need that reshape does not?",
     ),
@@ -154,11 +180,11 @@ RULES = (
     Rule(r"out of (bounds|range)", ask=INDICES),
     Rule(r"in-?place", ask="Which operation in this line changes a tensor in place? Whose tensor is it?"),
     Rule(
-        r"tensors used as indices must be|expected condition to be a boolean tensor",
-        ask="Which dtype does each tensor in this line have, and which one does this operation take?",
+        r"tensors used as indices must be|boolean (tensor|masks)|Boolean-type|not implemented for '",
+        ask=OPERAND_DTYPES,
     ),
     Rule(
-        r"^TypeError: [\w.<>]+\(\) (?:missing|takes|got an unexpected|got multiple)",
+        r"^TypeError: [\w.<>]+\(\) (?:missing|takes|got an unexpected|got multiple|received)",
         ask="Which arguments does the `def` name, and which does the call pass?",
     ),
 )
@@ -184,7 +210,7 @@ def shorten(message: str) -> tuple[str, str]:
     kind, colon, text = message.partition(": ")
     hint = HINT.search(text)
     advice = "" if hint is None or FOLLOWED in hint[1] else hint[1]
-    text = text[: hint.start()].strip() if hint else text
+    text = (text[: hint.start()].strip() if hint else text).removesuffix(", but expected one of:")
     if len(text) > LONGEST:
         text = re.split(r"\.\s+(?=[A-Z])|, which is |: (?=\[)", text)[0]
     short = f"{text[:LONGEST].rpartition(' ')[0] or text[:LONGEST]} …" if len(text) > LONGEST else text
@@ -206,8 +232,8 @@ def explain_pattern(error: BaseException) -> list[str]:
         values = trace.tb_frame.f_locals
         if trace.tb_frame.f_code.co_name == "einsum":
             given = values.get("tensors_and_pattern") or values.get("args") or ()  # of einops, of torch
-            if patterns := [x for x in given if isinstance(x, str)]:
-                shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
+            shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
+            if (patterns := [x for x in given if isinstance(x, str)]) and len(shapes) == len(given) - 1:
                 return list(_explain_einsum(patterns[0], shapes, "tensors_and_pattern" in values))
         trace = trace.tb_next
     if not (found := EINOPS.search(str(error))):

@@ -77,7 +77,7 @@ class _Crash:
     @property
     def key(self) -> object:
         """The place, and the message without its sizes."""
-        return self.place, re.sub(r"[^A-Za-z]+", " ", self.report.full[0])
+        return self.place, re.sub(r"[^A-Za-z]+", " ", self.report.first)
 
     @property
     def is_nothing(self) -> bool:
@@ -203,7 +203,7 @@ def _tell(
     ask = next((fact.ask for fact in facts if fact.ask), "")
     problem, tests = crash.tests[0].problem, tuple(test.name for test in crash.tests)
     id = _name(problem, said[0], facts)
-    runner = None if not frames or imported or report.forgotten else runner
+    runner = None if not frames or imported or report.is_explained else runner
     if runner and not crash.has_returned and (cause := find_cause(runner, crash.tests, failing)):
         is_there = (last.filename, last.lineno) == (cause.file, cause.line)
         raised = () if is_there else (_head(last), f"    {(last.line or '').strip()}")

@@ -1,9 +1,11 @@
 """What is wrong in a problem: one detector after the other looks at the tests that nothing has explained yet."""
 
+import math
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from whichline.engine.assignment import find_needs
@@ -123,6 +125,7 @@ def diagnose(
     passing: Sequence[Test],
     observed: Observed | None = None,
     errors: list[str] | None = None,
+    seconds: float = math.inf,
 ) -> list[Finding]:
     """Find what is wrong in a problem, first what raises.
 
@@ -133,16 +136,23 @@ def diagnose(
         passing: the others of it.
         observed: the copy of their functions, if there is one.
         errors: gets those of the search itself, for staff, in words; without it they are raised.
+        seconds: of processor time that the search may take, apart from its budget.
     """
     needs = find_needs(suite.problems, problem) if problem in suite.problems else ()
     steps = {adapter: each for id in (*needs, problem) for adapter, each in load_references(id).items()}
-    case = Diagnosis(Runner(suite, steps, observed or observe(suite)), failing, passing)
+    runner = Runner(suite, steps, observed or observe(suite), until=time.process_time() + seconds)
+    case = Diagnosis(runner, failing, passing)
     with _note_error(case, problem, errors):
         for detect in FOLLOWING:
             if not case.is_over:
                 case.found += detect(case)
     with _note_error(case, problem, errors):
         case.found = [*find_crashes(case), *case.found]
+    if runner.is_late:
+        nothing = Finding(problem, f"{problem}-late", (), tests=tuple(each.name for each in failing))
+        *before, last = case.found or [nothing]
+        late = f"The search was stopped after {seconds:.0f} s: there may be more to find."
+        return [*before, replace(last, said=(*last.said, late))]
     return case.found
 
 

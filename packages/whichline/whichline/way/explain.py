@@ -1,8 +1,10 @@
 """What students are told of the tests that fail: of each problem so much, and of what several lead to once."""
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import jaxtyping
 import torch
@@ -18,6 +20,7 @@ from whichline.way.telling import find_told
 from whichline.way.unproved import BEGIN
 
 MOST = 3  # findings that a student is shown of one problem
+SECONDS = 60.0  # of processor time for one problem, where a student waits
 
 
 def find(
@@ -28,6 +31,7 @@ def find(
     before: Sequence[Finding] = (),
     observed: Observed | None = None,
     errors: list[str] | None = None,
+    seconds: float = math.inf,
 ) -> list[Finding]:
     """Say what is wrong in the problems of which a test failed, and which of those tests that explains.
 
@@ -42,6 +46,7 @@ def find(
         before: what was found in other problems; it is given back, with what else it explains.
         observed: the copy of the student's code, if one is used for several searches.
         errors: gets those of the search itself, for staff, in words; without it they are raised.
+        seconds: of processor time that the search in one problem may take: grading counts runs alone.
     """
     selected = {each.test: each.problem for each in results if each.is_wrong and not each.hidden}
     asked = {problem for problem in selected.values() if problem and (only is None or problem in only)}
@@ -55,7 +60,8 @@ def find(
         for problem in dict.fromkeys(test.problem for test in suite.tests if test.problem in asked):
             tests = [test for test in suite.tests if test.problem == problem]
             failing = [test for test in tests if test.name in failed]
-            own = diagnose(suite, problem, failing, [test for test in tests if test.name in passed], observed, errors)
+            passing = [test for test in tests if test.name in passed]
+            own = diagnose(suite, problem, failing, passing, observed, errors, seconds)
             concern = [each for each in own if selected.keys() & set(each.tests)]
             found = _join(suite, found, _take(concern or own, most), failing)
         return [told for each in found if (told := _as_much_as_is_told(suite, each))]
@@ -67,7 +73,8 @@ def _run_others(suite: Suite, results: Sequence[Result], problems: Collection[st
     return [suite.run(test) for test in suite.tests if test.problem in problems and test.name not in ran]
 
 
-explain = silence()(find)  # where somebody would see what the student's code prints when it runs again
+# Where somebody waits, and would see what the student's code prints when it runs again.
+explain = silence()(partial(find, seconds=SECONDS))
 
 
 def _take(found: Sequence[Finding], most: int) -> list[Finding]:

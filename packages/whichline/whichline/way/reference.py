@@ -34,7 +34,7 @@ from whichline.way.steps import Arguments, Step, Steps, list_leaves
 from whichline.way.values import Value, as_value, is_equal
 
 TURNS = "__turns__"
-REFUSED = (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError)  # raised for arguments that do not fit
+REFUSED = (RuntimeError, ValueError, IndexError, TypeError, AttributeError, ArithmeticError)  # arguments do not fit
 PASSED = "How does this number come from the adapter to this line?"
 
 

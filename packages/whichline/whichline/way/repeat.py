@@ -51,9 +51,8 @@ def tell_unrepeatable(runner: Runner, failing: Sequence[Test]) -> Finding | None
     experiment = Experiment(runner, failing, total=len(failing))
     kinds = {test.function: test for test in reversed(failing)}
     for test in list(kinds.values())[::-1][:KINDS]:
-        if not isinstance(runner.suite.ending(test), WrongAnswer):
-            continue
-        tells = (_tell_unwritten, _tell_random) if _may_differ(runner, test) else ()
+        is_answered = isinstance(runner.suite.ending(test), WrongAnswer)
+        tells = (_tell_unwritten, _tell_random) if is_answered and _may_differ(runner, test) else ()
         for tell in (*tells, _tell_kept):
             if found := tell(experiment, test):
                 return found
@@ -115,13 +114,19 @@ def _find_source(
     roots = [
         place
         for place in differs
-        if is_computed(place) and place in one.values and not set(other.made_of(place)) & set(differs)
+        if (is_computed(place) or (isinstance(place.node, ast.Name) and other.origin(place) is place))
+        and place in one.values
+        and not set(other.made_of(place)) & set(differs)
     ]
+    inner, outer = [], list[list[Place]]()
     for place in roots[:MOST]:
+        (outer if any(other.runs_inside(place)) else inner).append([place])
+    together = [place for places in inner for place in places]  # a table of cosines and one of sines, kept together
+    for places in (*inner, together, *outer):
         with again():
-            then = experiment.run(other.test, {place: _put_values(one, place)})
-        if is_equal(then.came, one.came):
-            return place
+            then = experiment.run(other.test, {place: _put_values(one, place) for place in places})
+        if places and is_equal(then.came, one.came):
+            return places[0]
     return None
 
 

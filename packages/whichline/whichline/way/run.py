@@ -1,5 +1,7 @@
 """Running a test with probes, and with right values in some places."""
 
+import math
+import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -43,6 +45,7 @@ class Runner:
         observed: the copy of the student's code that runs.
         pairs: the student's functions that do the work of adapters.
         lent: adapters whose reference answers for such a function.
+        until: the processor time at which a search ends, on a student's machine.
     """
 
     suite: Suite
@@ -50,6 +53,7 @@ class Runner:
     observed: Observed
     pairs: Pairs = field(default_factory=dict)
     lent: Collection[str] = ()
+    until: float = math.inf
     runs: int = 0
     looks: int = 0
     seed: int = 0
@@ -61,7 +65,11 @@ class Runner:
 
     @property
     def is_spent(self) -> bool:
-        return self.runs >= MOST_RUNS or self.looks >= MOST_LOOKS or self.observed.is_stale
+        return self.runs >= MOST_RUNS or self.looks >= MOST_LOOKS or self.observed.is_stale or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        return time.process_time() > self.until
 
     def is_lent(self, place: Place) -> bool:
         """Tell whether an expression is in what makes the object of a function for which the reference answers."""

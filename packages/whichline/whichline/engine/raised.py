@@ -1,0 +1,219 @@
+"""What the expression that raised shows of the mistake: a name that is None, a pair in the place of a tensor, a key."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whichline.engine.compare import article, listed
+from whichline.engine.definitions import Definitions, compute, find_alike, names_in, resolve
+
+MOST_KEYS = 6  # that are named
+MOST_TEXT = 60  # of an expression in a sentence
+METHODS = ("method", "builtin_function_or_method")
+
+
+class Raised:
+    """The expression that raised.
+
+    Args:
+        error: what it raised.
+        text: the message.
+        calls: those in the student's files, the innermost last.
+        definitions: the functions of these.
+        node: the expression.
+    """
+
+    def __init__(
+        self, error: BaseException, text: str, calls: list[TracebackType], definitions: Definitions, node: ast.AST
+    ) -> None:
+        self._error, self._text, self._calls, self._definitions, self._node = error, text, calls, definitions, node
+
+    def explain(self) -> list[str]:
+        """Say in a line or two which mistake it is; nothing where that is not known."""
+        for pattern, explain in EXPLAINED:
+            if (match := re.search(pattern, f"{type(self._error).__name__}: {self._text}")) and (
+                said := explain(self, match)
+            ):
+                return [said]
+        return []
+
+    @cached_property
+    def _names(self) -> Mapping[str, Any]:
+        return names_in(self._calls[-1])
+
+    def _list_values(self) -> Iterator[tuple[ast.expr, Any]]:
+        """The names and attributes in the expression, and what they stand for."""
+        nodes = [each for each in ast.walk(self._node) if isinstance(each, ast.Name | ast.Attribute)]
+        yield from ((each, resolve(each, self._names)) for each in sorted(nodes, key=lambda each: each.col_offset))
+
+    def _since(self, node: ast.expr) -> str:
+        """Say since which line a name is what it is; "" if that came from elsewhere."""
+        made = self._definitions.find_made(node)
+        if made is None or made.value is None or isinstance(made.value, ast.Name):  # an argument that came in
+            return ""
+        text = ast.unparse(made.value)
+        text = text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 2]} …"
+        return f" since {self._definitions.place(made.code, made.line)}, `{text}`"
+
+    def explain_none(self, _: re.Match[str]) -> str:
+        for node, value in self._list_values():
+            if value is None and node is not None and (since := self._since(node)):
+                return f"`{ast.unparse(node)}` is None{since}"
+        return ""
+
+    def explain_type(self, match: re.Match[str]) -> str:
+        """Say since which line a value has the type of which the message is."""
+        types = [each.rpartition(".")[2] for each in match.groups() if each]
+        for node, value in self._list_values():
+            name, text = type(value).__name__, ast.unparse(node)
+            if name not in types or isinstance(value, Tensor | str) or value is None:
+                continue
+            if name in METHODS and node is not getattr(getattr(node, "parent", None), "func", None):
+                return f"`{text}` is a method: `{text}()` calls it"
+            if type(value).__module__ == "torch.return_types":
+                pair = listed(f"`.{each}`" for each in ("values", "indices") if hasattr(value, each))
+                return f"`{text}` is a pair{self._since(node)}: take one of {pair}"
+            if "not iterable" in match.string and type(value) is int:
+                return f"`{text}` is the number {value}: `range({text})` counts up to it"
+            if type(value) in (list, tuple, dict, set) and (since := self._since(node)):
+                return f"`{text}` is {article(name)}{since}"
+        return ""
+
+    def explain_call(self, match: re.Match[str]) -> str:
+        """Say what is called that is no function."""
+        if not isinstance(self._node, ast.Call):
+            return ""
+        text, kind = ast.unparse(self._node.func), match[1].rpartition(".")[2]
+        if kind == "Size":
+            return f"`{text}` holds sizes and is no method: leave the parentheses out"
+        kinds = {"int": "a number", "float": "a number", "Tensor": "a tensor", "Parameter": "a tensor"}
+        return f"`{text}` is {kinds[kind]} and no function: is `*`, `@` or another operator missing after it?"
+
+    def explain_key(self, _: re.Match[str]) -> str:
+        """Say which key is most like the one that there is not, and which line stores it."""
+        node, key = self._node, self._error.args[0]
+        table = resolve(node.value, self._names) if isinstance(node, ast.Subscript) else None
+        if not isinstance(table, Mapping | nn.ModuleDict | nn.ParameterDict) or not isinstance(node, ast.Subscript):
+            return ""
+        text, keys = ast.unparse(node.value), list(table.keys())
+        alike = [
+            each for each in keys if (type(each) is type(key) is tuple and {*each} == {*key}) or str(each) == str(key)
+        ]
+        if isinstance(key, str) and (name := find_alike(key, [each for each in keys if isinstance(each, str)])):
+            alike = [name]
+        stored = self._definitions.list_stored(text, self._calls[-1].tb_frame.f_code)
+        where = f" {stored[0]} stores it." if len(stored) == 1 else ""
+        if alike:
+            return f"`{text}` has the key {alike[0]!r}, and none that is {key!r}.{where}"
+        if not keys:
+            return f"`{text}` is empty{f': {where[1:]}' if where else ''}"
+        return f"`{text}` has the keys {listed(map(repr, keys))}" if len(keys) <= MOST_KEYS else ""
+
+    def explain_names(self, match: re.Match[str]) -> str:
+        """Say what a name is an attribute of, where `self.` may be missing."""
+        name, owner = match[1], self._names.get("self")
+        if name == "self":
+            return "is `self` missing as the first parameter of this `def`?"
+        return f"`self.{name}` is there: is `self.` missing?" if owner is not None and hasattr(owner, name) else ""
+
+    def explain_count(self, _: re.Match[str]) -> str:
+        """Say how many values there are where names are given to them, or an index is asked for."""
+        node = self._node
+        if not isinstance(node, ast.Assign | ast.Subscript):
+            return ""
+        if (
+            isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+            and node.value.func.attr == "split"
+        ):
+            for size in (compute(each, self._names) for each in node.value.args):
+                if type(size) is int:
+                    return f"`split({size})` cuts into pieces of size {size}: `chunk({size})` cuts into {size} pieces"
+        there = compute(node.value, self._names)
+        if not isinstance(there, list | tuple):
+            return ""
+        what = f": {tuple(there)}" if isinstance(there, torch.Size) else ""
+        what = f", and the last has the index {len(there) - 1}" if isinstance(node, ast.Subscript) else what
+        return f"`{ast.unparse(node.value)}` has {len(there)} values{what}"
+
+    def explain_dtype(self, _: re.Match[str]) -> str:
+        """Say which dtype is passed without its name to a function of torch's."""
+        given = self._node.args if isinstance(self._node, ast.Call) else []
+        for node in given[1:]:
+            if isinstance(value := resolve(node, self._names), torch.dtype | torch.device):
+                name = "dtype" if isinstance(value, torch.dtype) else "device"
+                return f"this function takes a {name} by its name alone: `{name}={ast.unparse(node)}`"
+        return ""
+
+    def explain_recursion(self, _: re.Match[str]) -> str:
+        last = [each.tb_frame.f_code for each in self._calls[-8:-1]]
+        for trace in self._calls[-8:-1]:
+            code = trace.tb_frame.f_code
+            if last.count(code) > 1:
+                itself = "itself" if len({*last}) == 1 else "what calls it"
+                line = self._definitions.place(code, trace.tb_lineno)
+                return f"`{code.co_name}` calls {itself} in {line}, each time anew: what should end this?"
+        return ""
+
+    def explain_member(self, match: re.Match[str]) -> str:
+        """Say which names a module has, in which torch looked for one that it has not."""
+        trace = self._error.__traceback__
+        while trace and trace.tb_next:
+            trace = trace.tb_next
+        for each in trace.tb_frame.f_locals.values() if trace else ():
+            if isinstance(each, nn.Module) and type(each).__name__ == match[1]:
+                names = [name for name, _ in (*each.named_children(), *each.named_parameters(), *each.named_buffers())]
+                return f"`{match[1]}` has {listed(f'`{name}`' for name in dict.fromkeys(names))}"
+        return ""
+
+    def explain_forward(self, match: re.Match[str]) -> str:
+        """Say where the `forward` of a module is, if it is in another function, or has another name."""
+        kind = match[1]
+        own = [
+            (at, holder, each) for at, holder, each in self._definitions.list_own() if isinstance(each, ast.FunctionDef)
+        ]
+        for at, holder, each in own:
+            outer = getattr(holder, "parent", None)
+            if each.name == "forward" and isinstance(holder, ast.FunctionDef) and getattr(outer, "name", "") == kind:
+                return f"`forward` in {at} is inside `{holder.name}`: is it indented too far?"
+        methods = {each.name: at for at, holder, each in own if getattr(holder, "name", "") == kind}
+        if like := find_alike("forward", [*methods]):
+            return f"`{kind}` has no `forward`; is the `{like}` in {methods[like]} meant?"
+        return f"`{kind}` holds layers and is none itself: call each of them" if kind.startswith("Module") else ""
+
+    def explain_tied(self, _: re.Match[str]) -> str:
+        """Say which line puts one layer into a list several times."""
+        products = [
+            (at, each) for at, _, each in self._definitions.list_own(ast.BinOp) if isinstance(each.op, ast.Mult)
+        ]
+        lists = [
+            (at, each, side) for at, each in products for side in (each.left, each.right) if isinstance(side, ast.List)
+        ]
+        found = [(at, each) for at, each, its in lists if len(its.elts) == 1 and isinstance(its.elts[0], ast.Call)]
+        if len(found) != 1:
+            return ""
+        at, product = found[0]
+        return f"the list in {at}, `{ast.unparse(product)}`, holds one layer several times, and not several layers"
+
+
+TYPE = r"'([\w.]+)'"
+EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
+    (r"NoneType|: None", Raised.explain_none),
+    (r"'(int|float|torch\.Size|Tensor|Parameter)' object is not callable", Raised.explain_call),
+    (rf"{TYPE} object (?:is not|has no)|operand type\(s\) for .*: {TYPE} and {TYPE}", Raised.explain_type),
+    (r"(?:not|number, not|must be Tensor, not) (tuple|list|builtin_function_or_method|method)\b", Raised.explain_type),
+    (r"^KeyError", Raised.explain_key),
+    (r"^NameError: name '(\w+)'", Raised.explain_names),
+    (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),
+    (r"^TypeError: \w+\(\) (?:takes|received)|must be tuple of ints", Raised.explain_dtype),
+    (r"^RecursionError", Raised.explain_recursion),
+    (r"^AttributeError: (\w+) has no attribute `", Raised.explain_member),
+    (r"Module \[(\w+)\] is missing the required \"forward\"", Raised.explain_forward),
+    (r"which are tied", Raised.explain_tied),
+)

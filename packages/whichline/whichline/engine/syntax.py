@@ -1,0 +1,82 @@
+"""The source of a function: its `def`, the lines that give names their values, and whether its end can be reached."""
+
+import ast
+from collections.abc import Sequence
+from types import CodeType
+from typing import NamedTuple
+
+from executing import Source
+
+
+class Assigned(NamedTuple):
+    """A line that gives a name its value, the expression if it is one, and the last line that runs only after it."""
+
+    line: int
+    value: ast.expr | None
+    last: int
+
+
+def find_definition(code: CodeType) -> ast.FunctionDef | None:
+    """The `def` of a code object in its file."""
+    for node in ast.walk(Source.for_filename(code.co_filename).tree or ast.Pass()):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min(each.lineno for each in (node, *node.decorator_list))
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def list_assigned(code: CodeType, text: str) -> list[Assigned]:
+    """The lines of a function in which a name, or an attribute, gets a value."""
+    found = []
+    for node in ast.walk(find_definition(code) or ast.Pass()):
+        if isinstance(getattr(node, "ctx", None), ast.Store) and ast.unparse(node) == text:
+            statement, value = node.parent, None  # type: ignore[attr-defined]  # executing has put it there
+            if isinstance(statement, ast.Tuple) and isinstance(statement.parent, ast.Assign):  # type: ignore[attr-defined]
+                elements, statement = statement.elts, statement.parent  # type: ignore[attr-defined]
+                pairs = zip(elements, getattr(statement.value, "elts", ()), strict=False)
+                value = next((each for its, each in pairs if its is node), None)
+            elif isinstance(statement, ast.Assign | ast.AnnAssign):
+                value = statement.value
+            blocks = [getattr(getattr(statement, "parent", None), each, None) for each in ("body", "orelse")]
+            last = next((each[-1].end_lineno for each in blocks if isinstance(each, list) and statement in each), 0)
+            found.append(Assigned(getattr(node, "lineno", 0), value, last or 0))
+    return sorted(found, key=lambda each: each.line)
+
+
+def list_own_nodes(definition: ast.FunctionDef) -> list[ast.AST]:
+    """List what is in a function, and in no function inside it."""
+    inner = {
+        id(each)
+        for node in ast.walk(definition)
+        if isinstance(node, ast.FunctionDef | ast.Lambda) and node is not definition
+        for each in ast.walk(node)
+    }
+    return [each for each in ast.walk(definition) if id(each) not in inner]
+
+
+def is_left(body: Sequence[ast.stmt]) -> bool:
+    """Tell whether statements cannot come to their end without a `return` or a `raise`."""
+    last = body[-1] if body else ast.Pass()
+    if isinstance(last, ast.If):
+        return is_left(last.body) and is_left(last.orelse)
+    if isinstance(last, ast.With):
+        return is_left(last.body)
+    return isinstance(last, ast.Return | ast.Raise | ast.While | ast.Try | ast.Match)  # these may
+
+
+def is_in_loop(node: ast.AST | None) -> bool:
+    return bool(node) and (isinstance(node, ast.For | ast.While) or is_in_loop(getattr(node, "parent", None)))
+
+
+def is_divided(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)
+
+
+def tell_parameters(definition: ast.FunctionDef) -> str:
+    """The parameters of a function without their annotations."""
+    parameters = ast.parse(ast.unparse(definition)).body[0].args  # type: ignore[attr-defined]  # a copy
+    for each in ast.walk(parameters):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    return ast.unparse(parameters)
