@@ -55,7 +55,8 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
         more = _locate(runner, adapters, failing, most)
         if more[0] or not runner.is_spent:
             return more
-    return (found if len(found) == 1 or 2 * len(passing) >= len(failing) else []), right
+    is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
+    return (found if is_enough or len(found) == 1 else []), right
 
 
 def _locate(
