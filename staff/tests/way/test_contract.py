@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import problems
 from staff.tests.way.test_places import (
     ATTENTION,
     LINEAR,
@@ -22,10 +23,11 @@ from whichline.engine.case import Case
 from whichline.engine.compare import WrongAnswer
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check
-from whichline.engine.suite import Suite, load_suite
+from whichline.engine.suite import Calls, Suite, Test, load_suite
 from whichline.way.contract import tell_contract
 from whichline.way.diagnose import diagnose
 from whichline.way.observed import Observed
+from whichline.way.reference import Reference
 from whichline.way.run import Runner
 from whichline_grader.authoring.programs import RIGHT_STYLES
 
@@ -278,3 +280,62 @@ def test_nothing_is_told_of_right_programs(public: Suite, style: str) -> None:
     suite.calls.adapters = SimpleNamespace(**RIGHT_STYLES[style])
     runner = Runner(suite, REFERENCES, Observed(suite.calls.adapters, lambda file: "right_programs" in file))
     assert tell_contract(runner, [test for test in suite.tests if test.problem in (SOFTMAX, ATTENTION, ROPE)]) == []
+
+
+PROJECTION = """\
+import torch
+
+
+def run_projection(x, weights, activation):
+    scaled = x * weights["scale"]  #: the scaled input
+    return scaled.relu() if activation == "relu" else -scaled
+"""
+WRITES = """\
+def run_projection(x, weights, activation):
+    weights["scale"] *= 2
+    return (x * weights["scale"] / 2).relu()
+"""
+
+
+@pytest.fixture
+def projection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Runs a function that gets a dictionary, and text, and writes into the former."""
+    (tmp_path / "projection").mkdir()
+    (tmp_path / "projection" / "reference.py").write_text(PROJECTION)
+    monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
+    path = tmp_path / "adapters.py"
+    path.write_text(WRITES)
+    namespace: dict[str, object] = {"__name__": "program"}
+    exec(compile(WRITES, str(path), "exec"), namespace)  # noqa: S102 (the function above)
+    calls = Calls(SimpleNamespace(**namespace))
+    return Runner(
+        Suite(tmp_path, {}, [], calls),
+        {"run_projection": Reference("projection", "run_projection")},
+        Observed(calls.adapters, lambda file: file == str(path)),
+    )
+
+
+def _make_arguments(activation: str, scale: float = 3.0) -> dict[str, object]:
+    return {"x": torch.ones(4), "weights": {"scale": torch.full((4,), scale)}, "activation": activation}
+
+
+def test_a_dictionary_that_is_written_into_is_told_and_kept_as_it_was(projection: Runner) -> None:
+    case = Case("a", "run_projection", _make_arguments("relu"), None, {"answer": torch.full((4,), 3.0)})
+
+    def check(case: Case) -> None:
+        with case.unchanged_inputs():
+            projection.suite.calls.run_projection(**case.inputs)
+
+    test = Test("a", check, ("", 0), stored=lambda: case, problem="projection")
+    assert projection.look(test).steps["the scaled input"].value.tensor.tolist() == [3.0] * 4
+    (finding,) = tell_contract(projection, [test])
+    assert finding.said == ("This writes into `weights`, which the caller still holds.",)
+    assert marked(finding) == 'weights["scale"] *= 2'
+
+
+def test_calls_that_differ_in_text_or_in_a_dictionary_have_steps_of_their_own(projection: Runner) -> None:
+    calls = [_make_arguments("relu"), _make_arguments("none"), _make_arguments("relu", scale=5.0)]
+    answers = [projection.know("run_projection", each).steps.answer.tolist() for each in calls]
+    assert answers == [[3.0] * 4, [-3.0] * 4, [5.0] * 4]
+    again = projection.know("run_projection", _make_arguments("none"))
+    assert again is projection.know("run_projection", calls[1])

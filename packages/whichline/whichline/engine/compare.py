@@ -1,5 +1,6 @@
 """Holding an answer against the right one, and saying what is wrong with it."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeGuard
@@ -192,9 +193,11 @@ def in_dtype(x: Any, dtype: torch.dtype) -> Any:
 
 
 def change_tensors(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A tensor, changed, or a dictionary with each of its tensors changed; anything else as it is."""
+    """A tensor, changed, or a dictionary of the same kind with each of its tensors changed; anything else as it is."""
     if isinstance(x, dict):
-        return {key: change_tensors(each, change) for key, each in x.items()}
+        new = copy.copy(x)
+        new.update({key: change_tensors(each, change) for key, each in x.items()})
+        return new
     return change(x) if isinstance(x, Tensor) else x
 
 

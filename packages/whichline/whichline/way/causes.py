@@ -89,6 +89,8 @@ def find_common_cause(
 
 def is_known(experiment: Experiment, change: Options) -> bool:
     """Tell whether all tests pass with a change, and the expressions are right, as something else, without it."""
+    if experiment.runner.is_spent:
+        return False
     for test in experiment.failing:
         before = experiment.run(test)
         if not all(map(before.is_right, change)) or not experiment.passes(test, change):
@@ -105,7 +107,11 @@ def _pass_with_copies(experiment: Experiment, change: Options) -> bool:
 def _mends(experiment: Experiment, root: Place, wanted: Option, change: Options) -> bool:
     """Tell whether a change makes a root what it should be, and all tests pass."""
     first = experiment.failing[0]
-    if not experiment.passes(first, change) or not _is_step(experiment.run(first, change), root, wanted.names[0]):
+    if (
+        experiment.runner.is_spent
+        or not experiment.passes(first, change)
+        or not _is_step(experiment.run(first, change), root, wanted.names[0])
+    ):
         return False
     return is_known(experiment, change)
 

@@ -3,8 +3,6 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from torch import Tensor
-
 from whichline.engine.compare import WrongAnswer, listed
 from whichline.engine.finding import Finding
 from whichline.engine.result import Check
@@ -14,6 +12,7 @@ from whichline.way.digits import tell_dtypes
 from whichline.way.gradients import tell_gradients
 from whichline.way.probe import Place
 from whichline.way.run import Call, Experiment, Patch, Runner
+from whichline.way.values import is_equal
 
 WRITES = "in-place"
 IN_PLACE = "Which operations make a new tensor, and which write into the one that was passed?"
@@ -33,7 +32,7 @@ def tell_contract(
     experiment = Experiment(runner, failing, patch or {}, of or len(failing))
     by_check: dict[Check, list[Test]] = {}
     for test in failing:
-        trace = None if runner.is_spent else experiment.run(test)
+        trace = None if runner.is_spent or test.memory else experiment.run(test)
         if trace and isinstance(trace.error, WrongAnswer) and trace.steps and trace.places:
             by_check.setdefault(trace.error.check, []).append(test)
     return [finding for check, tests in by_check.items() for finding in _tell(experiment.only(tests), check)]
@@ -54,7 +53,7 @@ def _tell_written(experiment: Experiment) -> Finding | None:
 
     def watch(call: Call, place: Place) -> None:
         if not written:
-            changed = [name for name in call.given if not _is_as_it_was(call, name)]
+            changed = [name for name, x in call.given.items() if not is_equal(x, call.arguments[name])]
             written.update({place: changed} if changed else {})
 
     trace = experiment.run_anew(experiment.failing[0], watch)
@@ -63,9 +62,3 @@ def _tell_written(experiment: Experiment) -> Finding | None:
             said = f"This writes into {listed(f'`{name}`' for name in names)}, which the caller still holds."
             return tell_breach(experiment, [place], WRITES, [said], IN_PLACE, section=get_section(trace))
     return None
-
-
-def _is_as_it_was(call: Call, name: str) -> bool:
-    """Tell whether an argument has the numbers that it came with."""
-    x, before = call.given[name], call.arguments[name]
-    return not isinstance(x, Tensor) or bool(((x == before) | (x.isnan() & before.isnan())).all())

@@ -191,13 +191,10 @@ def _tell_effect(trace: Trace) -> str:
 def _measure(trace: Trace) -> float:
     """Measure how far an answer is off, as a share of its largest number."""
     right = trace.test.cases()[0].expected["answer"]
-    if (
-        not isinstance(trace.error, WrongAnswer)
-        or not isinstance(trace.came, Tensor)
-        or trace.came.shape != right.shape
-    ):
+    came = trace.came if isinstance(trace.error, WrongAnswer) else None
+    if not isinstance(came, Tensor) or came.shape != right.shape:
         return 0.0
-    return float((trace.came.detach().double() - right).abs().max() / right.abs().max())
+    return float((came.detach().double() - right).abs().max() / right.abs().max())
 
 
 def _list_narrow(trace: Trace, wide: torch.dtype) -> list[Place]:
@@ -266,13 +263,8 @@ def _read_wide(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
 
 def _round_last(experiment: Experiment, traces: Mapping[str, Trace]) -> Patch:
     """Give the answer the dtype of the inputs at the end."""
-    made = [
-        (place, trace)
-        for test in experiment.failing[:LOOKED]
-        for trace in [traces[test.name]]
-        for place in trace.places
-    ]
-    return {place: _cast for place, trace in made if any(x is trace.came for x in trace.objects[place])}
+    runs = [traces[test.name] for test in experiment.failing[:LOOKED]]
+    return {place: _cast for one in runs for place in one.places if any(x is one.came for x in one.objects[place])}
 
 
 # Digits that are lost by what is computed, in whatever dtype.

@@ -16,9 +16,10 @@ from whichline.engine.compare import WrongAnswer, same
 from whichline.engine.result import Check
 from whichline.engine.suite import Suite, Test
 from whichline.way.calls import judge_calls
+from whichline.way.found import Found, is_plain, join_patches
 from whichline.way.options import HALF
 from whichline.way.run import Experiment, Runner, choose_kinds, order_by_generality
-from whichline.way.search import PLACES, Found, Search, is_plain, join_patches
+from whichline.way.search import PLACES, Search
 from whichline.way.trace import Trace
 
 LOOKED_AT = (Check.ANSWER, Check.OUTPUT)
@@ -31,7 +32,7 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
     """Find the places that make failing tests pass: those in wrong calls of other adapters' functions, and the rest.
 
     And the adapters whose functions are right, each time that they are called. A few tests that differ will do, if what
-    is found there is plain and makes all of them pass, or if nothing is found in all the runs that a search may take.
+    is found there is plain and makes all of them pass, or if it took all the runs that a search may take.
 
     Args:
         runner: with all pairs of functions and adapters.
@@ -42,15 +43,20 @@ def locate(runner: Runner, failing: Sequence[Test], most: int = PLACES) -> tuple
     pairs = {key: [each for each in pairs if each.adapter in adapters] for key, pairs in runner.pairs.items()}
     runner = replace(runner, pairs={key: each for key, each in pairs.items() if each}, lent=(), runs=0, looks=0)
     few = choose_kinds(failing, FEW)
-    if len(few) < len(failing):
-        found, right = _locate(runner, adapters, few, most)
-        patch, plain = join_patches(found), replace(runner, lent=())
-        if found and is_plain(found) and all(plain.passes(test, patch) for test in failing):
-            return found, right
-        if not found and runner.is_spent:
-            return [], right
-        runner = replace(plain, runs=0, looks=0)
-    return _locate(runner, adapters, failing, most)
+    found, right = _locate(runner, adapters, few, most)
+    if len(few) == len(failing):
+        return found, right
+    patch, plain = join_patches(found), replace(runner, lent=())
+    passing = [test for test in failing if plain.passes(test, patch)] if found else []
+    if found and is_plain(found) and len(passing) == len(failing):
+        return found, right
+    if not runner.is_spent:
+        runner.lent = ()
+        more = _locate(runner, adapters, failing, most)
+        if more[0] or not runner.is_spent:
+            return more
+    is_enough = any(each.difference.is_simple for each in found) and 2 * len(passing) >= len(failing)
+    return (found if is_enough or len(found) == 1 else []), right
 
 
 def _locate(

@@ -14,12 +14,13 @@ from torch import Tensor
 from whichline.engine.finding import Finding
 from whichline.engine.suite import Test
 from whichline.way.calls import judge_calls, pair_functions
+from whichline.way.found import Found, join_patches, say_corrected
 from whichline.way.locate import FEW, is_explained, locate
 from whichline.way.named import span_of
 from whichline.way.observed import Observed
 from whichline.way.probe import Place
 from whichline.way.run import Patch, Runner, choose_kinds, order_by_generality
-from whichline.way.search import END, PLACES, Found, join_patches
+from whichline.way.search import END, PLACES
 from whichline.way.telling import count_failing, show_place
 from whichline.way.trace import Trace
 from whichline.way.unread import find_unread, list_needed
@@ -58,12 +59,9 @@ def _list_explained(runner: Runner, passing: Sequence[Test], found: Sequence[Fou
     """The tests that pass because the places are right, and not in spite of them; a few that differ show it for all."""
 
     def is_for_that(test: Test) -> bool:
-        return is_explained(runner.run(test, join_patches(found)), found)
+        return runner.see(test, join_patches(found), "explained", lambda then: is_explained(then, found))
 
-    few = choose_kinds(passing, FEW)
-    if all(map(is_for_that, few)):
-        return [*passing]
-    return [*filter(is_for_that, passing)]
+    return [*passing] if all(map(is_for_that, choose_kinds(passing, FEW))) else [*filter(is_for_that, passing)]
 
 
 def find_cause(runner: Runner, crashing: Sequence[Test], failing: int) -> Finding | None:
@@ -113,13 +111,6 @@ def _is_rounded(runner: Runner, test: Test) -> bool:
     )
 
 
-def _is_repeatable(runner: Runner, test: Test) -> bool:
-    """Tell whether the copy gives what the student's code gave; else that has a state, and is not followed."""
-    plain, trace = runner.run_plainly(test), runner.look(test)
-    answers = [getattr(error, "answer", None) for error in (plain, trace.error)]
-    return bool(trace.order) and is_equal(*answers)
-
-
 def _find_unread(runner: Runner, wrong: Sequence[Test]) -> list[Finding]:
     """An argument that decides the right answer, and that the code never reads."""
     for test in wrong[:ASKED]:
@@ -143,17 +134,7 @@ def _prove(found: Sequence[Found], explained: int, passing: int, failing: int) -
     if explained < passing:
         these = {1: "This explains", 2: "These two explain"}.get(len(found), "Together these explain")
         return f"{these} {explained} of the {failing} failing tests."
-    names = {name for each in found for name in each.option.names}
-    if len(found) == 1:
-        places = 1 if found[0].shown else len(found[0].patch)
-        is_one = len(names) == places == 1 and not found[0].option.is_series and not found[0].shown
-        several = {1: "With this corrected", 2: "With both places corrected"}
-        right = f"With {min(names)} here" if is_one else several.get(places, "With all of these corrected")
-    else:
-        more = "".join(f" and line {each.place.line}" for each in found[MOST:])
-        are_more = any(len(each.patch) > 1 for each in found)
-        right = "With all of these corrected" if are_more else f"With these two{more} corrected"
-    return f"{right}, {count_failing(explained, failing, 'passes', 'pass')}."
+    return f"{say_corrected(found, MOST)}, {count_failing(explained, failing, 'passes', 'pass')}."
 
 
 def _tell(found: Found, runner: Runner, explained: Sequence[Test], proof: str) -> Finding:

@@ -167,9 +167,14 @@ def _list_others(value: Tensor, steps: Sequence[Step]) -> list[Option]:
 
 def _list_in_series(trace: Trace, values: Sequence[Tensor], steps: Sequence[Step]) -> Iterator[Option]:
     """The first steps of the series that have one for each time that the expression is computed."""
+    latest: dict[str, int] = {}
+    firsts = set[str]()
+    for step in trace.steps.values():
+        if step.series and step.turns[0] > latest.get(step.series, 0):
+            latest[step.series] = step.turns[0]
+            firsts.add(step.name)
     for step in steps:
-        names = list_turns(trace.steps, step.name) if step.series else []
-        if step.name not in names[:1] or len(names) != len(values):
+        if step.name not in firsts or len(list_turns(trace.steps, step.name)) != len(values):
             continue
         layouts = [axes for axes, _ in lay_out(step.value.tensor, values[0].shape)][:MOST_LAYOUTS]
         one = layouts or [None] * (len(values) > 1)  # the last turn is a series by itself

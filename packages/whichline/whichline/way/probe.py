@@ -147,6 +147,8 @@ class Recorder:
         self.looks += 1
         if self.looks > self.limit:
             raise TooLongError
+        if place not in self.put and (self.is_over or not (self.noting or self.watch)):
+            return value
         if not self.is_over:
             self._depth = self._count_calls(sys._getframe(2))
             if self.watch:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from whichline.engine.assignment import PROBLEMS, put_root_on_path
-from whichline.engine.compare import in_dtype, in_float64
+from whichline.engine.compare import change_tensors, in_dtype, in_float64
 from whichline.engine.problem_folder import (
     IS_ADAPTER,
     REFERENCE,
@@ -250,10 +250,7 @@ class Reference:
         They are taken when they are asked for. To ask a reference that refuses for the answer alone raises what it
         raises.
         """
-        own = {
-            name: x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x
-            for name, x in arguments.items()
-        }
+        own = change_tensors({**arguments}, lambda x: x.detach().requires_grad_(x.requires_grad))
         leaves = Arguments(list_leaves(own))
 
         def run(taken: dict[str, Step] | None) -> Any:

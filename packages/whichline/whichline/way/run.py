@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from whichline.engine.case import dtype_of
+from whichline.engine.compare import change_tensors
 from whichline.engine.suite import Suite, Test
 from whichline.rules.pairing import INIT, list_parameters, remember
 from whichline.way.known import Known
@@ -25,14 +26,15 @@ from whichline.way.steps import Step, Steps, list_leaves
 from whichline.way.trace import Trace
 from whichline.way.values import identify
 
-MOST_RUNS = 1000  # of tests, for one problem
-MOST_LOOKS = 300_000  # of probes, for one problem
+MOST_RUNS = 400  # of tests, for one problem: no plain explanation takes more
+MOST_LOOKS = 100_000  # of probes, the same
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
 Change = Callable[["Call", int, Any], Any]  # what to put in the place of a value, the n-th time; None leaves it
 Patch = Mapping[Place, Change]
 Watch = Callable[["Call", Place], None]
+T = TypeVar("T")
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Runner:
     _known: dict[Hashable, Known] = field(default_factory=dict)
     _inner: dict[str, dict[str, Known]] = field(default_factory=dict)  # by test and adapter, of its first call
     _plain: dict[Hashable, Trace] = field(default_factory=dict)  # by the id of a test, and what is lent
-    _passed: dict[Hashable, tuple[Test, bool]] = field(default_factory=dict)  # the same with a patch; an id lasts so
+    _seen: dict[Hashable, tuple[Test, Any]] = field(default_factory=dict)  # the same with a patch; an id lasts so
 
     @property
     def is_spent(self) -> bool:
@@ -83,12 +85,17 @@ class Runner:
 
     def passes(self, test: Test, patch: Patch) -> bool:
         """Tell whether a test passes with right values in some places, and because of them."""
-        if test.memory:  # there no steps are taken
-            return False
-        key = id(test), frozenset(self.lent), frozenset(patch.items())
-        if key not in self._passed:
-            self._passed[key] = test, self.run(test, patch, noting=False).passed
-        return self._passed[key][1]
+        is_limited = bool(test.memory)  # there no steps are taken
+        return not is_limited and self.see(test, patch, "passes", lambda then: then.passed, noting=False)
+
+    def see(self, test: Test, patch: Patch, what: Hashable, look: Callable[[Trace], T], noting: bool = True) -> T:
+        """What there is to see in the run of a test with right values in some places, which is made once for each."""
+        key = id(test), frozenset(self.lent), frozenset(patch.items()), what
+        if key not in self._seen:
+            then = self.run(test, patch, noting)
+            self._seen[*key[:3], "passes"] = test, then.passed
+            self._seen[key] = test, look(then)
+        return self._seen[key][1]
 
     def run(
         self,
@@ -153,10 +160,9 @@ class Runner:
             memory: whether a test limits it: the steps would hold what a student's code should not.
             of: which call it is, where each has steps of its own.
         """
-        given = {name: x for name, x in arguments.items() if isinstance(x, Tensor | int | float)}
-        identities = ((name, identify(x), isinstance(x, Tensor) and x.requires_grad) for name, x in given.items())
-        key = name, of, *identities
+        key = name, of, _identify(arguments)
         if key not in self._known:
+            given = {name: x for name, x in arguments.items() if isinstance(x, Tensor | int | float)}
             self._known[key] = Known(Steps() if memory else self.follow[name].take_steps(arguments), given)
         return self._known[key]
 
@@ -275,6 +281,9 @@ class Experiment:
     def passes(self, test: Test, change: Patch) -> bool:
         return self.runner.passes(test, {**self.patch, **change})
 
+    def see(self, test: Test, change: Patch, what: Hashable, look: Callable[[Trace], T]) -> T:
+        return self.runner.see(test, {**self.patch, **change}, what, look)
+
     def all_pass(self, change: Patch) -> bool:
         return all(self.passes(test, change) for test in self.failing)
 
@@ -322,9 +331,18 @@ class _Followed:
         return partial(self.call, name, run) if name in self.names else run
 
 
-def copy_tensors(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The same arguments, with tensors of their own."""
-    return {name: x.clone() if isinstance(x, Tensor) else x for name, x in arguments.items()}
+copy_tensors = partial(change_tensors, change=Tensor.clone)
+
+
+def _identify(x: Any) -> Hashable:
+    """Give what is the same for arguments from which the same is computed."""
+    if isinstance(x, Mapping):
+        return tuple((name, _identify(each)) for name, each in x.items())
+    if isinstance(x, tuple | list):
+        return type(x), *map(_identify, x)
+    if isinstance(x, Tensor):
+        return identify(x), x.requires_grad
+    return type(x), x if isinstance(x, Hashable) else id(x)
 
 
 def copy(call: Call, time: int, value: Any) -> Any:

@@ -6,8 +6,10 @@ Two mistakes are two roots, often one behind the other: with the first one right
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -15,7 +17,8 @@ from whichline.engine.suite import Test
 from whichline.way.breach import put_operand
 from whichline.way.candidates import Candidates
 from whichline.way.causes import find_cause, find_cause_in_most, find_common_cause, follow_constructors
-from whichline.way.difference import Difference, compare
+from whichline.way.difference import compare
+from whichline.way.found import Found, is_plain, join_patches, list_explained, rank
 from whichline.way.options import Option, Options, name_at
 from whichline.way.probe import Place
 from whichline.way.run import Experiment, choose_kinds
@@ -31,33 +34,16 @@ MENDED = 2  # steps that a change makes right, so that it is not by chance
 UNMOVED = 3  # changes of a place that leave the answer as it is: then it does not matter
 
 
-@dataclass(frozen=True)
-class Found:
-    """A change that was proved.
+class Outcome(NamedTuple):
+    """What a change in one place does to a run: whether that passes, and all that follows is right then.
 
-    Args:
-        patch: the place, and what was put there; after it other places that are wrong for the same reason.
-        trace: a run without it.
-        difference: how the expression differs from that.
-        explains: the failing tests that pass with it, and with what was found before it.
-        is_clean: whether all that follows is right, too.
-        shown: the expression to show, if that is another one.
+    Or whether something else comes of it, and how many steps are right that were not.
     """
 
-    patch: Options
-    trace: Trace
-    difference: Difference
-    explains: tuple[str, ...]
-    is_clean: bool = True
-    shown: Place | None = None
-
-    @property
-    def place(self) -> Place:
-        return self.shown or next(iter(self.patch))
-
-    @property
-    def option(self) -> Option:
-        return next(iter(self.patch.values()))
+    passed: bool
+    is_clean: bool
+    moved: bool
+    mended: int
 
 
 @dataclass
@@ -108,7 +94,7 @@ class Search:
             more = Search(self.experiment.add(part.patch, rest)).find(most - 1) if rest else []
             yield self._leave_out_needless([part, *more]) if more else []
         if whole:
-            yield self._find_together(2) if is_first and not whole.is_clean else []
+            yield self._find_together(self._list_near(), 2) if is_first and not whole.is_clean else []
             return
         if part and (part.difference.is_simple or 2 * len(part.explains) >= len(self.experiment.failing)):
             yield [part]
@@ -116,8 +102,9 @@ class Search:
         if is_first:
             yield self._find_loosely()
         if not self.is_loose:
-            yield self._find_together(most)
+            near = self._list_near()
             yield self._find_call()
+            yield self._find_together(near, most)
         if is_first:
             yield self._find_anywhere()
 
@@ -193,30 +180,30 @@ class Search:
         for change in self.candidates.list(root):
             if self.experiment.runner.is_spent or unmoved == UNMOVED:
                 return
-            then = self.experiment.run(trace.test, change)
+            what = root, frozenset(change.items())
+            then = self.experiment.see(trace.test, change, what, partial(judge, trace, root, change))
             if then.passed:
                 if found := self._prove(change):
                     found = self._refine(found) if self._is_whole([found]) else found
-                    yield replace(found, is_clean=then.is_clean_after(root))
-            elif then.came is not None and is_equal(then.came, trace.came):
+                    yield replace(found, is_clean=then.is_clean)
+            elif not then.moved:
                 unmoved += 1
             else:
-                mended = count_mended(trace, then, change)
                 fits = change[root].axes is not None if root in change else True
-                self.near += [(mended, change)] * (fits or mended > 1)  # what has another shape mends by chance
+                self.near += [(then.mended, change)] * (fits or then.mended > 1)  # other shapes mend by chance
 
     def _prove(self, change: Options, trace: Trace | None = None) -> Found | None:
         """Run all tests with a change; None if none of them passes for that reason."""
         place = next(iter(change))
-        explained = []
-        for test in self.experiment.failing:
-            then = self.experiment.run(test, change)
-            if then.passed and place in then.values and self._is_made_of_right(then, place):
-                explained.append(test)
-        if not explained:
-            return None
+        what = place, self.is_loose, place in self.calls
+
+        def explains(then: Trace) -> bool:
+            return then.passed and place in then.values and self._is_made_of_right(then, place)
+
+        tests = self.experiment.failing
+        explained = tuple(test.name for test in tests if self.experiment.see(test, change, what, explains))
         trace = trace or self.trace_of(place)
-        return Found(change, trace, compare(trace, change), tuple(test.name for test in explained))
+        return Found(change, trace, compare(trace, change), explained) if explained else None
 
     def _refine(self, proved: Found) -> Found:
         """Find the cause of what was proved, and the words for it."""
@@ -251,7 +238,7 @@ class Search:
     def _list_left(self, found: Found) -> list[Test]:
         """The tests that fail with what was found."""
         others = [test for test in self.experiment.failing if test.name not in found.explains]
-        return [test for test in others if not self.experiment.run(test, found.patch).passed]
+        return [test for test in others if not self.experiment.passes(test, found.patch)]
 
     def _point(self, found: Found, others: Sequence[Found] = ()) -> Found:
         """The place that a tutor would point at: the end of constructors, or the cause.
@@ -289,18 +276,19 @@ class Search:
         found = Search(self.experiment, is_loose=True, tried=self.roots).find(most=1)
         return found if self._is_whole(found) and is_plain(found) else []
 
-    def _find_together(self, most: int) -> list[Found]:
+    def _find_together(self, near: Sequence[tuple[int, Options]], most: int) -> list[Found]:
         """Places that only together make the tests pass, two before three.
 
         Whatever stands in the first place, the right answer in the last one would do: so with a change in the first one
         something that follows is right, too, or its value is that of the step but for something elementary.
         """
-        near = self._list_near()
         best: list[Found] = []
         if not any(mended for mended, _ in near):
             most = min(most, 2)  # with nothing to go by, three take long
         for behind in range(1, most):
             for mended, change in near[: NEAREST // behind**2]:
+                if self.experiment.runner.is_spent:
+                    break
                 if not (others := Search(self.experiment.add(change)).find(behind)):
                     continue
                 trace = self.trace_of(next(iter(change)))
@@ -366,24 +354,10 @@ def _find_shown(trace: Trace, place: Place, option: Option) -> Place | None:
     return find(place, wrong[0]) if len(wrong) == 1 else None
 
 
-def join_patches(found: Iterable[Found]) -> Options:
-    """All places that were found, and what was put there."""
-    return {place: option for each in found for place, option in each.patch.items()}
-
-
-def list_explained(found: Iterable[Found]) -> set[str]:
-    """The tests that some places explain together."""
-    return {name for each in found for name in each.explains}
-
-
-def is_plain(found: Sequence[Found]) -> bool:
-    return all(each.difference.is_simple for each in found)
-
-
-def rank(found: Sequence[Found]) -> tuple[int, int, int]:
-    """Rank places by the tests that they explain, by how plain it is what is wrong there, and by how few they are."""
-    plain = sum(each.difference.is_simple for each in found)
-    return len(list_explained(found)), plain, -len(found)
+def judge(before: Trace, root: Place, change: Options, then: Trace) -> Outcome:
+    moved = then.came is None or not is_equal(then.came, before.came)
+    mended = count_mended(before, then, change) if moved and not then.passed else 0
+    return Outcome(then.passed, then.passed and then.is_clean_after(root), moved, mended)
 
 
 def count_mended(before: Trace, then: Trace, change: Options) -> int:

@@ -68,6 +68,8 @@ def is_equal(one: Any, other: Any) -> bool:
     """Tell whether two values are the same to the last digit, NaN and all."""
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(map(is_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_equal(x, other[key]) for key, x in one.items())
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return one is other or one == other
     return one.shape == other.shape and bool(same(one, other, within=0.0).all())
