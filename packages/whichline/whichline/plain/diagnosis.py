@@ -22,11 +22,12 @@ from whichline.plain.process import say
 from whichline.plain.reference import PlainSteps, PlainSuite
 from whichline.way.calls import judge_calls
 from whichline.way.difference import compare
+from whichline.way.found import Found, say_corrected
 from whichline.way.locate import locate, make_tests
 from whichline.way.options import Option, Options
 from whichline.way.probe import Place
 from whichline.way.run import Experiment, Runner, copy_tensors, order_by_generality
-from whichline.way.search import Found, Search
+from whichline.way.search import Search
 from whichline.way.telling import count_failing, name_file, show_place
 from whichline.way.trace import Trace
 from whichline.way.values import as_value, find_layout, is_equal, is_one
@@ -319,10 +320,7 @@ def _is_known(trace: Trace, place: Place) -> bool:
 
 def _prove(known: Proved, passing: Sequence[str], failing: Sequence[str]) -> str:
     """Say which tests pass with right values in all the places."""
-    names = {name for each in known.found for name in each.option.names}
-    is_one = len(known.patch) == len(names) == 1 and not known.found[0].option.is_series and not known.found[0].shown
-    several = {1: "With this corrected", 2: "With both places corrected"}
-    right = f"With {min(names)} here" if is_one else several.get(len(known.patch), "With all of these corrected")
+    right = say_corrected(known.found)
     if passing:
         return f"{right}, {count_failing(len(passing), len(failing), 'passes', 'pass')}."
     name = known.name.rpartition(".")[2]

@@ -66,6 +66,11 @@ class Place:
         return self.node.lineno
 
     @cached_property
+    def called(self) -> str:
+        """The text of the function that it calls; "" of what is no call."""
+        return ast.unparse(self.node.func) if isinstance(self.node, ast.Call) else ""
+
+    @cached_property
     def is_read(self) -> bool:
         """Tell whether this is a name that only stands for a value."""
         return isinstance(self.node, ast.Name) and isinstance(self.node.ctx, ast.Load)

@@ -266,10 +266,9 @@ class Trace:
 
     def is_right_at(self, place: Place, time: int) -> bool:
         """Tell whether an expression is right, or was the n-th time that it was computed."""
-        if self.is_right(place):
-            return True
         values = self.value(place)
-        return 0 < len(values) > time and values[time] is not None and bool(self.find(values[time]))
+        is_there = 0 < len(values) > time and values[time] is not None
+        return self.is_right(place) or (is_there and bool(self.find(values[time])))
 
     def is_returned(self, place: Place) -> bool:
         """Tell whether an expression is what came back, in whatever layout."""
@@ -317,15 +316,14 @@ class Trace:
 
     def is_beginning(self, place: Place) -> bool:
         """Tell whether an expression is what a loop begins with, or a constant: fractions that are all the same."""
-        if not isinstance(place.node, ast.Call) or not (
-            self.is_maker(place) or BEGINS.search(ast.unparse(place.node.func))
+        called, value = place.called, self.values[place][0]
+        if not called or not (self.is_maker(place) or BEGINS.search(called)) or not isinstance(value, Tensor):
+            return False
+        if value.numel() < 2 or not (
+            value.is_floating_point() or (value.dtype != torch.bool and BEGINS.search(called))
         ):
             return False
-        value = self.values[place][0]
-        if not isinstance(value, Tensor) or value.dtype == torch.bool:
-            return False
-        is_filled = value.is_floating_point() or bool(BEGINS.search(ast.unparse(place.node.func)))
-        return is_filled and value.numel() > 1 and bool((value == value.flatten()[0]).all())
+        return bool((value == value.flatten()[0]).all())
 
     def is_wrong_beginning(self, place: Place) -> bool:
         """Tell whether a loop begins with an expression that is not right."""
@@ -343,25 +341,21 @@ class Trace:
             return False
         if not made_of and self.is_number(place):
             return self.is_lost_number(place)
-        if isinstance(place.node, ast.Name):
-            return False
-        if self.is_beginning(place) or place.is_unset:
+        if isinstance(place.node, ast.Name) or self.is_beginning(place) or place.is_unset:
             return False
         if self.is_number(place) and not math.isfinite(self.values[place][0]):
             return False
         if self.is_number(place) and isinstance(self.values[place][0], int):  # of a tensor: what x.dim() counts is so
             is_bool = isinstance(self.values[place][0], bool)
-            function = ast.unparse(place.node.func) if isinstance(place.node, ast.Call) else ""
-            varies = len(set(self.values[place])) > 1 and not SIZES.search(function)  # in a loop: it is no size
+            varies = len(set(self.values[place])) > 1 and not SIZES.search(place.called)  # in a loop: no size
             return not is_bool and (varies or all(map(self.is_number, made_of))) and self.is_made_of_right(place)
         return self.is_made_of_right(place, is_loose)
 
     def is_lost_number(self, place: Place) -> bool:
         """Tell whether an expression is a fraction that nothing computes, where the adapter was called with another."""
         value, given = self.values[place][0], [x for x in self.arguments.values() if type(x) is float]
-        if type(value) is not float or not math.isfinite(value) or not given or value in given:
-            return False
-        return self.origin(place) is place
+        is_other = type(value) is float and math.isfinite(value) and bool(given) and value not in given
+        return is_other and self.origin(place) is place
 
     def _is_constant(self, place: Place) -> bool:
         """Tell whether an expression is a number, or a tensor that is made of numbers alone."""
@@ -373,15 +367,15 @@ class Trace:
         if not isinstance(value, Tensor) or value.is_floating_point() or value.dtype == torch.bool:
             return False
         origin = self.origin(place)
-        made_of = self.made_of(origin)
         is_made = isinstance(origin.node, ast.Call | ast.BinOp | ast.Subscript)
-        return is_made and all(self.is_number(each) or self._is_counted(each) for each in made_of)
+        return is_made and all(self.is_number(each) or self._is_counted(each) for each in self.made_of(origin))
 
     def is_called_rightly(self, place: Place) -> bool:
         """Tell whether an expression is wrong, and not the answer, though it calls a function with what is right."""
-        is_call = isinstance(place.node, ast.Call) and self.values[place][0] is not None and bool(self.inside[place])
         return (
-            is_call
+            isinstance(place.node, ast.Call)
+            and self.values[place][0] is not None
+            and bool(self.inside[place])
             and not self.is_number(place)
             and not self.is_right(place)
             and not self.is_returned(place)
