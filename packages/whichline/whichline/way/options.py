@@ -16,7 +16,7 @@ from whichline.way.probe import Place
 from whichline.way.reference import list_counterparts
 from whichline.way.steps import Step, list_series
 from whichline.way.trace import Trace
-from whichline.way.values import Axes, as_value, find_layout, is_near, lay_out, relay
+from whichline.way.values import Axes, as_value, find_layout, identify, is_near, lay_out, relay
 
 LOW = -1e9  # what students write for −inf
 HALF = (torch.float16, torch.bfloat16)
@@ -153,7 +153,7 @@ def _list_layouts(trace: Trace, place: Place, steps: Sequence[Step]) -> Iterator
                 yield Option((step.name,), axes)
             if 1 < times <= MOST_CALLS:
                 yield from (Option(family, axes) for family in _find_family(trace.steps, step, times))
-    if times == 1 or value.ndim:
+    if times == 1 or (value.ndim and len({*map(identify, values)}) == 1):  # else a loop cuts it
         yield from _list_others(value, steps)
         answer = [step for step in steps if step.name == list(trace.steps)[-1]]
         yield from (Option((step.name,)) for step in answer if trace.is_returned(place))
