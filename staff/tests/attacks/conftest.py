@@ -66,9 +66,9 @@ def plain(runs: dict[str, Run]) -> dict[str, Outcome]:
     params=["bubblewrap", "process", pytest.param(BUSY, marks=pytest.mark.nightly)],
 )
 def results(request: pytest.FixtureRequest, begin: Callable[..., Run]) -> Path:
-    """The folder of the results of one layer, or of bubblewrap beside eight busy processes."""
+    """The folder of the results of one layer, or of bubblewrap beside two busy processes for each processor."""
     if request.param == BUSY:
-        with busy(8):
+        with busy(2 * (os.cpu_count() or 1)):
             status, folder = finished(begin("grade", "bubblewrap"))
     else:
         status, folder = finished(request.getfixturevalue("runs")[request.param])
