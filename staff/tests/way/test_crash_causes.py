@@ -103,6 +103,27 @@ CAUSES: dict[str, tuple[str, Edits, str]] = {
         [("torch.arange(in_features.shape[-2]) if", "torch.arange(in_features.shape[-2], dtype=in_features.dtype) if")],
         "`positions` is float32 since line 84, `torch.arange(in_features.shape[-2], dtype=in_features.dtype)`.",
     ),
+    "a keyword that another line binds": (
+        LINEAR,
+        [
+            ("import math\n", "import functools\nimport math\n"),
+            (MAKES, f"def multiply(x, weight):\n    return x @ weight.T\n\n\n{MAKES}"),
+            (
+                "    return in_features @ weights.T\n",
+                "    use = functools.partial(multiply, weights=weights)\n    return use(in_features)\n",
+            ),
+        ],
+        "`multiply` has the parameter `weight`, and no `weights`, which adapters.py:38 gives.",
+    ),
+    "layers in a plain list": (
+        LINEAR,
+        layer(
+            USE,
+            "    outer = torch.nn.Module()\n    outer.parts = [Layer(d_in, d_out)]\n"
+            "    outer.load_state_dict({'parts.0.weight': weights})\n    return outer.parts[0](in_features)\n",
+        ),
+        "`self.parts` is a plain list: without nn.ModuleList its layers are no part of `Module`.",
+    ),
     "a key in another order": (
         ROPE,
         [

@@ -117,9 +117,10 @@ class ExceptionReport:
             return [self._definitions.tell_forgotten(code)]
         if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):
             return said
-        if said := self._definitions.compare_call(self.text) or self._definitions.find_swap():
-            return said
-        return Raised(self.error, self.text, self.calls, self._definitions, self.node).explain() if self.node else []
+        said = self._definitions.compare_call(self.text) or self._definitions.find_swap()
+        if self.node and (not said or "unexpected keyword" in self.text):
+            said += Raised(self.error, self.text, self.calls, self._definitions, self.node).explain()
+        return said
 
     @property
     def is_explained(self) -> bool:

@@ -151,6 +151,17 @@ class Raised:
                 return f"this function takes a {name} by its name alone: `{name}={ast.unparse(node)}`"
         return ""
 
+    def explain_keyword(self, match: re.Match[str]) -> str:
+        """Say which parameter is most like a keyword that a function does not have, and which line gives that."""
+        name, keyword = match.groups()
+        own = [each for _, _, each in self._definitions.list_own() if isinstance(each, ast.FunctionDef)]
+        parameters = [each for node in own if node.name == name for each in (*node.args.args, *node.args.kwonlyargs)]
+        like = find_alike(keyword, [each.arg for each in parameters])
+        calls = self._definitions.list_own(ast.Call)
+        given = [at for at, _, each in calls if keyword in [one.arg for one in each.keywords]]
+        where = f", which {given[0]} gives" if len(given) == 1 else ""
+        return f"`{name}` has the parameter `{like}`, and no `{keyword}`{where}" if like else ""
+
     def explain_recursion(self, _: re.Match[str]) -> str:
         last = [each.tb_frame.f_code for each in self._calls[-8:-1]]
         for trace in self._calls[-8:-1]:
@@ -161,15 +172,29 @@ class Raised:
                 return f"`{code.co_name}` calls {itself} in {line}, each time anew: what should end this?"
         return ""
 
-    def explain_member(self, match: re.Match[str]) -> str:
-        """Say which names a module has, in which torch looked for one that it has not."""
+    def _find_module(self, kind: str) -> nn.Module | None:
+        """The module of this class in which torch looked for something."""
         trace = self._error.__traceback__
         while trace and trace.tb_next:
             trace = trace.tb_next
-        for each in trace.tb_frame.f_locals.values() if trace else ():
-            if isinstance(each, nn.Module) and type(each).__name__ == match[1]:
-                names = [name for name, _ in (*each.named_children(), *each.named_parameters(), *each.named_buffers())]
-                return f"`{match[1]}` has {listed(f'`{name}`' for name in dict.fromkeys(names))}"
+        values = trace.tb_frame.f_locals.values() if trace else ()
+        return next((each for each in values if isinstance(each, nn.Module) and type(each).__name__ == kind), None)
+
+    def explain_member(self, match: re.Match[str]) -> str:
+        """Say which names a module has, in which torch looked for one that it has not."""
+        if (module := self._find_module(match[1])) is None:
+            return ""
+        named = (*module.named_children(), *module.named_parameters(), *module.named_buffers())
+        return f"`{match[1]}` has {listed(f'`{name}`' for name in dict.fromkeys(name for name, _ in named))}"
+
+    def explain_hidden(self, match: re.Match[str]) -> str:
+        """Say which layers a module does not see, since they lie in a plain list."""
+        module = self._find_module(match[1])
+        for name, value in vars(module).items() if module is not None else ():
+            inner = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, list | dict) else []
+            if inner and not name.startswith("_") and all(isinstance(each, nn.Module) for each in inner):
+                kind, holder = type(value).__name__, "nn.ModuleDict" if isinstance(value, dict) else "nn.ModuleList"
+                return f"`self.{name}` is a plain {kind}: without {holder} its layers are no part of `{match[1]}`"
         return ""
 
     def explain_forward(self, match: re.Match[str]) -> str:
@@ -212,7 +237,9 @@ EXPLAINED: tuple[tuple[str, Callable[[Raised, re.Match[str]], str]], ...] = (
     (r"^NameError: name '(\w+)'", Raised.explain_names),
     (r"values to unpack|(?:list|tuple) index out of range", Raised.explain_count),
     (r"^TypeError: \w+\(\) (?:takes|received)|must be tuple of ints", Raised.explain_dtype),
+    (r"^TypeError: (?:.*\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'", Raised.explain_keyword),
     (r"^RecursionError", Raised.explain_recursion),
+    (r"loading state_dict for (\w+)", Raised.explain_hidden),
     (r"^AttributeError: (\w+) has no attribute `", Raised.explain_member),
     (r"Module \[(\w+)\] is missing the required \"forward\"", Raised.explain_forward),
     (r"which are tied", Raised.explain_tied),
