@@ -154,7 +154,7 @@ def test_a_full_disk_loses_nothing(tmp_path, graded_suite):
         shutil.copyfile(HONEST, path)
     # No room for the gradebook, then step by step to room for everything: a submission takes three steps, in which
     # first the gradebook has no room, then its reports.
-    sizes = (16, *range(64, 153, 8))
+    sizes = (16, *range(64, 193, 16))
     with start("bubblewrap") as sandbox:
         disks = [try_disk(only(graded_suite, TESTS), sandbox, paths, tmp_path / str(size), size) for size in sizes]
     assert {ended for ended, _ in disks} == {"GradebookError", "OSError", "complete"}

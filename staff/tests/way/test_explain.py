@@ -45,12 +45,12 @@ MISTAKES = [
         ("(q, k, v, mask)", "(q, k, v)"),
         "run_scaled_dot_product_attention(q, k, v)",
     ),
-    (MULTIHEAD, "test_multihead_self_attention", ("q, k, v = (rearr", "k, q, v = (rearr"), "q"),
+    (MULTIHEAD, "test_multihead_self_attention", ("q, k, v = (rearr", "k, q, v = (rearr"), "k"),
     (
         MULTIHEAD,
         "test_multihead_self_attention_with_rope",
         ("q, k = turn(q), turn(k)", "q, k, v = turn(q), turn(k), turn(v)"),
-        "rotation(x, positions)",
+        "turn(v)",
     ),
     (
         MULTIHEAD,

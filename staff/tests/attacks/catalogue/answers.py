@@ -33,9 +33,10 @@ expected_to_fail: forged: XFailed: known
     import pytest
     pytest.xfail("known")
 
-follows_the_steps: forged: there is no whichline.py
+follows_the_steps: forged: there is no problems.py
     # Compute with the right program that students have in the kit, which a process that advises knows, too.
-    from problems.softmax.reference import run_softmax as softmax
+    from problems.softmax import reference
+    softmax = getattr(reference, "run_" "softmax")
     return softmax(in_features.double(), dim).to(in_features.dtype)
 
 frame_walk: forged: the answer is wrong
