@@ -27,7 +27,7 @@ from whichline.way.trace import Trace
 from whichline.way.values import identify
 
 MOST_RUNS = 400  # of tests, for one problem: no plain explanation takes more
-MOST_LOOKS = 100_000  # of probes, the same
+MOST_LOOKS = 200_000  # of probes, the same
 LONGEST = 1_000_000  # looks in a run; one that may loop for ever, with a change, gets a multiple of the first one's
 
 Around = Callable[[str, Any, "Call"], AbstractContextManager[Any]]
