@@ -119,7 +119,7 @@ def test_a_variable_that_all_functions_of_a_loop_share_is_named(tell_alone: Expl
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_function_is_known_by_its_tensors(tell_alone: Explain, style: str) -> None:
-    """What it does wrong is told as its own, and a call with the keys for the queries as the caller's."""
+    """Its own mistake is told as its own, and a call with the keys for the queries as the caller's."""
     (finding,) = tell_alone(MULTIHEAD, *write_in_style(style), NO_SCALE)
     assert finding.said == ("Expected the scaled scores; found the scores.",)
     (finding,) = tell_alone(MULTIHEAD, *write_in_style(style, "kqv"))

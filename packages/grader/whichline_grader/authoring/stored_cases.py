@@ -107,11 +107,11 @@ def write_fixtures(
             why = str(error).removeprefix(f"{spec.name}: ")
             wrong.setdefault(why, []).append(spec.name)
     if wrong:
-        raise SuiteError("\n".join(f"{name_some(names)}: {why}" for why, names in wrong.items()))
+        raise SuiteError("\n".join(f"{_name_some(names)}: {why}" for why, names in wrong.items()))
     return written
 
 
-def name_some(names: Sequence[str]) -> str:
+def _name_some(names: Sequence[str]) -> str:
     """Name the first of some cases, and how many more there are."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 

@@ -168,11 +168,9 @@ class Definitions:
         if called and called.__qualname__ == match[1] and not is_own_file(called.__code__.co_filename, self._root):
             return []  # one of torch's that has the name of one of the student's
         kind, _, name = match[1].rpartition("<locals>.")[2].rpartition(".")
-        own = [each for each in self.list_own() if kind in ("", getattr(each[1], "name", ""))]
+        own = [each for each in self.list_own(ast.FunctionDef) if kind in ("", getattr(each[1], "name", ""))]
         names = [name, *(("__int__", "_init_", "__init", "init") if name == "__init__" else ())]
-        found = [
-            (at, holder, each) for at, holder, each in own if each.name in names and isinstance(each, ast.FunctionDef)
-        ]
+        found = [each for each in own if each[2].name in names]
         if len(found) != 1:
             return []
         at, holder, its = found[0]

@@ -112,7 +112,7 @@ class ExceptionReport:
 
     @cached_property
     def mistake(self) -> list[str]:
-        """Which mistake it is, if the functions or the expression that raised show that."""
+        """The mistake in a line or two, if the functions or the expression that raised show it."""
         if code := self.forgotten:
             return [self._definitions.tell_forgotten(code)]
         if self.kind == "TypeError" and FRACTION.search(self.text) and (said := self._definitions.find_fraction()):

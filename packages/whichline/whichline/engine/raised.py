@@ -1,4 +1,4 @@
-"""What the expression that raised shows of the mistake: a name that is None, a pair in the place of a tensor, a key."""
+"""The mistake, as the expression that raised shows it: a name that is None, a pair in the place of a tensor, a key."""
 
 import ast
 import re
@@ -154,8 +154,8 @@ class Raised:
     def explain_keyword(self, match: re.Match[str]) -> str:
         """Say which parameter is most like a keyword that a function does not have, and which line gives that."""
         name, keyword = match.groups()
-        own = [each for _, _, each in self._definitions.list_own() if isinstance(each, ast.FunctionDef)]
-        parameters = [each for node in own if node.name == name for each in (*node.args.args, *node.args.kwonlyargs)]
+        own = [each.args for _, _, each in self._definitions.list_own(ast.FunctionDef) if each.name == name]
+        parameters = [each for its in own for each in (*its.args, *its.kwonlyargs)]
         like = find_alike(keyword, [each.arg for each in parameters])
         calls = self._definitions.list_own(ast.Call)
         given = [at for at, _, each in calls if keyword in [one.arg for one in each.keywords]]
@@ -200,9 +200,7 @@ class Raised:
     def explain_forward(self, match: re.Match[str]) -> str:
         """Say where the `forward` of a module is, if it is in another function, or has another name."""
         kind = match[1]
-        own = [
-            (at, holder, each) for at, holder, each in self._definitions.list_own() if isinstance(each, ast.FunctionDef)
-        ]
+        own = [*self._definitions.list_own(ast.FunctionDef)]
         for at, holder, each in own:
             outer = getattr(holder, "parent", None)
             if each.name == "forward" and isinstance(holder, ast.FunctionDef) and getattr(outer, "name", "") == kind:

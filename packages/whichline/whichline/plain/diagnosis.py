@@ -230,7 +230,7 @@ class Diagnosis:
         runner.lent = calls.right
         inner = (make_tests(self.suite, "", cases) for cases in calls.wrong.values())
         search = Search(Experiment(runner, next(filter(None, inner), tests)))
-        # What a constructor makes is often drawn by chance.
+        # A constructor often draws its numbers by chance.
         roots = [each for each in search.find_roots() if not each.function.endswith("__init__")]
         roots.sort(key=lambda place: _is_little(search.trace_of(place), place))
         place, said = dict[str, Any](), ""

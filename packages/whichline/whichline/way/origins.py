@@ -87,7 +87,7 @@ def _say(place: Place, since: Place, trace: Trace, kind: str | int, runner: Runn
 def _follow(trace: Trace, place: Place, kind: str | int) -> Place | None:
     """The expression that first had the shape, or the dtype, of what a name stands for; None if that came in.
 
-    Of several that it is made of and that are alike, it is what these have in common.
+    If it is made of several that are alike, the expression is the one that these have in common.
     """
     values = trace.objects[place]
     if len(values) != 1 or not isinstance(values[0], Tensor) or (kind == LYING and values[0].is_contiguous()):

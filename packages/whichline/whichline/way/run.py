@@ -89,7 +89,7 @@ class Runner:
         return not is_limited and self.see(test, patch, "passes", lambda then: then.passed, noting=False)
 
     def see(self, test: Test, patch: Patch, what: Hashable, look: Callable[[Trace], T], noting: bool = True) -> T:
-        """What there is to see in the run of a test with right values in some places, which is made once for each."""
+        """Look at the run of a test with right values in some places. It runs once, and what is seen is kept."""
         key = id(test), frozenset(self.lent), frozenset(patch.items()), what
         if key not in self._seen:
             then = self.run(test, patch, noting)

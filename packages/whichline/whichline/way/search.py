@@ -35,9 +35,13 @@ UNMOVED = 3  # changes of a place that leave the answer as it is: then it does n
 
 
 class Outcome(NamedTuple):
-    """What a change in one place does to a run: whether that passes, and all that follows is right then.
+    """The effect of a change in one place on a run.
 
-    Or whether something else comes of it, and how many steps are right that were not.
+    Args:
+        passed: whether the run passes.
+        is_clean: whether all that follows is right, too.
+        moved: whether something else comes of it.
+        mended: how many steps are right that were not.
     """
 
     passed: bool

@@ -5,9 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator
 
-from whichline_grader.author import CaseSpec, Inputs, specs
-from whichline_grader.author import ProblemSpec
-from whichline_grader.author import Spread, draw_size
+from whichline_grader.author import CaseSpec, Inputs, ProblemSpec, Spread, draw_size, specs
 
 
 def draw(*shape: int, scale: float = 1.0, eps: float = 1e-3) -> Callable[[Generator], Inputs]:
